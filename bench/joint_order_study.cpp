@@ -14,11 +14,11 @@
 #include "planning/joint/orders/order_search.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/planners/pipeline_planner.h"
-#include "planning/planner/policies/envpipe/envpipe.h"
-#include "planning/planner/policies/envpipe/envpipe_offline.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/generators.h"
 #include "planning/simulator/replay.h"
+#include "rivals/policies/envpipe/envpipe.h"
+#include "rivals/policies/envpipe/envpipe_offline.h"
 
 namespace lowgear::bench {
 namespace {
@@ -100,9 +100,9 @@ void study_envpipe() {
       "|\n|---|---|---|---|\n");
   for (const GivenProfile* given : kGivenProfiles) {
     for (const int microbatches : {12, 24, 48, 96}) {
-      const std::string offline = against(*given, microbatches, planner::EnvPipeOfflinePolicy(given->perseus_unit_s));
+      const std::string offline = against(*given, microbatches, policies::EnvPipeOfflinePolicy(given->perseus_unit_s));
       const std::string online =
-          against(*given, microbatches, planner::EnvPipePolicy({.extra_activations = {microbatches}}));
+          against(*given, microbatches, policies::EnvPipePolicy({.extra_activations = {microbatches}}));
       fmt::print("| {} | {} | {} | {} |\n", given->name, microbatches, offline, online);
     }
   }

@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "checks.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "rivals/policies/envpipe/envpipe_config.h"
 #include "training/launcher/energy/envpipe_config.h"
 
 using namespace lowgear;
@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (text.empty()) return 0;
   try {
     if (text.front() == 'c') {
-      (void)planner::read_envpipe_config(text.substr(1), "config");
+      (void)policies::read_envpipe_config(text.substr(1), "config");
       return 0;
     }
     const Json document = parse_json(text.substr(1), "state", 1'000);

@@ -11,7 +11,7 @@
 #include "estimating/estimator/costs/operator_regressor.h"
 #include "estimating/estimator/costs/operator_samples.h"
 #include "estimating/estimator/costs/sample_files.h"
-#include "estimating/estimator/peer/tuned_regressors.h"
+#include "rivals/published_estimator/tuned_regressors.h"
 
 namespace lowgear {
 namespace {
@@ -51,7 +51,7 @@ void check(std::string_view name, std::string_view text) {
   static const estimator::GpuModel gpu = estimator::named_gpu("a100");
   const std::optional<estimator::SampleFileName> parts = estimator::parse_sample_file_name(name);
   if (!parts) {
-    (void)estimator::TunedRegressors(text, "fuzz.csv");
+    (void)published_estimator::TunedRegressors(text, "fuzz.csv");
   } else if (const estimator::SampledFunction* const function = estimator::find_sampled_function(parts->function)) {
     check_operator(*function, text, parts->dtype, gpu);
   } else if (const auto kind = estimator::sampled_collective(parts->function)) {

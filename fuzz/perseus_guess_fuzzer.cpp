@@ -6,11 +6,11 @@
 #include <string_view>
 
 #include "base/core/error.h"
-#include "planning/planner/exponential/exponential_fit.h"
+#include "rivals/policies/perseus/exponential_fit.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    const auto guess = lowgear::planner::read_initial_guess({reinterpret_cast<const char*>(data), size}, "guess.py");
+    const auto guess = lowgear::policies::read_initial_guess({reinterpret_cast<const char*>(data), size}, "guess.py");
     for (const auto& [cell, curve] : guess) {
       const bool finite =
           std::isfinite(curve.scale_j) && std::isfinite(curve.rate_per_unit) && std::isfinite(curve.offset_j);

@@ -6,18 +6,18 @@
 #include <string>
 
 #include "base/core/error.h"
-#include "planning/plan/perseus_plan.h"
+#include "rivals/formats/perseus_plan.h"
 
 namespace {
 
-bool has_all_kinds(const lowgear::plan::PerseusPlan& plan) {
+bool has_all_kinds(const lowgear::formats::PerseusPlan& plan) {
   return std::all_of(plan.stages.begin(), plan.stages.end(), [](const auto& stage) {
     return std::all_of(stage.begin(), stage.end(), [](const auto& entry) { return entry.kind.has_value(); });
   });
 }
 
 /// The same clocks without kinds.
-lowgear::plan::PerseusPlan bare(lowgear::plan::PerseusPlan plan) {
+lowgear::formats::PerseusPlan bare(lowgear::formats::PerseusPlan plan) {
   for (auto& stage : plan.stages) {
     for (auto& entry : stage) {
       entry.kind.reset();
@@ -26,24 +26,24 @@ lowgear::plan::PerseusPlan bare(lowgear::plan::PerseusPlan plan) {
   return plan;
 }
 
-lowgear::plan::PerseusPlan written_and_read(const lowgear::plan::PerseusPlan& plan,
-                                            lowgear::plan::PerseusDialect dialect) {
-  return lowgear::plan::read_perseus_plan(lowgear::plan::write_perseus_plan(plan, {}, dialect), "written.py");
+lowgear::formats::PerseusPlan written_and_read(const lowgear::formats::PerseusPlan& plan,
+                                               lowgear::formats::PerseusDialect dialect) {
+  return lowgear::formats::read_perseus_plan(lowgear::formats::write_perseus_plan(plan, {}, dialect), "written.py");
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  lowgear::plan::PerseusPlan plan;
+  lowgear::formats::PerseusPlan plan;
   try {
-    plan = lowgear::plan::read_perseus_plan({reinterpret_cast<const char*>(data), size}, "plan.py");
+    plan = lowgear::formats::read_perseus_plan({reinterpret_cast<const char*>(data), size}, "plan.py");
   } catch (const lowgear::InputError&) {
     return 0;
   }
-  if (written_and_read(plan, lowgear::plan::PerseusDialect::artifact) != bare(plan)) {
+  if (written_and_read(plan, lowgear::formats::PerseusDialect::artifact) != bare(plan)) {
     std::abort();
   }
-  if (has_all_kinds(plan) && written_and_read(plan, lowgear::plan::PerseusDialect::zeus) != plan) {
+  if (has_all_kinds(plan) && written_and_read(plan, lowgear::formats::PerseusDialect::zeus) != plan) {
     std::abort();
   }
   return 0;

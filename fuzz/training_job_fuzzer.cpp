@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "checks.h"
 #include "estimating/estimator/memory/memory_estimate.h"
-#include "estimating/estimator/peer/sampled_job.h"
+#include "rivals/published_estimator/sampled_job.h"
 
 namespace {
 
@@ -34,7 +34,8 @@ void check(const lowgear::estimator::TrainingJob& job) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    check(lowgear::estimator::parse_job_file({reinterpret_cast<const char*>(data), size}, "job.yaml", {}, no_file));
+    check(lowgear::published_estimator::parse_job_file({reinterpret_cast<const char*>(data), size}, "job.yaml", {},
+                                                       no_file));
   } catch (const lowgear::InputError&) {
     return 0;
   }

@@ -14,7 +14,7 @@
 #include "base/core/probability.h"
 #include "estimating/estimator/costs/operator_regressor.h"
 #include "estimating/estimator/costs/sample_files.h"
-#include "estimating/estimator/peer/peer_formula.h"
+#include "rivals/published_estimator/published_formula.h"
 
 namespace lowgear::bench {
 namespace {
@@ -175,9 +175,9 @@ HoldoutMeans means(const HoldoutTable& table, Predicate counts) {
 
 double peer_time_s(const std::string& config) {
   const auto path = samples_folder() / "configs" / (config + ".yml");
-  const estimator::SampledJob job = estimator::parse_sampled_job(read_file(path), config);
+  const published_estimator::SampledJob job = published_estimator::parse_sampled_job(read_file(path), config);
   const Cluster& cluster = kClusters[config.ends_with("P") ? 0 : 1];
-  estimator::PeerSamples samples{.files = files_of(cluster)};
+  published_estimator::PublishedSamples samples{.files = files_of(cluster)};
   const auto settings = [&](const char* below) {
     return (samples_folder() / cluster.folder / below / (job.gpu_name + ".csv")).string();
   };
@@ -185,7 +185,7 @@ double peer_time_s(const std::string& config) {
   samples.operator_settings = read_file(samples.operator_settings_source);
   samples.collective_settings_source = settings("nccl");
   samples.collective_settings = read_file(samples.collective_settings_source);
-  return peer_estimate(job, samples).time_s;
+  return published_estimate(job, samples).time_s;
 }
 
 }  // namespace

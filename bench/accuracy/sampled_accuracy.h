@@ -59,7 +59,7 @@ struct HoldoutMeans {
 struct PeerRun {
   std::string config;       ///< `llemma_7b_4_2_2_P`
   double published_s = 0;   ///< what the published tool prints (XGBoost 1.7.4, scikit-learn 1.2.1)
-  double reproduced_s = 0;  ///< peer_estimate
+  double reproduced_s = 0;  ///< published_estimate
 };
 [[nodiscard]] std::vector<PeerRun> peer_runs();
 

@@ -74,7 +74,7 @@ struct Options {
   ServerOptions server;
   std::chrono::milliseconds agent_timeout{5'000};
   std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
-  std::chrono::milliseconds drain_period{50};        ///< between the looks at what the training thread has marked
+  std::chrono::milliseconds drain_period{50};        ///< between reads of the marks of the training thread
 };
 
 /// All that `lowgear_status` (lowgear.h) shows, and as flat as it.
@@ -108,9 +108,9 @@ struct Status {
   std::string not_following;               ///< why plans are not followed; empty: they are
 };
 
-/// What a training process has of Lowgear: tells the agent which unit begins, records when units began and ended,
+/// Lowgear in a training process: reports each unit to the agent as it begins, records when units began and ended,
 /// measures energy, and reports to the server, whose plans the agent then follows. Works without an agent, a GPU, a
-/// recording and a server; `status` says what is missing.
+/// recording and a server; `status` names missing parts.
 ///
 /// One training thread calls `iteration_*` and `unit_*`, which make no system call, allocate nothing and never wait,
 /// and also `expect` and `use_stream`. Once a stream is used a mark is work for the GPU, too, and costs what the driver
@@ -151,11 +151,12 @@ class Client {
   /// and without a server nothing happens. `number` and `age_s` are set here. Throws InputError when technique or
   /// change is no word.
   void report(protocol::TrainingDecision decision);
-  /// What the job works on from now on, likewise. Throws InputError when a number is out of range.
+  /// Sets the job's work from now on, likewise. Throws InputError when a number is out of range.
   void set_work(protocol::JobWork work);
 
   /// Iterations are numbered from 0, or continue from the number given last. One at or below an earlier one says that
-  /// training has gone back: what it repeats is recorded, as a part of its own, and not reported to the server again.
+  /// training has gone back: repeated iterations are recorded as a part of their own, and not reported to the server
+  /// again.
   void iteration_begin() noexcept { iteration_begin({.number = marks_->iteration()}); }
   void iteration_begin(const IterationLabel& label) noexcept {
     if (recording_) recording_->iteration_begins(label.number);

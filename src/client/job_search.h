@@ -25,7 +25,7 @@ struct RequestedPoints {
   std::vector<double> values;  ///< MHz or W, full speed first; empty: chosen
 };
 
-/// What a user asks of a search of the operating point.
+/// The request of a search of the operating point.
 struct SearchRequest {
   double allowed_slowdown_pct = 0;
   RequestedPoints points;

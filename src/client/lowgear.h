@@ -1,7 +1,7 @@
 #ifndef LOWGEAR_H
 #define LOWGEAR_H
 
-/* Lowgear's client library: what a training process calls so that its GPU's clocks follow a plan, and so that its time
+/* Lowgear's client library: a training process calls it so that its GPU's clocks follow a plan, and so that its time
  * and energy are recorded.
  *
  *   lowgear_client* client = NULL;
@@ -64,7 +64,7 @@ enum {
   LOWGEAR_FORKED = 5    /* the client belongs to the parent process */
 };
 
-/* What a unit of computation does. */
+/* Kinds of units of computation. */
 enum {
   LOWGEAR_FORWARD = 0,
   LOWGEAR_BACKWARD = 1,
@@ -109,7 +109,7 @@ typedef struct lowgear_options {
    * LOWGEAR_JOB_SPEC. A server needs it. */
   const char* job_spec;
   /* This rank's place in the job: in the pipeline, among replicas, and among ranks that share layers. -1:
-   * LOWGEAR_PP_RANK, LOWGEAR_DP_RANK and LOWGEAR_TP_RANK, or as rank_order and job_spec tell. */
+   * LOWGEAR_PP_RANK, LOWGEAR_DP_RANK and LOWGEAR_TP_RANK, or by rank_order and job_spec. */
   int32_t pp_rank;
   int32_t dp_rank;
   int32_t tp_rank;
@@ -141,7 +141,7 @@ LOWGEAR_API int lowgear_iteration_begin(lowgear_client* client);
 /* Since 1.2. Begins the iteration of this number: the framework's own, the same on all ranks, 1,000,000,000 at most
  * (LOWGEAR_INVALID; no iteration begins then). A plan that waits for an iteration is followed from the first one of
  * that number or a higher one. A number at or below an earlier one says that training has gone back to a checkpoint:
- * the plan in force is followed on, what is repeated is recorded as a part of its own, and it is not reported to the
+ * the plan in force stays, repeated iterations are recorded as a part of their own, and are not reported to the
  * server again, which knows each iteration once. */
 LOWGEAR_API int lowgear_iteration_begin_at(lowgear_client* client, uint64_t number);
 LOWGEAR_API int lowgear_iteration_end(lowgear_client* client);
@@ -186,7 +186,7 @@ typedef struct lowgear_decision {
   size_t struct_size;        /* sizeof(lowgear_decision) */
   uint64_t from_iteration;   /* the first iteration that runs as it says */
   const char* technique;     /* what decides: a word of 1 to 32 characters of a-z, 0-9 and _, such as "freezing" */
-  const char* change;        /* what it does: a word, such as "adopt" */
+  const char* change;        /* a word, such as "adopt" */
   const char* configuration; /* how the job runs from then on: "6 of 24 blocks frozen"; cut at 200 bytes */
   const char* reason;        /* for a person; cut at 1000 bytes */
 } lowgear_decision;
@@ -194,7 +194,7 @@ typedef struct lowgear_decision {
 /* Since 1.3. Reports a decision to the server, which keeps it with the job and shows it. One rank of the job reports.
  * Returns at once; while the server is away the newest 1000 decisions wait. Without a server nothing happens. */
 LOWGEAR_API int lowgear_report_decision(lowgear_client* client, const lowgear_decision* decision);
-/* Since 1.3. What the job works on from now on, for the server: layers of the model, how many of them are frozen, and
+/* Since 1.3. The job's work from now on, for the server: layers of the model, how many of them are frozen, and
  * the precision in which most is computed, as a word: "bf16". */
 LOWGEAR_API int lowgear_report_work(lowgear_client* client, uint32_t layers, uint32_t frozen_layers,
                                     const char* precision);
@@ -207,7 +207,7 @@ LOWGEAR_API int lowgear_report_work(lowgear_client* client, uint32_t layers, uin
  * why. */
 LOWGEAR_API int lowgear_use_stream(lowgear_client* client, void* cu_stream);
 
-/* What the GPU used between two moments. Values that it does not report are negative, as is the energy when it did not
+/* Use of the GPU between two moments. Values that it does not report are negative, as is the energy when it did not
  * report it all the time. */
 typedef struct lowgear_measurement {
   size_t struct_size; /* set by the caller */
@@ -239,7 +239,7 @@ typedef struct lowgear_status {
   int32_t has_lease;            /* 1: an agent sets this GPU's clocks for this process */
   int32_t has_plan;             /* 1: the agent follows a plan */
   int32_t suspended;            /* 1: no clock is set now, because no unit began for some time */
-  int32_t dry_run;              /* 1: the agent only logs what it would do */
+  int32_t dry_run;              /* 1: the agent only logs its writes */
   int32_t simulated;            /* 1: the GPU is Lowgear's simulation */
   uint32_t requested_clock_mhz; /* last SM clock that the agent requested; 0: the driver's default */
   uint64_t units;               /* units recorded or counted so far */
@@ -262,7 +262,7 @@ typedef struct lowgear_status {
   uint64_t differing_iterations; /* that ran other units than lowgear_expect named */
   char not_following[256];       /* why, for a person; empty: plans are followed where there are any */
   char difference[256];          /* the first one: "iteration 12, unit 5: expected backward 3 of stage 1, got ..." */
-  char stream_problem[256];      /* why marks are the host's although a stream was named, or what was lost */
+  char stream_problem[256];      /* why marks are the host's although a stream was named, or which marks were lost */
   /* Since 1.3. */
   uint64_t decisions_waiting; /* reported decisions that the server does not have yet */
   uint64_t decisions_lost;    /* that it will not get: it is older than 1.3, or was away for too long */
@@ -270,7 +270,7 @@ typedef struct lowgear_status {
 
 LOWGEAR_API int lowgear_get_status(lowgear_client* client, lowgear_status* status);
 
-/* Since 1.3. What the operating points of a search are: SM clocks in MHz, or power limits in W. Where a power limit
+/* Since 1.3. Kinds of operating points of a search: SM clocks in MHz, or power limits in W. Where a power limit
  * does not bind it changes nothing; a locked clock always does. */
 enum { LOWGEAR_POINTS_CLOCK = 0, LOWGEAR_POINTS_POWER_LIMIT = 1 };
 
@@ -321,7 +321,7 @@ typedef struct lowgear_search {
   int64_t iterations; /* observed so far */
   double cost_time_s; /* what searching took more than as many iterations at the first point; below 0: less */
   double cost_energy_j;
-  char reason[512]; /* the newest decision with its numbers, or what is waited for */
+  char reason[512]; /* the newest decision with its numbers, or the condition that it waits for */
 } lowgear_search;
 
 LOWGEAR_API int lowgear_get_search(lowgear_client* client, lowgear_search* search);

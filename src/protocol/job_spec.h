@@ -49,7 +49,7 @@ constexpr std::string_view name(JobPolicy policy) { return kJobPolicies.at(stati
 [[nodiscard]] std::optional<JobPolicy> find_job_policy(std::string_view name);
 
 /// EnvPipe's settings of a job whose clocks follow its policy; in its own words
-/// (planner/policies/envpipe/envpipe_config.h).
+/// (rivals/policies/envpipe/envpipe_config.h).
 struct JobEnvPipe {
   std::string type = "envelope";
   std::string reconfig = "balanced";

@@ -35,7 +35,7 @@ class CpuMeter {
 /// Mean power of one CPU package between two readings.
 struct CpuPackagePower {
   int package = 0;
-  std::optional<double> package_w;  ///< empty when its counter does not tell
+  std::optional<double> package_w;  ///< empty without a reading of its counter
   std::optional<double> dram_w;
 };
 

@@ -17,18 +17,18 @@
 
 namespace lowgear::agent {
 
-/// What a GPU's thread has done so far; may be read at any time.
+/// Counters of a GPU's thread; readable at any time.
 struct GpuWorkerStatus {
   GpuWriterStatus writer;
   UnitCounts units;
   bool has_plan = false;
   bool suspended = false;
-  /// How long the thread has been at one task or one call to the driver.
+  /// Time that the thread has spent in its current task or driver call.
   std::chrono::nanoseconds busy{0};
 };
 
 struct GpuWorkerOptions {
-  /// Without any unit for so long, the SM clock goes back to its default until the next one.
+  /// After this time without a unit the SM clock returns to its default until the next unit.
   std::chrono::milliseconds suspend_after{30'000};
   /// Between attempts to restore a GPU, or to suspend its clock, whose driver refused.
   std::chrono::milliseconds retry_after{1'000};
@@ -48,7 +48,7 @@ class GpuWorker {
   GpuWorker(const GpuWorker&) = delete;
   GpuWorker& operator=(const GpuWorker&) = delete;
 
-  /// Runs the task on the thread. What it throws comes out of the future.
+  /// Runs the task on the thread. The future rethrows its exceptions.
   std::future<void> post(Task task);
   /// Sets it on the thread. `done` is called there once the status shows the outcome, with the error or null.
   void apply(const gpu::GpuSetting& setting, std::function<void(std::exception_ptr)> done);
@@ -62,7 +62,7 @@ class GpuWorker {
                    std::function<void(ipc::PlanAnswer)> reply);
   /// Ends the lease, if there is one, and restores the GPU; tries again when that fails, until a client writes to it.
   std::future<void> end_lease();
-  /// `done` is called on the thread once all that was asked for before is done.
+  /// Calls `done` on the thread after all earlier tasks.
   void tell_when_done(std::function<void()> done);
 
   [[nodiscard]] GpuWorkerStatus status() const;

@@ -26,7 +26,7 @@ namespace lowgear::agent {
 class DriverThread {
  public:
   using Clock = std::chrono::steady_clock;
-  /// How long the end of a thread is waited for once it has been asked to end.
+  /// Longest wait for a thread that was asked to end.
   static constexpr std::chrono::seconds kPatience{1};
 
   explicit DriverThread(std::function<void()> run);
@@ -57,7 +57,7 @@ class TaskQueue {
   using Task = std::packaged_task<void()>;
 
   // By any thread.
-  /// What the task throws comes out of the future.
+  /// The future rethrows the task's exceptions.
   std::future<void> post(std::function<void()> task);
   /// The thread is to end after the task that it is at; no further task runs.
   void stop();
@@ -86,9 +86,9 @@ class TaskQueue {
 /// never return, are made only on the separate thread of each GPU.
 class GuardedGpus {
  public:
-  /// None.
+  /// No GPUs.
   GuardedGpus() = default;
-  /// Takes any system for what it guards.
+  /// Guards the GPUs of any system.
   template <std::derived_from<gpu::GpuSystem> System>
   GuardedGpus(std::shared_ptr<System> driver)  // NOLINT(google-explicit-constructor)
       : driver_(std::move(driver)),
@@ -103,10 +103,10 @@ class GuardedGpus {
   [[nodiscard]] bool simulated() const { return simulated_; }
   [[nodiscard]] const std::string& driver_version() const { return driver_version_; }
 
-  /// Why GPUs that the driver counts are none of these, one line each.
+  /// Reasons why GPUs that the driver counts are missing here, one line each.
   [[nodiscard]] const std::vector<std::string>& hidden() const { return hidden_; }
 
-  /// The place in `identities` of the GPU with this UUID or PCI address. Throws InputError naming those there are.
+  /// The place in `identities` of the GPU with this UUID or PCI address. Throws InputError naming the existing ones.
   [[nodiscard]] std::size_t index_of(std::string_view uuid_or_pci_address) const;
 
  private:

@@ -26,7 +26,7 @@ class SharedUnitRing {
   SharedUnitRing& operator=(const SharedUnitRing&) = delete;
 
   [[nodiscard]] ipc::UnitRing& ring() { return *ring_; }
-  /// To be handed to the client.
+  /// The descriptor for the client.
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
  private:
@@ -34,16 +34,16 @@ class SharedUnitRing {
   ipc::UnitRing* ring_ = nullptr;
 };
 
-/// What a training process begins next, and when. Training is periodic: an iteration has the units of its predecessor
-/// in the same order, and about the same time apart. Says how long the thread of a GPU may sleep before it reads the
-/// unit ring again, and which units to ask clocks for ahead.
+/// Predicts the next units of a training process and their times. Training is periodic: an iteration has the units of
+/// its predecessor in the same order, and about the same time apart. Says how long the thread of a GPU may sleep before
+/// it reads the unit ring again, and which units to ask clocks for ahead.
 class UnitForecast {
  public:
   static constexpr std::int64_t kFineNs = 20'000;
   static constexpr std::int64_t kCoarseNs = 150'000;
   /// Units of an iteration that are remembered; later ones are looked for every kCoarseNs, and are not expected.
   static constexpr std::size_t kMaxUnits = 1U << 16U;
-  /// So many begins are expected ahead, at most.
+  /// Largest number of begins that are predicted ahead.
   static constexpr std::size_t kMaxAhead = 256;
 
   /// An iteration began: what follows is what followed its predecessor.
@@ -99,7 +99,7 @@ struct UnitCounts {
 /// the process is to know of them; sets no clocks. For one thread.
 class LeasedUnits {
  public:
-  /// What a look at the ring has found.
+  /// Findings of one look at the ring.
   struct Look {
     std::int64_t time_ns = 0;  ///< CLOCK_MONOTONIC, after the ring was read
     bool any = false;          ///< something was marked
@@ -120,7 +120,7 @@ class LeasedUnits {
   [[nodiscard]] ipc::PlanAnswer follow_from(std::uint32_t iteration, std::unique_ptr<UnitClocks> clocks);
   [[nodiscard]] bool has_clocks() const { return clocks_ != nullptr; }
 
-  /// Reads what was marked since the last look. Ends a suspension when that is anything.
+  /// Reads what was marked since the last look. Any mark ends a suspension.
   Look look();
   /// The clock to ask for since the last look: that for the newest unit that was read in it, or, where the plan has
   /// clocks asked for ahead, for the one that is expected to run when the request takes effect. Empty: none.
@@ -144,7 +144,7 @@ class LeasedUnits {
     std::uint32_t from_iteration = 0;
     std::unique_ptr<UnitClocks> clocks;
   };
-  /// What the plan sets for a unit that began.
+  /// The plan's settings for a unit that began.
   struct Begun {
     int clock_mhz = 0;
     std::optional<int> power_limit_w;

@@ -19,16 +19,16 @@ PendingWrites::Outcome PendingWrites::add(WriteDone done, std::exception_ptr too
   const std::weak_ptr<Pending> found = pending;
   pending->timer.expires_after(timeout_);
   pending->timer.async_wait([this, found, too_late = std::move(too_late)](const boost::system::error_code& cancelled) {
-    if (!cancelled) tell(found, too_late);
+    if (!cancelled) finish(found, too_late);
   });
   return [this, gate = gate_, found](const std::exception_ptr& error) {
     gate->post([this, found, error] {
-      if (!found.expired()) tell(found, error);
+      if (!found.expired()) finish(found, error);
     });
   };
 }
 
-void PendingWrites::tell(const std::weak_ptr<Pending>& pending, const std::exception_ptr& error) {
+void PendingWrites::finish(const std::weak_ptr<Pending>& pending, const std::exception_ptr& error) {
   const std::shared_ptr<Pending> waiting = pending.lock();
   if (!waiting || pending_.erase(waiting) == 0) return;
   waiting->timer.cancel();

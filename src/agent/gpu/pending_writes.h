@@ -60,8 +60,8 @@ class PendingWrites {
 
  private:
   struct Pending;
-  /// Calls those that still wait.
-  void tell(const std::weak_ptr<Pending>& pending, const std::exception_ptr& error);
+  /// Calls the functions that still wait.
+  void finish(const std::weak_ptr<Pending>& pending, const std::exception_ptr& error);
 
   boost::asio::io_context& io_;
   std::shared_ptr<LoopGate> gate_;

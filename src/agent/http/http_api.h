@@ -70,7 +70,7 @@ class HttpApi {
   std::shared_ptr<Impl> impl_;
 };
 
-/// What is measured at each round and sent to the clients that stream it: power of GPUs and of the CPU. Runs on one
+/// Measures the power of GPUs and of the CPU in rounds, and sends it to the clients that stream it. Runs on one
 /// thread.
 class TelemetryRounds {
  public:
@@ -81,12 +81,12 @@ class TelemetryRounds {
 
   /// Sends `wanted` to the stream at each round, until it is closed.
   void subscribe(PowerStream wanted, std::shared_ptr<http::EventStream> stream);
-  /// Reads the GPUs, and the CPU where it is due, and sends what streams want of it. Throws nothing.
+  /// Reads the GPUs, and the CPU where it is due, and sends each stream its readings. Throws nothing.
   void round();
   /// Forgets all streams.
   void clear() { streams_.clear(); }
 
-  /// What routes answer with.
+  /// The context of routes.
   [[nodiscard]] RouteContext context() { return {service_, cpu_power_, metrics_, zeusd_events_, mps_}; }
 
  private:

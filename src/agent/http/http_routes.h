@@ -46,12 +46,12 @@ struct RouteAnswer : http::Response {
   std::function<void(const Send& send)> later;
   /// The events that follow; the body is then empty.
   std::optional<PowerStream> stream;
-  /// The answer is not known yet: ask the same again after this time. Zero when this is the answer.
+  /// Where the answer is not known yet: the time after which to ask again. Zero when this is the answer.
   std::chrono::milliseconds ask_again_after{0};
 };
 
-/// What the events of zeusd's power streams are like. A client cannot tell which one it reads, and each release of Zeus
-/// reads one.
+/// Formats of the events of zeusd's power streams. The stream does not say which one it has; each release of Zeus reads
+/// one of them.
 enum class ZeusdEvents : unsigned char {
   /// zeusd 0.5 and later (Zeus 0.16): one event a device, `{"timestamp_ms": 0, "gpu_id": 0, "power_mw": 75000}` and
   /// `{"timestamp_ms": 0, "cpu_id": 0, "cpu_mw": 85000, "dram_mw": null}`
@@ -60,7 +60,7 @@ enum class ZeusdEvents : unsigned char {
   snapshot,
 };
 
-/// What the routes answer with.
+/// Values that the routes read and call.
 struct RouteContext {
   Service& service;
   CpuPower& cpu_power;
@@ -72,11 +72,11 @@ struct RouteContext {
 /// Handles a request. Does no I/O and throws nothing: every error becomes a response with a JSON error.
 [[nodiscard]] RouteAnswer handle(const http::Request& request, const RouteContext& context);
 
-/// The next events of a stream, each without the `data: ` around it; none when there is nothing to tell yet.
+/// The next events of a stream, each without the `data: ` around it; none when no event is due yet.
 [[nodiscard]] std::vector<std::string> stream_events(const PowerStream& stream, const std::vector<GpuStatus>& gpus,
                                                      const RouteContext& context);
 
-/// The code of what the service threw: `access_denied` of AccessDenied.
+/// The error code of an exception of the service: `access_denied` of AccessDenied.
 [[nodiscard]] http::ErrorCode agent_error_code_of(const std::exception& error);
 /// The response to it, with a JSON error.
 [[nodiscard]] http::Response refusal_for(const std::exception& error);
@@ -86,7 +86,7 @@ struct RouteCall {
   const http::Request& request;
   const http::Target& target;
   const RouteContext& context;
-  std::vector<std::string> captures;  ///< what stood for each `{}` of the pattern
+  std::vector<std::string> captures;  ///< the text at each `{}` of the pattern
 
   /// The parameter; throws InputError when it is missing.
   [[nodiscard]] const std::string& parameter(std::string_view name) const;
@@ -107,7 +107,7 @@ struct Route {
   std::string_view method;
   std::string_view pattern;  ///< `/v1/gpus/{}/clocks`
   Access access;
-  std::vector<std::string_view> parameters;  ///< those it takes; any other is refused
+  std::vector<std::string_view> parameters;  ///< accepted ones; any other is refused
   RouteAnswer (*answer)(const RouteCall& call);
 };
 
@@ -122,7 +122,7 @@ struct Route {
                                                            const std::vector<GpuStatus>& gpus,
                                                            const RouteContext& context);
 
-/// As docs/agent.md describes them; what is not reported is null.
+/// As docs/agent.md describes them; values that are not reported are null.
 [[nodiscard]] Json to_json(const GpuReading& reading);
 [[nodiscard]] Json to_json(const GpuStatus& gpu);
 [[nodiscard]] Json to_json(const UnattendedGpu& gpu);

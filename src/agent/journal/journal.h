@@ -41,7 +41,7 @@ struct OriginalGpuState {
 /// By UUID.
 using ChangedGpus = std::map<std::string, OriginalGpuState, std::less<>>;
 
-/// What a journal's bytes say.
+/// The contents of a journal.
 struct JournalContent {
   ChangedGpus changed;  ///< GPUs that may not be as they were
   /// No whole copy is left, or two that differ: a GPU that is not listed may be changed, too.
@@ -54,7 +54,7 @@ struct JournalContent {
 /// same GPUs. One without a single byte is damaged: a journal that names no GPU says so.
 [[nodiscard]] JournalContent parse_journal(std::string_view bytes);
 
-/// The file of a journal. Every call may throw Error and leave what a crash at that moment would.
+/// The file of a journal. Every call may throw Error, and then leaves the same file as a crash at that moment.
 class JournalStorage {
  public:
   virtual ~JournalStorage() = default;
@@ -82,7 +82,7 @@ class JournalHeld : public InputError {
 /// JournalHeld, and InputError when another user could have changed it (base/core/files/user_database.h).
 [[nodiscard]] std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder,
                                                                   const std::filesystem::path& control_socket = {});
-/// What the journal in a folder says, whoever holds it; nothing is written. Throws InputError when there was none, and
+/// Reads the journal in a folder, whoever holds it, and writes nothing. Throws InputError when there was none, and
 /// as `open_journal_folder`.
 [[nodiscard]] JournalContent read_journal_folder(const std::filesystem::path& folder);
 /// A journal that forgets, for a dry run, which changes nothing.
@@ -101,7 +101,7 @@ class Journal {
   [[nodiscard]] std::optional<OriginalGpuState> changed(std::string_view uuid) const;
   /// It was damaged when it was opened: every GPU that may be controlled has to be restored.
   [[nodiscard]] bool damaged() const { return damaged_; }
-  /// What was found damaged when it was opened, also when nothing was lost by it, and what to do, in one line; empty
+  /// Damage that was found at opening, even without a loss, and what to do, in one line; empty
   /// when nothing was.
   [[nodiscard]] const std::string& damage() const { return damage_; }
   /// As that of its storage: it can only be read.
@@ -117,7 +117,7 @@ class Journal {
   void clear();
 
  private:
-  /// Throws Error; the journal then names what it named before.
+  /// Throws Error; the journal is then unchanged.
   void write(ChangedGpus changed);
 
   mutable std::mutex mutex_;

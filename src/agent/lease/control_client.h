@@ -8,7 +8,7 @@
 
 namespace lowgear::agent {
 
-/// What a running agent answered.
+/// The answer of a running agent.
 struct ControlAnswer {
   int status = 0;  ///< of HTTP
   std::string body;

@@ -35,7 +35,7 @@ class PlanFollower final : public UnitClocks {
  private:
   [[nodiscard]] std::optional<int> trial_mhz(std::uint32_t iteration) const;
 
-  /// What the plan sets for a unit.
+  /// The plan's settings for a unit.
   struct Target {
     int clock_mhz = 0;
     std::optional<int> power_limit_w;

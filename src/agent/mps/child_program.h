@@ -21,7 +21,7 @@ struct ProgramStart {
   std::filesystem::path program;
   std::vector<std::string> arguments;
   std::map<std::string, std::string> environment;  ///< in addition to this process' own
-  std::string input;                               ///< what it reads from standard input: at most 4 KiB
+  std::string input;                               ///< its standard input: at most 4 KiB
 };
 
 /// A child of this process, in a session of its own, so that signals of a terminal do not reach it. It does not end
@@ -39,7 +39,7 @@ class ChildProgram {
   [[nodiscard]] pid_t pid() const { return pid_; }
   /// How it ended, as a shell reports it (128 + signal); empty while it runs.
   [[nodiscard]] std::optional<int> status();
-  /// The newest of what it has written to standard output and error.
+  /// The newest part of its standard output and error.
   [[nodiscard]] const std::string& output() const { return output_; }
   void signal(int number) noexcept;
   /// Waits, without the io_context. Returns whether it has ended.
@@ -48,7 +48,7 @@ class ChildProgram {
  private:
   void read_output();
   void wait_for_end();
-  /// Reads what is there now.
+  /// Reads the output that is available now.
   void drain() noexcept;
   void keep(const char* text, std::size_t bytes);
 

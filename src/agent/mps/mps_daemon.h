@@ -103,7 +103,7 @@ class MpsDaemon {
   void start();
   /// Tells it to end, and to end clients that take longer than the options' grace, without waiting.
   void begin_to_end();
-  /// Waits until it has ended, then kills what is left of it and removes its directories. Returns what could not be
+  /// Waits for its end, then kills its remaining processes and removes its directories. Returns what could not be
   /// removed; empty when nothing is left.
   [[nodiscard]] std::string end();
 

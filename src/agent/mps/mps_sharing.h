@@ -20,7 +20,7 @@
 
 namespace lowgear::agent {
 
-/// What a process asks for: a limit on the SMs that a job of it may use, from the start of the job to its end.
+/// The request of a process: a limit on the SMs that one of its jobs may use, from the start of the job to its end.
 struct MpsShareRequest {
   int percent = 100;   ///< of the GPU's SMs, 1 to 100
   std::string client;  ///< name in status and metrics, once per GPU; empty: one is made
@@ -38,7 +38,7 @@ struct MpsShare {
   std::chrono::steady_clock::time_point since;
 };
 
-/// The shares that there are. Pure: decides by what it holds.
+/// All shares. Pure: decides by its own members alone.
 class MpsShareTable {
  public:
   /// `max_percent`: largest sum of the shares of one GPU.
@@ -115,7 +115,7 @@ class MpsSharing {
   void close(const Peer& peer, std::uint64_t share_id);
   /// The variables that a job has to be started with.
   [[nodiscard]] std::map<std::string, std::string> environment_of(const MpsShare& share) const;
-  /// Ends all daemons, with what uses them. Returns what is left, one line each.
+  /// Ends all daemons and their clients. Returns the processes that remain, one line each.
   [[nodiscard]] std::vector<std::string> stop();
 
  private:
@@ -124,7 +124,7 @@ class MpsSharing {
     std::unique_ptr<MpsDaemon> daemon;  ///< null where it is refused
   };
 
-  /// Checks program and folder, and ends what is left. Returns why there can be no daemon.
+  /// Checks program and folder, and ends daemons of an earlier agent. Returns why no daemon can run.
   [[nodiscard]] std::string prepare();
   [[nodiscard]] const Managed& find(std::string_view gpu) const;
   void require_may_share(const Peer& peer) const;

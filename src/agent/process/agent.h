@@ -24,7 +24,7 @@
 
 namespace lowgear::agent {
 
-/// What the agent needs from outside, so that it can be tested without.
+/// The agent's dependencies, replaced in tests.
 struct AgentEnvironment {
   GuardedGpus gpus;
   std::shared_ptr<Policy> policy;
@@ -108,18 +108,18 @@ class Agent final : public Service, private LeaseGranter {
   /// Restores under way, of the GPUs that have a thread.
   using Restores = std::vector<std::pair<const Managed*, std::future<void>>>;
   [[nodiscard]] Restores end_every_lease();
-  /// What is not restored by the deadline, one line each, also of GPUs that no thread looks after.
+  /// GPUs that are not restored by the deadline, one line each, also those without a thread.
   [[nodiscard]] std::vector<std::string> failures_of(const Restores& restores,
                                                      std::chrono::steady_clock::time_point deadline) const;
   /// Whether the thread that writes to it is held up by the driver.
   [[nodiscard]] bool hangs(const Managed& managed) const;
   /// Why the GPU is not healthy; empty when it is.
   [[nodiscard]] std::string silence_of(std::size_t index) const;
-  /// Says that a GPU has become silent, and that it answers again.
+  /// Reports that a GPU has become silent, or answers again.
   void report_silence(std::size_t index);
-  /// Says that a GPU's energy counter does not work any more, that it does again, and what was set aside.
+  /// Reports that a GPU's energy counter stopped working or works again, and the steps that were set aside.
   void report_energy(std::size_t index);
-  /// Says what goes wrong with a GPU when that changes.
+  /// Reports a GPU's problem when it changes.
   void report_problem(Managed& managed);
   [[nodiscard]] GpuStatus status_of(std::size_t index);
   void note(std::string_view text) const {

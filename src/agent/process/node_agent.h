@@ -15,7 +15,7 @@ namespace lowgear::agent {
 
 enum class Mode : unsigned char {
   write,
-  dry_run,  ///< says what it would write to which GPU, and writes nothing; needs no rights
+  dry_run,  ///< reports each write that it would make, and writes nothing; needs no rights
 };
 
 /// Where the agent speaks; both are called from several threads.
@@ -33,8 +33,8 @@ struct Messages {
 [[nodiscard]] std::vector<std::string> serve_node(const Config& config, Mode mode, const Messages& unguarded,
                                                   const ipc::TerminationSignals& signals);
 
-/// Restores what the journal says, without serving, and tells what it has done. Returns what could not be restored, and
-/// what is to be repaired: a journal that was damaged or that cannot be written.
+/// Restores the GPUs of the journal without serving, and reports each step. Returns the GPUs that could not be
+/// restored, and a journal that has to be repaired because it was damaged or cannot be written.
 /// Throws as `serve_node`, and InputError when there is no journal.
 [[nodiscard]] std::vector<std::string> restore_node(const Config& config, const Messages& messages);
 
@@ -49,8 +49,8 @@ void check_agent(const ProcessOptions& options);
 [[nodiscard]] std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironment environment,
                                                  CpuMeter* cpu_meter, const ipc::TerminationSignals& signals);
 
-/// What an agent with this configuration would do: to which GPU, for which users, within which limits, and where it
-/// would listen. A few lines for each GPU. Only reads.
+/// Describes an agent with this configuration: its GPUs, users, limits and addresses. A few lines for each GPU. Only
+/// reads.
 [[nodiscard]] std::string preview_of_agent(const Config& config, const gpu::GpuSystem& system);
 
 }  // namespace lowgear::agent

@@ -17,8 +17,8 @@ namespace lowgear::agent {
 /// driver call.
 struct KnownGpu {
   gpu::GpuIdentity identity;
-  std::vector<int> sm_clocks_mhz;                ///< that can be locked, highest first; empty where it did not tell
-  std::optional<gpu::PowerLimits> power_limits;  ///< of which minimum and maximum stay; empty where it did not tell
+  std::vector<int> sm_clocks_mhz;                ///< that can be locked, highest first; empty where it reported none
+  std::optional<gpu::PowerLimits> power_limits;  ///< of which minimum and maximum stay; empty where it reported none
   std::string problem;                           ///< why it reported no clocks; empty when it did
 };
 
@@ -31,7 +31,7 @@ struct AllowRule {
   std::optional<gid_t> group;
   bool everybody = false;
   std::vector<std::string> gpus;     ///< UUIDs or PCI addresses; empty: every GPU that is controlled, as `all`
-  std::optional<int> min_clock_mhz;  ///< empty: what the GPU supports
+  std::optional<int> min_clock_mhz;  ///< empty: the lowest that the GPU supports
   std::optional<int> max_clock_mhz;
   bool power = false;  ///< may set power limits, within:
   std::optional<double> min_power_w;
@@ -50,7 +50,7 @@ class AccessRules {
  public:
   AccessRules(std::vector<AllowRule> rules, GroupLookup in_group);
 
-  /// What the peer may set on the GPU. Throws AccessDenied, saying what would have to be configured, and GpuError for a
+  /// The peer's rights on the GPU. Throws AccessDenied, naming the missing configuration, and GpuError for a
   /// GPU that reported no clocks.
   [[nodiscard]] AllowedRange allow(const Peer& peer, const KnownGpu& gpu) const;
   [[nodiscard]] bool may_read(const Peer& peer) const;

@@ -22,7 +22,7 @@ namespace lowgear::agent {
 /// The caller. Over TCP the caller cannot be identified, so the agent accepts no requests there that change something.
 using Peer = ipc::UnixPeer;
 
-/// The peer may not do that. HTTP status 403.
+/// The peer lacks the right. HTTP status 403.
 class AccessDenied : public Error {
  public:
   using Error::Error;
@@ -48,7 +48,7 @@ enum class ClockState : unsigned char {
 };
 [[nodiscard]] std::string_view name(ClockState state);
 
-/// What the sensors of one GPU say, and when they did.
+/// Readings of the sensors of one GPU, with their time.
 struct GpuReading : gpu::GpuValues {
   std::int64_t time_ns = 0;  ///< CLOCK_REALTIME
 };
@@ -56,11 +56,11 @@ struct GpuReading : gpu::GpuValues {
 /// The energy counter of a GPU, every step of which is checked.
 struct EnergyCounterStatus {
   bool present = false;  ///< the GPU counts its energy, whether or not there is a reading yet
-  bool works = false;    ///< and the counter can be right: it moves, and does not contradict the power readings
+  bool works = false;    ///< the counter moves and agrees with the power readings
   std::string problem;   ///< why it does not work; empty when it does
-  /// Steps that could not be, and times in which it did not work, by reason. Readings leave out the former.
+  /// Impossible steps, and times in which it did not work, by reason. Readings leave out the steps.
   std::array<long, kEnergyFaultCount> set_aside{};
-  std::string newest_set_aside;  ///< why the newest step could not be
+  std::string newest_set_aside;  ///< why the newest step is impossible
 };
 
 /// A GPU that a scheduler has given to a job: only its user may lease it, and no other job of that user.
@@ -76,7 +76,7 @@ struct GpuStatus {
   gpu::GpuIdentity identity;
   bool controlled = false;  ///< the configuration names it for control
   bool healthy = true;      ///< it answers every reading that worked when the agent started
-  std::string problem;      ///< what is wrong, when something is
+  std::string problem;      ///< empty: none
   ClockState clock_state = ClockState::untouched;
   std::optional<int> requested_min_mhz;
   std::optional<int> requested_max_mhz;
@@ -90,8 +90,8 @@ struct GpuStatus {
   std::uint64_t late_units = 0;  ///< unit starts that came while a write was under way and were skipped
   std::optional<std::uint64_t> lease_id;
   std::optional<GpuAssignment> assignment;
-  GpuReading reading;                   ///< the newest that it answered; no energy of a counter that does not work
-  std::optional<double> reading_age_s;  ///< empty: there is none yet
+  GpuReading reading;                   ///< the newest; without the energy of a counter that does not work
+  std::optional<double> reading_age_s;  ///< empty: no reading yet
 };
 
 /// A GPU that the configuration or the journal names but no thread of the agent controls, usually because it did not
@@ -140,7 +140,7 @@ class Service {
   [[nodiscard]] virtual std::vector<LeaseStatus> leases() = 0;
 
   /// Sets something for a process: the first call takes a lease that lasts until the process ends or releases it.
-  /// Throws AccessDenied, GpuBusy, NotFound, InputError (a value outside of what is allowed), GpuError (the driver is
+  /// Throws AccessDenied, GpuBusy, NotFound, InputError (a value outside of the allowed range), GpuError (the driver is
   /// known to hang); the driver is then not asked, and `done` not called.
   virtual void apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting& setting, WriteDone done) = 0;
   /// Ends a lease; allowed for its owner and root. Throws AccessDenied, NotFound.

@@ -14,7 +14,7 @@
 
 namespace lowgear::agent {
 
-/// What one user may set on one GPU.
+/// Rights of one user on one GPU.
 struct AllowedRange {
   int min_clock_mhz = 0;  ///< of the SMs
   int max_clock_mhz = 0;
@@ -28,23 +28,23 @@ struct AllowedRange {
 };
 
 /// Throws AccessDenied where the setting needs a right that is not given, naming its key in the configuration, and
-/// InputError for a value outside of what is allowed.
+/// InputError for a value outside of the allowed range.
 void require_allowed(const gpu::GpuSetting& setting, const AllowedRange& allowed);
 
-/// What has been written to a GPU.
+/// The writes to a GPU so far.
 struct GpuWriterStatus {
   ClockState clock_state = ClockState::untouched;
   std::optional<int> requested_min_mhz;
   std::optional<int> requested_max_mhz;
   std::uint64_t clock_writes = 0;        ///< setter calls that the driver took
-  std::uint64_t clock_write_errors = 0;  ///< and those that it did not
-  std::string problem;                   ///< what went wrong last; empty when the last call went well
+  std::uint64_t clock_write_errors = 0;  ///< setter calls that the driver refused
+  std::string problem;                   ///< error of the last call; empty after a success
 };
 
 /// The power limit that a GPU reported.
 struct ReadPowerLimit {
   double power_limit_w = 0;
-  std::chrono::steady_clock::time_point asked_at;  ///< before it was asked: what was set later may not show
+  std::chrono::steady_clock::time_point asked_at;  ///< before the query: later changes may not show
 };
 
 /// Writes to one GPU, and restores its original state. Used only by the GPU's thread. `apply` throws GpuError.
@@ -91,7 +91,7 @@ class Policy {
 
   /// UUIDs of the GPUs that may be changed at all.
   [[nodiscard]] virtual std::vector<std::string> controlled_gpus() const = 0;
-  /// Throws AccessDenied, saying what would have to be configured.
+  /// Throws AccessDenied, naming the missing configuration.
   [[nodiscard]] virtual AllowedRange allow(const Peer& peer, const gpu::GpuIdentity& gpu) const = 0;
   [[nodiscard]] virtual bool may_read(const Peer& peer) const = 0;
   [[nodiscard]] virtual bool dry_run() const = 0;

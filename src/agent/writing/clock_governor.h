@@ -53,18 +53,18 @@ class ClockLog {
 };
 
 struct ClockGovernorOptions {
-  /// Writes nothing and logs what it would write.
+  /// Writes nothing and logs each write that it would make.
   bool dry_run = false;
-  /// After a write of a clock that failed, none is tried for so long.
+  /// Pause after a failed write of a clock.
   std::chrono::milliseconds retry_after{1'000};
-  /// A clock outside the locked range for so long, while the GPU is busy and nothing holds it back, is another
-  /// program's; so is a power limit that was not set here.
+  /// After this time outside the locked range, while the GPU is busy and not throttled, a clock counts as another
+  /// program's; so does a power limit that was not set here.
   std::chrono::milliseconds foreign_after{1'000};
   /// The original power limit of a GPU counts as this if it is higher: no restore goes beyond it.
   std::optional<double> safe_power_w;
-  std::function<void(std::string_view)> note;  ///< receives what a dry run would do; may be empty
+  std::function<void(std::string_view)> note;  ///< receives the writes of a dry run; may be empty
   std::filesystem::path clock_log;             ///< folder for a ClockLog of each GPU; empty: none
-  std::function<void(std::string_view)> warn;  ///< receives what is wrong with a log; may be empty
+  std::function<void(std::string_view)> warn;  ///< receives errors of a log; may be empty
   std::function<std::chrono::steady_clock::time_point()> now = [] { return std::chrono::steady_clock::now(); };
 };
 
@@ -88,16 +88,16 @@ class ClockGovernor final : public GpuWriter {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// Applies it unless a write has just failed; true when the driver took it.
+  /// Applies the setting unless a write has just failed; true when the driver took it.
   bool try_apply(const gpu::GpuSetting& setting);
   /// Journals and writes; counts, and keeps what went wrong. Throws Error.
   void write(std::string_view what, const std::function<void()>& call);
   /// Passes the setting to the driver, and logs the clock with the times of the call.
   void call_driver(const gpu::GpuSetting& setting);
   void require_own() const;
-  /// As the journal is to have it.
+  /// The entry for the journal.
   [[nodiscard]] OriginalGpuState original() const;
-  /// Keeps what has been set, as far as it is compared with what the GPU does.
+  /// Keeps the values that are compared with the GPU's readings.
   void remember(const gpu::GpuSetting& setting);
   void observe_clock(const GpuReading& reading);
   void observe_power_limit(const ReadPowerLimit& limit);

@@ -16,7 +16,7 @@
 
 namespace lowgear::agent {
 
-/// UUIDs of the GPUs that a configuration names for control, as far as they are there.
+/// UUIDs of the GPUs that a configuration names for control, as far as they are present.
 [[nodiscard]] std::vector<std::string> controlled_gpus(const Config& config, const gpu::GpuSystem& system);
 
 /// Implements the configuration through NVML with a journal. GPUs are queried at construction, and later only by the
@@ -30,7 +30,7 @@ class ConfiguredPolicy final : public Policy {
   [[nodiscard]] AllowedRange allow(const Peer& peer, const gpu::GpuIdentity& gpu) const override;
   [[nodiscard]] bool may_read(const Peer& peer) const override { return access_.may_read(peer); }
   [[nodiscard]] bool dry_run() const override { return governor_.dry_run; }
-  /// Of each GPU once.
+  /// Once for each GPU.
   [[nodiscard]] std::unique_ptr<GpuWriter> writer(const gpu::GpuIdentity& gpu) override;
   [[nodiscard]] std::unique_ptr<UnitClocks> read_plan(const ipc::PlanMessage& plan, const gpu::GpuIdentity& gpu,
                                                       const AllowedRange& allowed) const override;

@@ -21,15 +21,14 @@ struct Config;
 void restore_gpu(gpu::GpuControl& control, const OriginalGpuState& original);
 
 /// Restores a GPU that the journal names, and removes it from the journal; one that is no longer in the machine is only
-/// removed. Returns what has been done, in one line. Throws GpuError when the GPU does not answer or refuses, and Error
+/// removed. Returns a line on its outcome. Throws GpuError when the GPU does not answer or refuses, and Error
 /// when the journal cannot be written; the journal then keeps it.
 [[nodiscard]] std::string restore_recorded(Journal& journal, gpu::GpuControlSystem& system,
                                            const OriginalGpuState& state);
 
-/// What an agent does first: restores every GPU that the journal names, and after damage also every GPU that the
-/// configuration names for control and that is in the machine, as far as it may have been changed to the driver's
-/// defaults. Tells `note` what it is at and what it has done. Returns
-/// what could not be restored, one line each; the journal keeps it, and stays damaged if it was.
+/// The first step of an agent: restores every GPU that the journal names. After damage it also resets every GPU of the
+/// machine that the configuration names for control to the driver's defaults. `note` receives each step. Returns the
+/// GPUs that could not be restored, one line each; the journal keeps them, and stays damaged if it was.
 [[nodiscard]] std::vector<std::string> recover(Journal& journal, gpu::GpuControlSystem& system, const Config& config,
                                                const std::function<void(std::string_view)>& note);
 

@@ -110,7 +110,7 @@ void UnattendedGpus::Loop::run() {
     const std::vector<std::function<void()>> askers = std::exchange(askers_, {});
     lock.unlock();
     attempt();
-    for (const std::function<void()>& tell : askers) tell();
+    for (const std::function<void()>& done : askers) done();
     lock.lock();
   }
 }

@@ -25,7 +25,7 @@ struct UnattendedGpusOptions {
   /// Opens the driver anew: a GPU that did not answer may be found only then. Throws GpuError.
   std::function<std::unique_ptr<gpu::GpuControlSystem>()> open;
   std::chrono::milliseconds retry_after{2'000};  ///< between attempts to restore
-  std::function<void(std::string_view)> note;    ///< receives what was restored; may be empty
+  std::function<void(std::string_view)> note;    ///< receives restored GPUs; may be empty
 };
 
 /// Handles GPUs without a GpuWorker: tries on a separate thread to restore those that were left changed, until all are
@@ -40,7 +40,7 @@ class UnattendedGpus {
 
   /// With an entry for a damaged journal, which may have named any GPU.
   [[nodiscard]] std::vector<UnattendedGpu> list() const;
-  /// Tries to restore at once. The future is ready when that has been tried; `list` then tells what came of it.
+  /// Tries to restore at once. The future is ready after the attempt; `list` then has its outcome.
   [[nodiscard]] std::future<void> restore();
   /// The same; `done` is called on the thread.
   void restore(std::function<void()> done);

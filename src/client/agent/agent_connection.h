@@ -105,7 +105,8 @@ class AgentSettings {
   /// Locks the SM clock. `gpu` is a UUID. Returns the number of the lease.
   std::uint64_t lock_clock(const std::string& gpu, int clock_mhz);
   std::uint64_t set_power_limit(const std::string& gpu, double limit_w);
-  /// Throws LeaseRefused where the GPU no longer runs at what was set: the lease has ended, or another program sets it.
+  /// Throws LeaseRefused where the GPU no longer runs at the set clock: the lease has ended, or another program sets
+  /// it.
   void require_held(const std::string& gpu, std::uint64_t lease);
   /// Ends the lease, and with it everything that was set on its GPU.
   void release(std::uint64_t lease);

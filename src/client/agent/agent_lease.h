@@ -22,12 +22,12 @@ namespace lowgear::client {
 /// server's.
 class PlanVersions {
  public:
-  /// From this iteration on; what was said of this and later ones is void.
+  /// From this iteration on. Replaces earlier entries for this and later iterations.
   void follow(std::uint64_t from_iteration, int version) {
     forget_from(from_iteration);
     from_[from_iteration] = version;
   }
-  /// What was followed before is followed in this and later iterations too.
+  /// This and later iterations follow the plan from before.
   void forget_from(std::uint64_t iteration) { from_.erase(from_.lower_bound(iteration), from_.end()); }
   /// Iterations are asked for in order: what lies before is forgotten.
   [[nodiscard]] int version_of(std::uint64_t iteration) {
@@ -73,7 +73,7 @@ class HeldPlans {
   [[nodiscard]] std::optional<HeldPlan> take_next();
   /// The agent has gone: the iteration under way follows no plan.
   void lose_agent(std::uint64_t begun);
-  /// Holds no plan any more. What was followed in earlier iterations is still known.
+  /// Holds no plan any more. The plans of earlier iterations are still known.
   void forget();
   /// No plan counts as one of the server's from now on.
   void forget_versions(std::uint64_t begun);

@@ -10,7 +10,7 @@
 
 namespace lowgear::client {
 
-/// What the training thread says happens.
+/// Events that the training thread reports.
 struct Mark {
   std::uint64_t time_ns = 0;  ///< CLOCK_MONOTONIC
   std::uint64_t number = 0;   ///< of the iteration, or of the unit's microbatch
@@ -36,11 +36,11 @@ class MarkWriter final : public MarkTaker {
   MarkWriter(AgentLease* lease, UnitLog* log) : lease_(lease), log_(log) {}
 
   void take(const Mark& mark) noexcept override;
-  /// The same for a unit that begins or ends now, without a mark: what the training thread says of units takes this way
+  /// The same for a unit that begins or ends now, without a mark: units that the training thread reports take this way
   /// where it is not deferred, and its time counts.
   void begin_unit(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
   void end_unit(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
-  /// Iterations are logged here, too, from now on; null: no more. From any thread. What was named has to stay until no
+  /// Iterations are logged here, too, from now on; null: no more. From any thread. The named log has to stay until no
   /// thread marks any more.
   void watch_iterations(IterationLog* log) noexcept { watched_.store(log, std::memory_order_release); }
   /// An invalid mark, from any thread.

@@ -11,7 +11,7 @@
 
 namespace lowgear::client {
 
-/// What has a GPU write numbers in the order of its work.
+/// Makes a GPU write numbers in the order of its work.
 class StreamDriver {
  public:
   /// CUDA's CUstream.
@@ -21,11 +21,12 @@ class StreamDriver {
   static constexpr int kCaptured = -1;  ///< the stream's work is being captured in a graph, to run later and repeatedly
 
   virtual ~StreamDriver() = default;
-  /// What the GPU writes and this process reads; 0 at first. Lasts as long as the process: a GPU may be late.
+  /// The number that the GPU writes and this process reads; 0 at first. Lasts as long as the process: a GPU may be
+  /// late.
   [[nodiscard]] virtual std::span<const std::atomic<std::uint32_t>> words() const = 0;
   /// Once the GPU has come that far on the stream, this word is to be the number. Does not wait for it.
   [[nodiscard]] virtual int write(Stream stream, std::size_t word, std::uint32_t number) noexcept = 0;
-  /// What a failure of `write` means, for a person.
+  /// The meaning of a failure of `write`, for a person.
   [[nodiscard]] virtual std::string describe(int failure) const = 0;
 };
 
@@ -58,7 +59,7 @@ class KnownStreams {
 /// NVIDIA's driver, by the library that the process has (or would have) loaded: `file`, in general libcuda.so.1. Uses
 /// the calling thread's context. Where the driver writes no numbers in streams (NVreg_EnableStreamMemOPs is off, or it
 /// is older than CUDA 11.7) four bytes are filled with them instead. Throws Error when there is no such library, it
-/// lacks what is needed, or the thread has no context.
+/// lacks a needed function, or the thread has no context.
 [[nodiscard]] std::unique_ptr<StreamDriver> open_cuda_stream_driver(const std::string& file);
 
 }  // namespace lowgear::client

@@ -19,7 +19,7 @@
 namespace lowgear::client {
 
 struct MarkRelayOptions {
-  std::chrono::nanoseconds look_period{50'000};   ///< between looks at what the GPU has written
+  std::chrono::nanoseconds look_period{50'000};   ///< between reads of the number that the GPU writes
   std::chrono::nanoseconds idle_period{250'000};  ///< where nothing was marked for `idle_after`
   std::chrono::nanoseconds idle_after{20'000'000};
   std::chrono::milliseconds last_wait{2'000};  ///< for marks that the GPU has not come to when nothing more will come
@@ -45,7 +45,7 @@ class MarkRelay {
   void mark(const Mark& mark) noexcept;
   /// Waits until the GPU has come to the newest mark, at most `last_wait`.
   void wait_for_gpu() const noexcept;
-  /// Waits for the last marks, at most `last_wait`; those that the GPU has not come to by then are lost. Nothing is
+  /// Waits for the last marks, at most `last_wait`; marks that the GPU has not reached by then are lost. Nothing is
   /// passed on afterwards.
   void finish();
 
@@ -70,7 +70,7 @@ class MarkRelay {
   /// How far the relay's thread has come.
   struct Progress {
     std::optional<Waiting> next;
-    std::uint64_t look_ns = 0;        ///< of the last look at what the GPU has written
+    std::uint64_t look_ns = 0;        ///< of the last read of the number that the GPU writes
     std::uint64_t mark_ns = 0;        ///< of the mark that was passed on last
     std::uint64_t ends_since_ns = 0;  ///< since when no more numbers are to be expected; 0: they are
   };
@@ -102,7 +102,7 @@ class MarkRelay {
 
 struct StreamMarksStatus {
   bool follow_stream = false;  ///< marks count when the GPU comes to them; otherwise when they are made
-  std::string problem;         ///< why not, although that was asked for, or what was lost; empty: nothing
+  std::string problem;         ///< why marks do not follow the stream as asked, or which were lost; empty: none
 };
 
 /// Passes marks on as a GPU comes to them, where they are to follow a stream. One thread marks and says which stream;

@@ -23,7 +23,7 @@ struct ExpectedUnit {
 };
 
 /// The units that a rank begins in every iteration, in order, and whether it does. One thread marks, without waiting or
-/// allocating; what was found may be asked for by any.
+/// allocating; any thread may read the results.
 class ExpectedUnits {
  public:
   /// From the next iteration on; nothing is expected when there are none. By the thread that marks.
@@ -114,10 +114,10 @@ class NextMicrobatches {
   }
 
   std::array<Count, kCapacity> counts_;
-  std::uint64_t iteration_ = 1;  ///< counted from 1 here: what is of another one is as if it were not there
+  std::uint64_t iteration_ = 1;  ///< counted from 1 here; entries of another one are ignored
 };
 
-/// What the training loop says of an iteration.
+/// Marks of an iteration by the training loop.
 struct IterationLabel {
   std::uint64_t number = 0;
   bool settling = false;  ///< clocks have just been changed, so that it measures no clock
@@ -161,7 +161,7 @@ class TrainingMarks {
   }
   void expect(std::vector<ExpectedUnit> units, bool must_agree) { expected_.expect(std::move(units), must_agree); }
   void use_stream(StreamDriver::Stream stream) { stream_.use(stream); }
-  /// Where marks follow a stream: waits until the GPU has done what was marked. A host runs ahead of it.
+  /// Where marks follow a stream: waits until the GPU has done the marked work. A host runs ahead of it.
   void wait_for_gpu() const noexcept { stream_.wait_for_gpu(); }
   /// Number of the present iteration or, between two, of the next one.
   [[nodiscard]] std::uint64_t iteration() const noexcept { return iteration_; }

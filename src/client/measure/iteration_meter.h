@@ -47,7 +47,7 @@ struct MeasuredIteration {
   double compute_s = 0;  ///< in which a unit ran, without waiting
   /// How long each unit came after the one before it, or after the iteration's begin, in the order of their ends.
   std::vector<double> wait_s;
-  std::optional<double> energy_j;  ///< empty: no GPU, or neither its counter nor its power readings tell
+  std::optional<double> energy_j;  ///< empty: no GPU, or no energy by its counter or power readings
   double energy_error_j = 0;       ///< +-, of the counter's steps, or of the power readings
   bool is_counted = false;         ///< the energy is the counter's, not that of power readings
   std::optional<double> throttled_power_s;
@@ -67,7 +67,7 @@ class IterationMeter {
   /// A sample of the GPU; in the order in which they were taken. Far too many that wait for `add` of what they belong
   /// to are dropped, the oldest first.
   void add(const measure::GpuSample& sample);
-  /// What was marked; in order. Returns the iteration that ended with it.
+  /// Adds a mark, in order. Returns the iteration that it ends.
   std::optional<MeasuredIteration> add(const UnitRecord& record);
   /// Nothing will be added that was marked before: samples until then need not be kept.
   void advance_to(std::uint64_t time_ns);
@@ -90,7 +90,7 @@ class IterationMeter {
 
   std::optional<measure::GpuMeter> gpu_;
   std::deque<measure::GpuSample> waiting_;
-  double newest_sample_s_ = 0;  ///< of those that the meter has
+  double newest_sample_s_ = 0;  ///< of the meter's samples
   std::optional<Open> open_;
 };
 

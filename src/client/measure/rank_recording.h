@@ -15,7 +15,7 @@
 
 namespace lowgear::client {
 
-/// What a recording says of itself.
+/// The header of a recording.
 struct RecordingHeader {
   int rank = 0;
   int world_size = 1;

@@ -11,7 +11,7 @@
 
 namespace lowgear::client {
 
-/// What a unit computes: a kind of op, as schedules and plans have them, or more than one op; numbered as in the ring.
+/// The work of a unit: a kind of op, as in schedules and plans, or more than one op; numbered as in the ring.
 enum class UnitKind : std::uint8_t {
   forward,
   backward,

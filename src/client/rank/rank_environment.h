@@ -43,7 +43,7 @@ struct RankInfo {
 /// of Slurm, which has a rank and is in no step, may be without a size.
 [[nodiscard]] RankInfo job_rank_from_environment(const Environment& environment);
 
-/// Whether a variable says that the job has other nodes than this one: NNODES, NODE_RANK and what else they are called.
+/// Whether a variable says that the job has other nodes than this one: NNODES, NODE_RANK and their other names.
 /// Throws InputError where one is neither empty nor such a number.
 [[nodiscard]] bool names_several_nodes(const Environment& environment);
 

@@ -24,7 +24,7 @@ class PointSetter {
   virtual ~PointSetter() = default;
 
   virtual void set(double value) = 0;
-  /// Throws where the GPUs no longer run at what was set last.
+  /// Throws where the GPUs no longer run at the point that was set last.
   virtual void require_held() = 0;
   /// The GPUs are as they were before the first `set`. Never throws: an agent that is away restores them itself.
   virtual void release() noexcept = 0;

@@ -52,7 +52,7 @@ struct FullSpeed {
 struct PointSearchOptions {
   PointKind kind = PointKind::clock;
   std::vector<double> values;  ///< full speed first; that alone where the others are chosen
-  /// Chooses the points, full speed first; those that the agent does not allow are left out. Empty: they are the
+  /// Chooses the points, full speed first; points that the agent does not allow are left out. Empty: they are the
   /// user's.
   std::function<std::vector<double>(const FullSpeed&)> choose;
   adapt::SearchOptions search;
@@ -75,7 +75,7 @@ struct PointSearchStatus {
   std::int64_t iterations = 0;    ///< that were observed
   adapt::PointEstimate estimate;  ///< of the point that was found, against the first
   adapt::ProbingCost cost;
-  std::string reason;  ///< the newest decision, or what it waits for; one sentence with the numbers
+  std::string reason;  ///< the newest decision, or its next condition; one sentence with the numbers
 };
 
 /// Searches the operating point of a job that marks iterations (adapt::TechniqueController), and has the job run at the

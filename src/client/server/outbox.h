@@ -12,7 +12,7 @@
 
 namespace lowgear::client {
 
-/// What the training program decided about the job, until the server has it, and what it works on. The newest
+/// The training program's decisions about the job until the server has them, and the job's work. The newest
 /// decisions are kept also after that, for a job of this run that the server begins later. Not thread-safe.
 class DecisionQueue {
  public:
@@ -51,7 +51,7 @@ class DecisionQueue {
   bool requested_ = false;  ///< since the job began
 };
 
-/// What a rank has to say to the server until it has heard it: iterations, profiles, decisions, the state of its GPU
+/// Messages of a rank until the server has received them: iterations, profiles, decisions, the state of its GPU
 /// and why it follows no plans. The oldest are dropped beyond a limit. Not thread-safe.
 class Outbox {
  public:
@@ -71,7 +71,7 @@ class Outbox {
   [[nodiscard]] std::optional<protocol::RankReports> next_reports(int rank);
   /// The server has answered to this body. `taken`: with success; reports that it will never take are lost.
   void heard(const protocol::RankReports& body, bool taken);
-  /// What was to be said is to be said again.
+  /// Sends all messages again.
   void not_heard() { speaks_ = true; }
   /// The server is an older one, which knows of no refusals: they are no longer said.
   void leave_out_refusals() { says_refusals_ = false; }

@@ -15,7 +15,7 @@ namespace lowgear::client {
 /// A plan of the server with trials.
 struct ProfileRequest {
   int plan_version = 0;
-  /// Plans of one sweep are measured together: what was recorded under an earlier one of them still counts.
+  /// Plans of one sweep are measured together: units recorded under an earlier one still count.
   int sweep = 0;
   std::uint64_t from_iteration = 0;
   /// In their order, not before `from_iteration`. The last iteration of the last one ends the measurement.
@@ -49,7 +49,7 @@ class ProfileCollector {
   void add(const measure::GpuSample& sample);
   /// In order. Returns the result with the last iteration of the trials.
   [[nodiscard]] std::optional<ProfileResult> add(const UnitRecord& record);
-  /// Ends the request early, with what has been measured: another plan is followed. Empty when no request is open.
+  /// Ends the request early, with the measurements so far, as another plan is followed. Empty without an open request.
   [[nodiscard]] std::optional<ProfileResult> finish();
 
  private:

@@ -22,7 +22,7 @@ namespace lowgear::client {
 /// training thread has taken. Safe from any thread.
 class IterationWaits {
  public:
-  /// What the server has answered to reports: it counts until the next answer.
+  /// The server's newest answer to a report; valid until the next.
   void set(const protocol::ReportsAnswer& answer);
   /// What an iteration took: a wait is at most kMostShare of it, whatever is asked for.
   void set_iteration_s(double time_s);
@@ -30,7 +30,7 @@ class IterationWaits {
   [[nodiscard]] double take_s(std::uint64_t iteration);
   /// Whether the program lets iterations be delayed: it has asked for the wait of this one or a later one.
   [[nodiscard]] bool can_wait(std::uint64_t iteration) const;
-  /// What was taken before this iteration; what is older is forgotten.
+  /// The newest entry before this iteration; older ones are forgotten.
   [[nodiscard]] double taken_s(std::uint64_t iteration);
   /// Reports should say when iterations begin.
   [[nodiscard]] bool wants_begins() const { return wants_begins_.load(std::memory_order_relaxed); }
@@ -50,7 +50,7 @@ struct ServedRankOptions {
   ServerConnectionOptions server;
   std::optional<measure::GpuMeter> gpu;  ///< empty: no GPU is measured
   profile::Recording like;               ///< whose recordings this rank's are, without units and samples
-  std::uint64_t start_ns = 0;            ///< CLOCK_MONOTONIC from which they tell times
+  std::uint64_t start_ns = 0;            ///< CLOCK_MONOTONIC at their time 0
 };
 
 struct ServedRankStatus {
@@ -75,12 +75,12 @@ class ServedRank final : private PlanTaker {
   void add(const UnitRecord& record);
   /// Nothing that was marked before is still to be added.
   void advance_to(std::uint64_t time_ns) { iterations_.advance_to(time_ns); }
-  /// How many records were lost since the start: where that has grown, what is under way is not known.
+  /// Number of records lost since the start: after a loss the current iteration is not known.
   void set_lost(std::uint64_t records);
 
   /// Why the rank follows no plans from now on; empty: it does. From any thread.
   void set_refusal(std::string reason) { server_.set_refusal(std::move(reason)); }
-  /// What the training program decided, and what it works on. From any thread.
+  /// The training program's decisions and the job's work. From any thread.
   void report(protocol::TrainingDecision decision) { server_.report(std::move(decision)); }
   void set_work(protocol::JobWork work) { server_.set_work(std::move(work)); }
 

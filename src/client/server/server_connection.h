@@ -34,7 +34,7 @@ struct ServerConnectionOptions {
   std::chrono::milliseconds report_period{200};  ///< between two requests with reports, at least
   std::chrono::seconds plan_wait{20};            ///< that the server holds a request for a plan
   std::chrono::milliseconds answer_timeout{10'000};
-  std::chrono::milliseconds closing_time{3'000};  ///< for what is left to be said at the end
+  std::chrono::milliseconds closing_time{3'000};  ///< for the last messages
 };
 
 struct ServerStatus {
@@ -45,7 +45,7 @@ struct ServerStatus {
   std::uint64_t decisions_lost = 0;     ///< that it will not get: it is older, or was away for long
 };
 
-/// Receives the server's plans, and what it answers to reports. Called on the connection's threads.
+/// Receives the server's plans and its answers to reports. Called on the connection's threads.
 class PlanTaker {
  public:
   virtual ~PlanTaker() = default;
@@ -111,7 +111,7 @@ class ServerConnection {
   };
   enum class Phase : unsigned char {
     works,
-    stops,     ///< what is left is said
+    stops,     ///< the last messages are sent
     finished,  ///< nothing is left to be said
   };
 

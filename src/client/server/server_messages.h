@@ -15,12 +15,12 @@ namespace lowgear::client {
 /// An iteration as it is reported. `plan_version` was followed throughout; 0: none of the server's.
 [[nodiscard]] protocol::IterationReport report_of(const MeasuredIteration& measured, int plan_version);
 
-/// What is sent of a decision, without number and age: its texts as the server accepts them. Throws InputError when
+/// The message of a decision, without number and age: its texts as the server accepts them. Throws InputError when
 /// technique or change is no word.
 [[nodiscard]] protocol::TrainingDecision sendable(protocol::TrainingDecision decision);
 /// Throws InputError when a number is out of range or the precision is no word.
 [[nodiscard]] protocol::JobWork sendable(protocol::JobWork work);
-/// As much of a text as can be printed and fits into so many bytes, as whole characters.
+/// The printable part of a text that fits into this number of bytes, in whole characters.
 [[nodiscard]] std::string fitting_text(std::string_view text, std::size_t bytes);
 
 /// What units took, as it is posted. Cells whose energy is not known are left out.

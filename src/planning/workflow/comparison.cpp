@@ -11,7 +11,6 @@
 
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/perseus.h"
 #include "planning/workflow/plan_replays.h"
 
 namespace lowgear::workflow {
@@ -190,31 +189,9 @@ class Comparer {
   std::map<const PlannedPipeline*, ComparisonRow> fastest_;      ///< row of each order
 };
 
-void set_published_savings(PolicyComparison& comparison, const planner::PlanningProblem& problem) {
-  const auto perseus = std::ranges::find(comparison.rows, "perseus", &ComparisonRow::policy);
-  if (perseus == comparison.rows.end() || !perseus->own_time_s) return;
-  const double time_s = *perseus->own_time_s;
-  for (ComparisonRow& row : comparison.rows) {
-    if (row.policy == planner::kLowgearPolicy) continue;
-    row.published_saving_pct = perseus_intrinsic_saving_pct(problem, time_s, row.own_energy_j.value_or(row.energy_j));
-  }
-}
-
 }  // namespace
 
 std::string ComparisonRow::label() const { return aim.empty() ? policy : fmt::format("{} ({})", policy, aim); }
-
-std::vector<std::string> other_policies() {
-  std::vector<std::string> names = planner::policy_names();
-  std::erase(names, planner::kLowgearPolicy);
-  return names;
-}
-
-std::vector<std::string> comparable_policies() {
-  std::vector<std::string> names = other_policies();
-  names.emplace_back(planner::kLowgearPolicy);
-  return names;
-}
 
 PolicyAnswers answers_of_policies(const ProfiledPipeline& pipeline, const ComparisonOptions& options,
                                   Progress* progress) {
@@ -227,7 +204,9 @@ PolicyAnswers answers_of_policies(const ProfiledPipeline& pipeline, const Compar
     PolicyAnswer& answer = answers[name];
     const PlanTimer timer(options.now_s);
     try {
-      answer.plan = make_policy(name, options.policy)->plan(pipeline.problem(progress), std::nullopt);
+      planner::PlanningProblem problem = pipeline.problem(progress);
+      problem.extra_activations = options.extra_activations;
+      answer.plan = options.table.make(name)->plan(problem, std::nullopt);
       answer.plan_time_s = timer.elapsed_s();
     } catch (const InputError& error) {
       answer.refusal = error.what();
@@ -263,7 +242,6 @@ PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::Pip
       comparison.skipped.push_back(fmt::format("{}: {}", name, error.what()));
     }
   }
-  set_published_savings(comparison, pipeline.problem());
   if (!with_lowgear) {
     comparison.findings = comparer.findings();
     return comparison;

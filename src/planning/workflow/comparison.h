@@ -12,11 +12,6 @@
 
 namespace lowgear::workflow {
 
-/// All policies but Lowgear's.
-[[nodiscard]] std::vector<std::string> other_policies();
-/// All of them, Lowgear's last.
-[[nodiscard]] std::vector<std::string> comparable_policies();
-
 /// One way to choose clocks, a row of a comparison, of `run.json` and of reports. Time, energy and switches are
 /// *replayed*, the same way for all.
 struct ComparisonRow {
@@ -30,9 +25,6 @@ struct ComparisonRow {
   std::optional<double> plan_time_s = {};
   std::optional<double> own_time_s = {};  ///< by the policy's own model
   std::optional<double> own_energy_j = {};
-  /// The saving as the evaluation of Perseus counts it (`perseus_intrinsic_saving_pct`), at Perseus' own time and with
-  /// the policy's own energy, or the replayed one where it has none. To compare with published figures.
-  std::optional<double> published_saving_pct = {};
   /// Replayed with clocks that change late, where ComparisonOptions::late_s asks for it.
   std::optional<double> late_time_s = {};
   std::optional<double> late_energy_j = {};
@@ -55,11 +47,12 @@ struct PolicyComparison {
 };
 
 struct ComparisonOptions {
-  std::vector<std::string> policies;  ///< `lowgear` may be among them
+  planner::PolicyTable table{};
+  std::vector<std::string> policies;  ///< of the table; `lowgear` may be among them
   std::string baseline = "max";
   planner::PlannerOptions planner = {};
-  planner::PolicySettings policy = {};
-  SecondsClock now_s = {};            ///< for the times that planning took
+  std::vector<int> extra_activations = {};  ///< `PlanningProblem::extra_activations`
+  SecondsClock now_s = {};                  ///< for the times that planning took
   double frontier_time_s = 0;         ///< that the planner took to solve its frontier: counts for Lowgear's first row
   std::optional<double> late_s = {};  ///< replay all with this switch latency, too
 };

@@ -256,10 +256,11 @@ void JobPlanner::take_bound(const ReplicaGroup& group, plan::Plan& plan) const {
 /// For pipelines with their slow ranks.
 GroupPlans JobPlanner::by_policy(const Replan& split, const PlanRequest& request) const {
   const bool aims = request.deadline_s || request.slowdown_pct;
-  const auto policy = planner::make_policy(request.policy, request.policy_settings);
+  const auto policy = request.policies.make(request.policy);
   GroupPlans made;
   for (const ReplicaGroup& group : split.groups) {
-    const planner::PlanningProblem problem = policy_problem(group);
+    planner::PlanningProblem problem = policy_problem(group);
+    if (request.policy_steps) problem.steps = &request.policy_steps;
     const planner::PolicyPlan found = policy->plan(problem, aims ? std::optional(split.deadline_s) : std::nullopt);
     if (found.schedule && *found.schedule != *problem.schedule) {
       throw InputError(fmt::format("the policy {} runs an order of its own: plan for that order", policy->name()));

@@ -81,7 +81,8 @@ struct PlanRequest {
   std::optional<PowerCap> power_cap = {};          ///< goes before every policy
   std::vector<std::vector<int>> node_of_gpu = {};  ///< by replica and rank, for caps on nodes; empty: one node
   std::string policy{planner::kLowgearPolicy};
-  planner::PolicySettings policy_settings = {};
+  planner::PolicyTable policies{};  ///< `policy` is one of them
+  planner::StepReceiver policy_steps = {};
 };
 
 /// One plan for each group of replicas that have the same slow ranks.

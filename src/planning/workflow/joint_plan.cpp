@@ -294,7 +294,7 @@ class JointPlanning {
     planner::PipelinePlanner planner(reference_.schedule, reference_.profile, reference_.blocking_power_w,
                                      options_->planner, {}, progress_);
     ComparisonOptions comparison = comparison_with_others(*options_, planner.method());
-    comparison.policy.envpipe.extra_activations = activations_beyond_1f1b();
+    comparison.extra_activations = activations_beyond_1f1b();
     result_.policies = compare_policies(reference_, planner, comparison, progress_).rows;
   }
 

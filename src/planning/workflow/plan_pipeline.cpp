@@ -11,7 +11,6 @@
 #include "base/core/error.h"
 #include "planning/planner/frontier/certificate.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/perseus.h"
 #include "planning/profile/example_profile.h"
 #include "planning/workflow/plan_replays.h"
 
@@ -112,12 +111,12 @@ class Planning {
 
   /// A policy may run another order than it was given; the frontier and the bounds are then for that order.
   void choose_schedule() {
-    const auto policy = make_policy(options_->request.policy, options_->request.policy_settings);
-    const bool has_own_order = options_->request.policy == "envpipe" &&
-                               options_->request.policy_settings.envpipe.order == planner::EnvPipeOptions::Order::own;
-    if (!has_own_order || options_->request.power_cap) return;
+    const auto policy = options_->request.policies.make(options_->request.policy);
+    if (!policy->may_reorder() || options_->request.power_cap) return;
     tell("planning with " + options_->request.policy);
-    planner::PolicyPlan answer = policy->plan(result_.pipeline.problem(progress_), std::nullopt);
+    planner::PlanningProblem problem = result_.pipeline.problem(progress_);
+    if (options_->request.policy_steps) problem.steps = &options_->request.policy_steps;
+    planner::PolicyPlan answer = policy->plan(problem, std::nullopt);
     if (answer.schedule) {
       result_.pipeline.schedule = *answer.schedule;
       result_.pipeline.dag = build_dag(result_.pipeline.schedule);
@@ -131,11 +130,10 @@ class Planning {
     result_.frontier.vertices = frontier_points(planner.frontier());
     result_.frontier.lower_bound = lower_bound_points(planner.frontier(), planner.method());
     result_.frontier.epsilon = planner.method() == planner::FrontierMethod::exact ? 0 : planner.frontier().epsilon();
-    if (options_->request.policy != "perseus") return;
-    // Perseus has a frontier of its own, on its model: that is what was asked for. Ours proves the bounds.
-    const planner::PerseusModel model(result_.pipeline.problem(progress_), options_->request.policy_settings.perseus);
-    for (const auto& row : model.frontier()) result_.policy_frontier.push_back({row.time_s, row.energy_j});
-    std::ranges::reverse(result_.policy_frontier);
+    if (options_->request.policy == planner::kLowgearPolicy) return;
+    // Where the policy has a frontier of its own, on its model, that is what was asked for. Ours proves the bounds.
+    result_.policy_frontier =
+        options_->request.policies.make(options_->request.policy)->frontier(result_.pipeline.problem(progress_));
   }
 
   void make_all_plans(planner::PipelinePlanner& planner) {
@@ -257,7 +255,7 @@ class Planning {
 
   PolicyAnswers answers_of_others(const ComparisonOptions& comparison, planner::FrontierMethod method) {
     if (others_ == nullptr || method != planner::FrontierMethod::exact) {
-      others_.reset();  // stops it: where the frontier is not exact, Perseus takes long
+      others_.reset();  // stops it: where the frontier is not exact, some take long
       return answers_of_policies(result_.pipeline, comparison, progress_);
     }
     others_->task->finish("planning with other policies", *progress_);
@@ -267,10 +265,12 @@ class Planning {
   /// Those of the other policies that answer at once.
   void compare_with_others(planner::PipelinePlanner& planner) {
     const ComparisonOptions comparison = comparison_with_others(*options_, planner.method());
-    if (planner.method() != planner::FrontierMethod::exact) {
+    for (const std::string& name : options_->request.policies.other_names()) {
+      if (std::ranges::find(comparison.policies, name) != comparison.policies.end()) continue;
       warn(
-          "the report leaves out the policy perseus, which takes long when stages differ this much; lowgear compare "
-          "includes it");
+          fmt::format("the report leaves out the policy {}, which takes long when stages differ this much; lowgear "
+                      "compare includes it",
+                      name));
     }
     result_.policies = compare_policies(result_.pipeline, planner, comparison,
                                         answers_of_others(comparison, planner.method()), progress_)
@@ -302,17 +302,15 @@ PlanResult plan(ProfiledPipeline pipeline, const PlanOptions& options, const Pla
 }
 
 ComparisonOptions comparison_with_others(const PlanOptions& options, planner::FrontierMethod method) {
-  ComparisonOptions comparison{.policies = other_policies(),
-                               .baseline = "max",
-                               .planner = options.planner,
-                               .policy = options.request.policy_settings,
-                               .now_s = options.now_s,
-                               .frontier_time_s = 0,
-                               .late_s = {}};
-  comparison.policy.envpipe.print_step = {};  // of the plan alone
-  // Perseus' frontier has as many vertices as ours would have.
-  if (method != planner::FrontierMethod::exact) std::erase(comparison.policies, "perseus");
-  return comparison;
+  // A policy's frontier has as many vertices as an exact one of ours would have.
+  const bool with_frontiers = method == planner::FrontierMethod::exact;
+  return {.table = options.request.policies,
+          .policies = options.request.policies.other_names(with_frontiers),
+          .baseline = "max",
+          .planner = options.planner,
+          .now_s = options.now_s,
+          .frontier_time_s = 0,
+          .late_s = {}};
 }
 
 RunFile run_file_of(const ProfiledPipeline& pipeline, planner::FrontierMethod method, const PlanOptions& options) {

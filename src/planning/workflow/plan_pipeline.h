@@ -54,7 +54,7 @@ struct PlanResult {
   ProfiledPipeline pipeline;  ///< as it was planned: slow ranks, and an order of the policy's own
   CertifiedFrontier frontier;
   std::vector<simulator::PipelineFigures>
-      policy_frontier;                     ///< the policy's own where it has one (`perseus`), fastest first
+      policy_frontier;                     ///< the policy's own where it has one (`Policy::frontier`), fastest first
   simulator::PipelineFigures baseline;     ///< everything at its highest clock, replayed
   std::optional<double> asked_deadline_s;  ///< where one plan was asked for; that of another policy may miss it
   std::vector<PlanFigures> plans;          ///< numbered from 0, fastest first
@@ -88,7 +88,7 @@ using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int nu
 [[nodiscard]] RunFile run_file_of(const ProfiledPipeline& pipeline, planner::FrontierMethod method,
                                   const PlanOptions& options);
 
-/// How a report compares with the other policies: without Perseus' where it would take long.
+/// How a report compares with the other policies: without those that would take long.
 [[nodiscard]] ComparisonOptions comparison_with_others(const PlanOptions& options, planner::FrontierMethod method);
 
 /// Whether it takes about a second to work out what the other policies do: at once, for the report.

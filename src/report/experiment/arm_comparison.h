@@ -34,7 +34,7 @@ struct ComparisonOptions {
   std::optional<double> loss;  ///< the energy to this loss is compared, nats
   std::optional<double> price_per_kwh;
   std::optional<double> co2_g_per_kwh;
-  std::optional<double> loss_margin_pct;  ///< a loss at most so much higher is accepted; to be fixed before the runs
+  std::optional<double> loss_margin_pct;  ///< largest accepted rise of the loss; to be fixed before the runs
   Pairing pairing = Pairing::none;
 };
 
@@ -44,7 +44,7 @@ inline constexpr int kSettlingSteps = 2;
 /// A loss is the mean over the steps before it that have this share of the common tokens: single steps are noisy.
 inline constexpr double kLossWindow = 0.05;
 
-/// What is compared. Energy, time, cost and emissions are those of the work that all runs have done (`common_work`).
+/// Compared quantities. Energy, time, cost and emissions are those of the work that all runs have done (`common_work`).
 enum class Quantity : unsigned char {
   energy_per_work,
   time_per_work,
@@ -63,10 +63,10 @@ inline constexpr int kQuantities = 11;
 [[nodiscard]] std::string member_name(Quantity quantity, WorkUnit unit);
 /// Heading of a table: `J/token`.
 [[nodiscard]] std::string heading(Quantity quantity, WorkUnit unit);
-/// Whether it depends on what was learned: then runs of one seed are no independent ones.
+/// Whether it depends on learning: runs of one seed are then not independent.
 [[nodiscard]] bool depends_on_learning(Quantity quantity);
 
-/// What an interval of a difference shows.
+/// The verdict of the interval of a difference.
 enum class Verdict : unsigned char { too_few_runs, no_difference, less, more };
 [[nodiscard]] std::string_view text(Verdict verdict);
 
@@ -108,10 +108,10 @@ struct ArmComparison {
   std::vector<std::string> warnings;
 };
 
-/// Compares arms with the baseline. Runs that are invalid are left out with a warning. A value of a block (for what
-/// depends on learning, of a seed) is the mean over its runs; intervals are over blocks (seeds), or over runs that have
-/// none. Throws InputError where the baseline is no arm, two arms have one name, an arm has no valid run, and where
-/// measured, simulated and replayed runs, or tokens and iterations, would have to be compared.
+/// Compares arms with the baseline. Runs that are invalid are left out with a warning. A value of a block (of a seed,
+/// for quantities that depend on learning) is the mean over its runs; intervals are over blocks (seeds), or over runs
+/// that have none. Throws InputError where the baseline is no arm, two arms have one name, an arm has no valid run, and
+/// where measured, simulated and replayed runs, or tokens and iterations, would have to be compared.
 [[nodiscard]] ArmComparison compare_arms(std::vector<Arm> arms, const ComparisonOptions& options);
 
 }  // namespace lowgear::experiment

@@ -34,8 +34,8 @@ struct ExperimentFile {
   ComparisonOptions report;
 };
 
-/// Reads the YAML text. `check_arm` looks at an arm of the file, of which all but
-/// the arms is known; its InputError is reported at the arm. Throws InputError with file, line and column on unknown,
+/// Reads the YAML text. `check_arm` checks an arm of the file, whose other
+/// members are known; its InputError is reported at the arm. Throws InputError with file, line and column on unknown,
 /// missing, contradictory or out of range settings.
 [[nodiscard]] ExperimentFile parse_experiment(
     std::string_view text, const std::string& source,
@@ -51,13 +51,13 @@ struct Turn {
 };
 
 /// The turns of an experiment in their order. A block has one seed and runs all arms twice, the second time in reverse:
-/// A B B A. So what changes steadily during a block is the same for all arms. Every second block begins with the last
+/// A B B A. So a steady drift during a block affects all arms alike. Every second block begins with the last
 /// arm. Dropped blocks have the first seed.
 [[nodiscard]] std::vector<Turn> turns_of(const ExperimentFile& file);
 
-/// What the folder of an experiment states about itself (`lowgear.experiment/1`, docs/formats.md): `experiment.json`.
+/// `experiment.json` of an experiment's folder (`lowgear.experiment/1`, docs/formats.md).
 struct ExperimentRecord {
-  std::string inputs;             ///< fingerprint of the files that decide what is run
+  std::string inputs;             ///< fingerprint of the files that define the runs
   std::vector<std::string> arms;  ///< names
   std::vector<Turn> turns;
   ComparisonOptions report;
@@ -73,7 +73,7 @@ inline constexpr std::string_view kFinished = "finished.json";  ///< of a run th
 }  // namespace experiment_file_name
 
 [[nodiscard]] std::string write_experiment_record(const ExperimentRecord& record);
-/// Throws InputError with file and member on another format and what contradicts itself.
+/// Throws InputError with file and member on another format and on contradictions.
 [[nodiscard]] ExperimentRecord read_experiment_record(std::string_view text, const std::string& source);
 
 /// 64-bit FNV-1a of texts, each with its length, in hexadecimal.

@@ -27,8 +27,8 @@ struct Interval {
 /// ratio of the geometric means, which is the same whichever of the two is the baseline. Empty without values, or where
 /// one is not positive.
 ///
-/// Paired: `values[i]` and `baseline[i]` share what varies between pairs (seed, time of day); the interval is Student's
-/// of the differences. Otherwise it is Welch's (1947), which assumes no equal variances.
+/// Paired: `values[i]` and `baseline[i]` share the conditions that vary between pairs (seed, time of day); the interval
+/// is Student's of the differences. Otherwise it is Welch's (1947), which assumes no equal variances.
 [[nodiscard]] std::optional<Interval> paired_difference_pct(std::span<const double> values,
                                                             std::span<const double> baseline);
 [[nodiscard]] std::optional<Interval> difference_pct(std::span<const double> values, std::span<const double> baseline);

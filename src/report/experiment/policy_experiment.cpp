@@ -12,15 +12,17 @@
 #include "base/core/formats/yaml.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "estimating/estimator/memory/activation_memory.h"
 #include "planning/planner/policies/policy.h"
 #include "report/experiment/experiment_file.h"
+#include "rivals/policies/envpipe/envpipe_config.h"
+#include "rivals/policies/published_policies.h"
 
 namespace lowgear::experiment {
 
 namespace {
 
-using planner::EnvPipeOptions;
+using policies::EnvPipeOptions;
 
 constexpr std::size_t kMaxJobSettings = 50;
 constexpr std::size_t kLongestTitle = 200;
@@ -76,11 +78,11 @@ EnvPipeOptions envpipe_at(const YamlView& map) {
   map.require_only({"type", "scheduling", "reconfig", "gpu", "reconfigure_threshold_scale", "start_clock",
                     "lowest_clock", "profile_step", "raise_step"});
   EnvPipeOptions options;
-  options.type = planner::kEnvPipeTypes.at(place_of(map.at("type"), planner::kEnvPipeTypeWords));
-  options.order = planner::kEnvPipeOrders.at(place_of(map.at("scheduling"), planner::kEnvPipeOrderWords));
+  options.type = policies::kEnvPipeTypes.at(place_of(map.at("type"), policies::kEnvPipeTypeWords));
+  options.order = policies::kEnvPipeOrders.at(place_of(map.at("scheduling"), policies::kEnvPipeOrderWords));
   options.reconfiguration =
-      planner::kEnvPipeReconfigurations.at(place_of(map.at("reconfig"), planner::kEnvPipeReconfigWords));
-  if (map.has("gpu")) planner::set_envpipe_gpu(map.at("gpu").text(), options);
+      policies::kEnvPipeReconfigurations.at(place_of(map.at("reconfig"), policies::kEnvPipeReconfigWords));
+  if (map.has("gpu")) policies::set_envpipe_gpu(map.at("gpu").text(), options);
   const auto clock_at = [&](const char* member) {
     return static_cast<int>(map.at(member).integer_in(1, kMaxClockMhz));
   };
@@ -104,7 +106,7 @@ PolicyArm arm_at(const YamlView& map, const std::vector<PolicyArm>& others) {
   PolicyArm arm{
       .name = map.at("name").text(), .policy = map.at("policy").text(), .envpipe = {}, .within = {}, .in_order_of = {}};
   require_new_name(map.at("name"), arm.name, others);
-  const std::vector<std::string> policies = planner::policy_names();
+  const std::vector<std::string> policies = policies::published_policies().names();
   if (std::ranges::find(policies, arm.policy) == policies.end()) {
     map.at("policy").fail(fmt::format("there is no policy {}", quote(arm.policy)),
                           fmt::format("write one of {}", fmt::join(policies, ", ")));
@@ -165,6 +167,21 @@ const ReplayedArm& arm_named(const std::vector<ReplayedArm>& arms, const std::st
   return *std::ranges::find(arms, name, &ReplayedArm::name);
 }
 
+/// EnvPipe's options with what EnvPipe measures when it begins, from an estimate: the activations that fit into memory
+/// beyond those of 1F1B, and the time of the message from each stage to the next one (none where messages run
+/// concurrently with computation). Throws InputError as activations_that_fit.
+EnvPipeOptions completed_from(const estimator::JobEstimate& estimate, EnvPipeOptions options) {
+  const estimator::TrainingJob& job = estimate.job;
+  const std::vector<int> fit = estimator::activations_that_fit(job, estimate.memory);
+  options.extra_activations.clear();
+  for (std::size_t rank = 0; rank < fit.size(); ++rank) {
+    const int held = std::min(job.parallel.pp - static_cast<int>(rank), static_cast<int>(job.microbatches()));
+    options.extra_activations.push_back(fit[rank] - held);
+  }
+  options.transfer_by_link_s = emitted_columns(estimate).transfer_s;
+  return options;
+}
+
 ReplayedArm replay_arm(const PolicyArm& arm, const estimator::JobEstimate& estimate, estimator::PlannedJob& job,
                        const std::vector<ReplayedArm>& before) {
   const double time_s = arm.within.empty() ? job.full_clocks().time_s : arm_named(before, arm.within).time_s;
@@ -173,10 +190,8 @@ ReplayedArm replay_arm(const PolicyArm& arm, const estimator::JobEstimate& estim
       const auto order = arm.in_order_of.empty() ? std::nullopt : arm_named(before, arm.in_order_of).order;
       return order ? job.replayed_plan(time_s, *order) : job.replayed_plan(time_s);
     }
-    planner::PolicySettings settings;
-    settings.envpipe = arm.envpipe;
-    complete_from(estimate, settings.envpipe);
-    const auto policy = make_policy(arm.policy, settings);
+    const auto policy =
+        policies::published_policies({.envpipe = completed_from(estimate, arm.envpipe)}).make(arm.policy);
     return job.plan_with(*policy, arm.within.empty() ? std::nullopt : std::optional(time_s));
   }();
   return {arm.name, figures.figures.time_s, figures.figures.energy_j, std::move(figures.note),

@@ -7,8 +7,8 @@
 
 #include "base/core/progress.h"
 #include "estimating/estimator/iteration/job_estimate.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/schedule/schedule.h"
+#include "rivals/policies/envpipe/envpipe_config.h"
 
 namespace lowgear::experiment {
 
@@ -26,13 +26,13 @@ struct PolicyJob {
 /// A policy that chooses clocks for every job.
 struct PolicyArm {
   std::string name;
-  std::string policy;                    ///< by the name that `lowgear plan --policy` takes
-  planner::EnvPipeOptions envpipe = {};  ///< used by the policy `envpipe`
-  std::string within;                    ///< name of an earlier arm that it takes no longer than; empty: full clocks
-  std::string in_order_of;               ///< name of an earlier arm whose order `lowgear` plans in; empty: the job's
+  std::string policy;                     ///< by the name that `lowgear plan --policy` takes
+  policies::EnvPipeOptions envpipe = {};  ///< used by the policy `envpipe`
+  std::string within;                     ///< name of an earlier arm that it takes no longer than; empty: full clocks
+  std::string in_order_of;                ///< name of an earlier arm whose order `lowgear` plans in; empty: the job's
 };
 
-/// What the YAML file of `lowgear experiment` states when it compares policies on estimated jobs
+/// The YAML file of `lowgear experiment` that compares policies on estimated jobs
 /// (docs/experiments.md).
 struct PolicyExperiment {
   std::string title;
@@ -77,9 +77,9 @@ struct ReplayedJob {
   [[nodiscard]] double slowdown_pct(const ReplayedArm& arm) const { return 100 * (arm.time_s / baseline.time_s - 1); }
 };
 
-/// Replays all arms of an experiment on an estimated job. EnvPipe gets memory and the time of a transfer as
-/// estimator::complete_from gives them. Throws InputError naming the arm where a policy cannot plan the job, and what
-/// `progress` throws.
+/// Replays all arms of an experiment on an estimated job. EnvPipe gets memory and the time of a transfer from
+/// the estimate. Throws InputError naming the arm where a policy cannot plan the job, and the exceptions of
+/// `progress`.
 [[nodiscard]] ReplayedJob replay_policies(const PolicyExperiment& experiment, const std::string& name,
                                           const estimator::JobEstimate& estimate, Progress* progress = nullptr);
 

@@ -11,7 +11,7 @@
 
 namespace lowgear::experiment {
 
-/// What a step of a run says about its validity.
+/// A step's evidence on the validity of its run.
 struct StepValidity {
   double time_s = 0;
   bool simulated = false;  ///< of its GPUs
@@ -49,7 +49,7 @@ class RunValidity {
 enum class Basis : unsigned char { measured, simulated, replayed };
 [[nodiscard]] std::string_view name(Basis basis);
 
-/// What the work of a run is counted in: iterations where it is not known how many tokens they have.
+/// Unit of the work of a run: iterations where their number of tokens is not known.
 enum class WorkUnit : unsigned char { token, iteration };
 [[nodiscard]] std::string_view name(WorkUnit unit);
 

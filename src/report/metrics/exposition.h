@@ -14,10 +14,10 @@ namespace lowgear::metrics {
 /// How many observations were how large. A value; one thread at a time.
 class Histogram {
  public:
-  /// `bounds`: upper ends of the buckets, ascending; one more bucket takes what is above.
+  /// `bounds`: upper ends of the buckets, ascending; one more bucket takes higher values.
   explicit Histogram(std::vector<double> bounds);
 
-  /// Counts a value. What is no finite number is not counted.
+  /// Counts a value. Values that are not finite are ignored.
   void observe(double value);
 
   [[nodiscard]] std::span<const double> bounds() const { return bounds_; }
@@ -59,9 +59,9 @@ class MetricFamily {
   MetricFamily(std::string name, std::string help, MetricKind kind)
       : name_(std::move(name)), help_(std::move(help)), kind_(kind) {}
 
-  /// Leaves out what is not finite: readers take no `Nan`, and no number is not zero.
+  /// Leaves out a value that is not finite: readers refuse `NaN`, and an unknown value is not zero.
   void add(MetricLabels labels, double value);
-  /// Leaves out what is not known. `scale` leads from the value's unit to the metric's; one below 1 divides by its
+  /// Leaves out an unknown value. `scale` leads from the value's unit to the metric's; one below 1 divides by its
   /// inverse, as 35 / 100 is 0.35 and 35 * 0.01 is not.
   template <typename Number>
   void add(const MetricLabels& labels, const std::optional<Number>& value, double scale = 1) {

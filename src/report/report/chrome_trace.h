@@ -11,7 +11,7 @@ namespace lowgear::report {
 
 /// Where the figures of a trace come from; stands in its title.
 enum class TraceFigures {
-  planned,   ///< what a plan says
+  planned,   ///< by a plan
   replayed,  ///< its clocks run through the simulator
 };
 
@@ -25,9 +25,9 @@ enum class TraceFigures {
 [[nodiscard]] std::string write_chrome_trace(const Timeline& timeline, std::span<const double> blocking_power_w,
                                              TraceFigures figures);
 
-/// The same with what was measured: after the process of each rank those of the ranks that ran its ops, from the same
+/// The same with measurements: after the process of each rank those of the ranks that ran its ops, from the same
 /// origin, with the clocks that were asked for. Their `power` is the mean between two values of the GPU's energy
-/// counter, and `SM clock` what the GPU reported. `otherData.measured` has `figures` (`measured`, or `simulated` on
+/// counter, and `SM clock` as the GPU reported it. `otherData.measured` has `figures` (`measured`, or `simulated` on
 /// simulated GPUs), `iteration`, `time_s` and `time_axis`.
 [[nodiscard]] std::string write_chrome_trace(const Timeline& timeline, std::span<const double> blocking_power_w,
                                              TraceFigures figures, const MeasuredTimeline& measured);

@@ -21,8 +21,8 @@ inline constexpr double kCurveTolerance = 1e-5;
 [[nodiscard]] std::string report_json(const Data& data);
 
 /// The report as one self-contained HTML page: style, scripts and data are in it, and its content security policy
-/// forbids it to fetch anything. Names may hold any text. Curves of many vertices are thinned to what a screen can
-/// show (`thin_curve`); every other figure is in the page at full precision, except times of ops: 1e-8 of the
+/// forbids it to fetch anything. Names may hold any text. Curves of many vertices are thinned to the resolution of a
+/// screen (`thin_curve`); every other figure is in the page at full precision, except times of ops: 1e-8 of the
 /// iteration.
 [[nodiscard]] std::string render_html_report(const Data& data);
 

@@ -65,19 +65,19 @@ struct MeasuredTimeline {
 /// Iterations in which memory is allocated and clocks settle.
 inline constexpr int kWarmUpIterations = 2;
 
-/// All units of one kind of a stage against what was expected of them. Times are means.
+/// All units of one kind of a stage against their expectation. Times are means.
 struct UnitComparison {
   int stage = 0;
   OpKind kind = OpKind::forward;
   long long units = 0;
   double expected_s = 0;
   double measured_s = 0;
-  double deviation_s = 0;  ///< of single units' differences from what was expected of each
+  double deviation_s = 0;  ///< of single units' differences from their expectation
 
   [[nodiscard]] double difference_pct() const { return 100 * (measured_s / expected_s - 1); }
 };
 
-/// Iterations against what was expected of one.
+/// Iterations against the expected one.
 struct IterationComparison {
   int iterations = 0;
   double measured_s = 0;

@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "planning/planner/policies/perseus.h"
 #include "planning/profile/example_profile.h"
 #include "planning/workflow/plan_replays.h"
 #include "report/report/run_report.h"
+#include "rivals/policies/perseus/perseus_policy.h"
 
 namespace lowgear::report {
 namespace {
 
-using planner::PerseusCurve;
-using planner::PerseusModel;
+using policies::PerseusCurve;
+using policies::PerseusModel;
 
 constexpr std::size_t kMaxFits = 48;
 constexpr std::size_t kMaxFrontierPoints = 400;
@@ -28,13 +28,13 @@ SeriesPlots::PlotOfSeries fit_plot(const PerseusModel::OpCurve& op, double unit_
                                    const profile::StageProfile& profile) {
   SeriesPlots::Series dropped{.name = "option that is left out", .is_line = false, .points = {}};
   for (const profile::Measurement& row : profile.measurements(op.stage, op.kind)) {
-    const bool is_kept = std::ranges::any_of(op.curve.options, [&](const planner::QuantisedOption& option) {
+    const bool is_kept = std::ranges::any_of(op.curve.options, [&](const policies::QuantisedOption& option) {
       return option.clock_mhz == row.clock_mhz && option.energy_j == row.energy_j;
     });
     if (!is_kept) dropped.points.push_back({row.time_s, row.energy_j - blocking_power_w * row.time_s});
   }
   SeriesPlots::Series kept{.name = "option", .is_line = false, .points = {}};
-  for (const planner::CurvePoint& point : op.curve.points)
+  for (const policies::CurvePoint& point : op.curve.points)
     kept.points.push_back({point.units * unit_s, point.energy_j});
   SeriesPlots::Series curve{
       .name = op.curve.fit ? "exponential fit" : "hull of the options, no fit", .is_line = true, .points = {}};
@@ -52,7 +52,7 @@ SeriesPlots::PlotOfSeries fit_plot(const PerseusModel::OpCurve& op, double unit_
 
 double largest_error_pct(const PerseusCurve& curve) {
   double largest = 0;
-  for (const planner::CurvePoint& point : curve.points) {
+  for (const policies::CurvePoint& point : curve.points) {
     largest = std::max(largest, std::abs(curve.fit->energy_j(point.units) / point.energy_j - 1));
   }
   return 100 * largest;
@@ -138,8 +138,8 @@ PipelinePictures pictures(const PerseusModel& model, const workflow::ProfiledPip
 
 }  // namespace
 
-EstimateReport perseus_report(const workflow::ProfiledPipeline& pipeline, const planner::PerseusOptions& options,
-                              const plan::PlanSampling& sampling, Progress* progress) {
+Page perseus_report(const workflow::ProfiledPipeline& pipeline, const policies::PerseusOptions& options,
+                    const plan::PlanSampling& sampling, Progress* progress) {
   const PerseusModel model(pipeline.problem(progress), options);
   const std::vector<PerseusModel::Row> frontier = model.frontier();
   if (frontier.empty()) throw InputError("perseus: the frontier has one plan: there is no search to draw");
@@ -149,7 +149,7 @@ EstimateReport perseus_report(const workflow::ProfiledPipeline& pipeline, const 
                                  places.size(), frontier.size(), kMaxPipelinePictures,
                                  1 + frontier.size() / (kMaxPipelinePictures - 1)));
   }
-  EstimateReport report;
+  Page report;
   report.title = "How Perseus' planner comes to its plans";
   report.facts = {{"Stages", fmt::to_string(pipeline.dag.stages)},
                   {"Microbatches", fmt::to_string(pipeline.dag.microbatches)},

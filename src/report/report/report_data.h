@@ -40,7 +40,7 @@ struct Baseline {
 /// What supports the lower bound.
 struct Certificate {
   bool verified = false;  ///< the independent check ran and passed
-  std::string statement;  ///< what was checked and how, in a sentence or two
+  std::string statement;  ///< the checks, in a sentence or two
   std::string command;    ///< the command that checks it again; may be empty
 };
 
@@ -76,7 +76,7 @@ struct Data {
   std::string schedule;      ///< name of the schedule
   int stages = 0;            ///< virtual stages
   int microbatches = 0;
-  std::vector<double> blocking_power_w;  ///< by rank: what a GPU draws while it waits
+  std::vector<double> blocking_power_w;  ///< by rank: power of a waiting GPU
   double switch_latency_s = 0;           ///< how late a clock change takes effect; 0: not modelled
 
   Baseline baseline;

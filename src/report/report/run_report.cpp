@@ -10,11 +10,11 @@
 
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/envpipe/envpipe.h"
 #include "planning/profile/example_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/workflow/plan_replays.h"
 #include "planning/workflow/run_folder.h"
+#include "rivals/policies/envpipe/envpipe.h"
 
 namespace lowgear::report {
 
@@ -82,7 +82,7 @@ void add_envpipe_clocks(const planner::PlanningProblem& problem, std::vector<Val
   if (problem.dag->stages != problem.dag->ranks) return;
   std::vector<int> clocks_mhz;
   try {
-    clocks_mhz = planner::envpipe_valley_clocks_mhz(problem, {.type = planner::EnvPipeOptions::Type::uniform});
+    clocks_mhz = policies::envpipe_valley_clocks_mhz(problem, {.type = policies::EnvPipeOptions::Type::uniform});
   } catch (const InputError&) {
     return;
   }

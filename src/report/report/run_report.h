@@ -16,7 +16,7 @@ namespace lowgear::report {
 [[nodiscard]] Timeline report_timeline(std::string label, const schedule::PipelineDag& dag,
                                        const simulator::Timeline& timeline, const plan::OpChoicesView& choices);
 
-/// The figures of the report on a run of `lowgear plan`. Throws what a replay throws.
+/// The figures of the report on a run of `lowgear plan`. Throws as a replay.
 [[nodiscard]] Data build_report(const workflow::RunContents& contents);
 
 /// The figures of the report on a comparison of policies: the frontier, the policies as points, and the timeline of the

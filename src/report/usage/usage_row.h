@@ -22,7 +22,7 @@ struct Month {
 /// Times of rows begin at whole hours.
 inline constexpr std::int64_t kHourS = 3'600;
 
-/// What the iterations of one job took that ended within one hour, and that are compared with the same baseline. A
+/// Time and energy of the iterations of one job that ended within one hour and have the same baseline. A
 /// mirror of a line of usage.csv (docs/formats.md).
 struct UsageRow {
   std::int64_t hour_s = 0;  ///< begin of the hour, seconds since 1970
@@ -49,8 +49,8 @@ struct UsageRow {
 [[nodiscard]] std::string_view usage_header();
 [[nodiscard]] std::string usage_line(const UsageRow& row);
 
-/// Throws InputError with file, line and column on what is no usage.csv: a column that is missing, a number that is
-/// negative or not finite, an hour that is none, a baseline without its error.
+/// Throws InputError with file, line and column on a file that is no usage.csv: a column that is missing, a number that
+/// is negative or not finite, an hour that is none, a baseline without its error.
 [[nodiscard]] std::vector<UsageRow> read_usage(std::string_view text, const std::string& source);
 
 }  // namespace lowgear::usage

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
-#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "planning/schedule/dag.h"
+#include "rivals/policies/envpipe/envpipe_config.h"
+#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
 #include "server/job/job.h"
 
 /// A job whose policy is `envpipe`: a decision for each iteration in which all ranks follow its newest plan. And one
@@ -107,7 +107,7 @@ bool Job::take_envpipe(const PlanningAnswer& answer, double now_s) {
 
 void Job::write_envpipe(Json& state) const {
   if (!record_.spec.envpipe || record_.envpipe.version == 0) return;
-  state["envpipe"] = {{"state", planner::to_json(record_.envpipe.state)},
+  state["envpipe"] = {{"state", policies::to_json(record_.envpipe.state)},
                       {"is_finished", record_.envpipe.is_finished},
                       {"version", record_.envpipe.version}};
 }
@@ -115,7 +115,7 @@ void Job::write_envpipe(Json& state) const {
 void Job::restore_envpipe(const JsonView& state) {
   if (!record_.spec.envpipe || !has_value(state, "envpipe")) return;
   const JsonView saved = state.at("envpipe");
-  record_.envpipe.state = planner::read_envpipe_state(saved.at("state"));
+  record_.envpipe.state = policies::read_envpipe_state(saved.at("state"));
   record_.envpipe.is_finished = saved.at("is_finished").boolean();
   record_.envpipe.version = saved.at("version").integer_in(0, std::numeric_limits<int>::max());
 }

@@ -6,6 +6,7 @@
 
 #include "base/core/error.h"
 #include "base/core/units.h"
+#include "rivals/policies/published_policies.h"
 #include "server/job/job.h"
 
 /// A job's plans: the conditions of requests, and the delivery to the ranks.
@@ -91,7 +92,8 @@ PlanningConditions Job::conditions() const {
   request.power_cap = record_.targets.power_cap();
   if (request.power_cap) request.node_of_gpu = record_.ranks.hosts();
   request.policy = name(record_.policy);
-  request.policy_settings.envpipe.order = planner::EnvPipeOptions::Order::given;  // that in which the ranks run
+  // EnvPipe keeps the order in which the ranks run.
+  request.policies = policies::published_policies({.envpipe = {.order = policies::EnvPipeOptions::Order::given}});
   if (planning_.order_is_due) conditions.early_forwards = early_forwards(record_.spec);
   if (record_.spec.envpipe) {
     conditions.envpipe =

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "protocol/job_spec.h"
 #include "protocol/rank_reports.h"
+#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
 #include "server/job/baseline.h"
 #include "server/job/iteration_begins.h"
 #include "server/job/iteration_history.h"
@@ -51,11 +51,11 @@ struct JobEvent {
 
 /// The progress of a job's policy `envpipe`.
 struct EnvPipeFollowing {
-  planner::EnvPipeState state;  ///< without clocks: there is no plan yet
-  bool is_finished = false;     ///< the reconfiguration has ended
-  int version = 0;              ///< of the plan with these clocks; 0: none
-  std::uint64_t asked = 0;      ///< serial of the task that decides
-  std::string problem = {};     ///< why the last decision failed; empty: it did not
+  policies::EnvPipeState state;  ///< without clocks: there is no plan yet
+  bool is_finished = false;      ///< the reconfiguration has ended
+  int version = 0;               ///< of the plan with these clocks; 0: none
+  std::uint64_t asked = 0;       ///< serial of the task that decides
+  std::string problem = {};      ///< why the last decision failed; empty: it did not
 };
 
 enum class JobState : unsigned char {

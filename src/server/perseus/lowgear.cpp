@@ -11,11 +11,11 @@
 
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
-#include "planning/plan/perseus_plan.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/plausibility.h"
 #include "planning/schedule/dag.h"
+#include "rivals/formats/perseus_plan.h"
 #include "server/perseus/schedulers.h"
 
 namespace lowgear::server::perseus {
@@ -226,7 +226,7 @@ void LowgearScheduler::make_plan() {
   const profile::StageProfile profile = fit_few_clocks(measured, all_mhz).profile();
   planner::PipelinePlanner planner(pipeline_, profile, blocking_power_w, {}, {}, progress_.get());
   const plan::Plan plan = planner.plan(planner.fastest_s() * (1 + arguments_.slowdown_pct / 100));
-  const plan::PerseusPlan clocks = plan::perseus_plan(planner.dag(), clocks_for(plan, planner.dag()));
+  const formats::PerseusPlan clocks = formats::perseus_plan(planner.dag(), clocks_for(plan, planner.dag()));
   Schedule schedule;
   for (const RankInfo& rank : layout_.positions) {
     schedule.power_states.push_back(expand_clocks(rank, clocks.stages[static_cast<std::size_t>(rank.pp_rank)]));

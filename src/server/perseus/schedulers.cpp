@@ -14,7 +14,7 @@ namespace lowgear::server::perseus {
 namespace {
 
 /// Instructions that Zeus' client is given with their clocks.
-Instruction instruction_of(const plan::PerseusPlan::Entry& entry, std::size_t stage) {
+Instruction instruction_of(const formats::PerseusPlan::Entry& entry, std::size_t stage) {
   if (entry.kind == OpKind::forward) return Instruction::forward;
   if (entry.kind == OpKind::backward) return Instruction::backward;
   throw InputError(
@@ -23,14 +23,14 @@ Instruction instruction_of(const plan::PerseusPlan::Entry& entry, std::size_t st
                   stage));
 }
 
-void require_stages(const plan::PerseusPlan& plan, const Layout& layout) {
+void require_stages(const formats::PerseusPlan& plan, const Layout& layout) {
   if (plan.stages.size() == layout.positions.size()) return;
   throw InputError(fmt::format("a plan for {} stages; the job has {}", plan.stages.size(), layout.positions.size()));
 }
 
-void require_clocks(const plan::PerseusPlan& plan, const Layout& layout) {
+void require_clocks(const formats::PerseusPlan& plan, const Layout& layout) {
   for (const auto& stage : plan.stages) {
-    for (const plan::PerseusPlan::Entry& entry : stage) {
+    for (const formats::PerseusPlan::Entry& entry : stage) {
       if (std::ranges::binary_search(layout.power_states, entry.clock_mhz, std::greater{})) continue;
       throw InputError(
           fmt::format("a plan asks for power state {}, which the job's GPUs do not have", entry.clock_mhz));
@@ -38,7 +38,7 @@ void require_clocks(const plan::PerseusPlan& plan, const Layout& layout) {
   }
 }
 
-Schedule expand(const Layout& layout, const plan::PerseusPlan& plan) {
+Schedule expand(const Layout& layout, const formats::PerseusPlan& plan) {
   Schedule schedule;
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
     schedule.power_states.push_back(expand_clocks(layout.positions[stage], plan.stages[stage]));
@@ -46,12 +46,12 @@ Schedule expand(const Layout& layout, const plan::PerseusPlan& plan) {
   return schedule;
 }
 
-Schedule name_instructions(const plan::PerseusPlan& plan) {
+Schedule name_instructions(const formats::PerseusPlan& plan) {
   Schedule schedule;
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
     auto& instructions = schedule.instructions.emplace_back();
     auto& clocks = schedule.power_states.emplace_back();
-    for (const plan::PerseusPlan::Entry& entry : plan.stages[stage]) {
+    for (const formats::PerseusPlan::Entry& entry : plan.stages[stage]) {
       instructions.push_back(instruction_of(entry, stage));
       clocks.push_back(entry.clock_mhz);
     }
@@ -84,7 +84,7 @@ void require_instructions(const Settings& settings, const Layout& layout) {
 
 }  // namespace
 
-std::vector<int> expand_clocks(const RankInfo& position, std::span<const plan::PerseusPlan::Entry> entries) {
+std::vector<int> expand_clocks(const RankInfo& position, std::span<const formats::PerseusPlan::Entry> entries) {
   const auto refuse = [&position](const std::string& what) {
     throw InputError(fmt::format("plan of stage {}: {}; make it for this job's schedule", position.pp_rank, what));
   };
@@ -99,7 +99,7 @@ std::vector<int> expand_clocks(const RankInfo& position, std::span<const plan::P
   std::size_t next = 0;
   for (const Instruction instruction : position.pipe_schedule) {
     if (is_computation(instruction)) {
-      const plan::PerseusPlan::Entry& entry = entries[next++];
+      const formats::PerseusPlan::Entry& entry = entries[next++];
       if (entry.kind && name(*entry.kind) != name(instruction)) {
         refuse(fmt::format("computation {} is a {} in the plan and a {} in the job", next - 1, name(*entry.kind),
                            name(instruction)));
@@ -140,7 +140,7 @@ PointSolutionScheduler::PointSolutionScheduler(const Layout& layout, const Setti
       warmup_windows_(settings.arguments.warmup_iters),
       is_zeus_(layout.positions.front().pipe_schedule.empty()) {
   if (is_zeus_) warmup_windows_ = 0;
-  for (const plan::PerseusPlan& plan : *plans_) {
+  for (const formats::PerseusPlan& plan : *plans_) {
     require_stages(plan, layout_);
     require_clocks(plan, layout_);
     static_cast<void>(is_zeus_ ? name_instructions(plan) : expand(layout_, plan));

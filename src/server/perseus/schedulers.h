@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "planning/plan/perseus_plan.h"
+#include "rivals/formats/perseus_plan.h"
 #include "server/perseus/scheduler.h"
 
 namespace lowgear::server::perseus {
@@ -46,7 +46,7 @@ class PointSolutionScheduler final : public Scheduler {
 
  private:
   Layout layout_;
-  std::shared_ptr<const std::vector<plan::PerseusPlan>> plans_;
+  std::shared_ptr<const std::vector<formats::PerseusPlan>> plans_;
   int warmup_windows_;
   std::size_t next_ = 0;  ///< plan of the present window, after the warm-up
   bool is_zeus_;
@@ -56,6 +56,6 @@ class PointSolutionScheduler final : public Scheduler {
 /// at the clock of the computation before it, or of the first. Throws InputError naming the stage when the numbers or
 /// kinds differ.
 [[nodiscard]] std::vector<int> expand_clocks(const RankInfo& position,
-                                             std::span<const plan::PerseusPlan::Entry> entries);
+                                             std::span<const formats::PerseusPlan::Entry> entries);
 
 }  // namespace lowgear::server::perseus

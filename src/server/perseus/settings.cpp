@@ -144,16 +144,16 @@ std::vector<std::filesystem::path> solution_files(const std::filesystem::path& p
   return files;
 }
 
-std::shared_ptr<const std::vector<plan::PerseusPlan>> read_solutions(const JsonView& view) {
+std::shared_ptr<const std::vector<formats::PerseusPlan>> read_solutions(const JsonView& view) {
   const bool reverse = view.has("reverse") && view.at("reverse").boolean();
-  std::vector<plan::PerseusPlan> plans;
+  std::vector<formats::PerseusPlan> plans;
   std::size_t clocks = 0;
   for (const std::filesystem::path& file : solution_files(view.at("solution_path").text(), reverse)) {
-    plans.push_back(plan::read_perseus_plan(read_file(file, plan::kMaxPerseusPlanBytes), file.string()));
+    plans.push_back(formats::read_perseus_plan(read_file(file, formats::kMaxPerseusPlanBytes), file.string()));
     for (const auto& stage : plans.back().stages) clocks += stage.size();
     if (clocks > kMaxSolutionClocks) throw InputError("the plan files hold too many clocks; give fewer of them");
   }
-  return std::make_shared<const std::vector<plan::PerseusPlan>>(std::move(plans));
+  return std::make_shared<const std::vector<formats::PerseusPlan>>(std::move(plans));
 }
 
 }  // namespace
@@ -166,10 +166,10 @@ std::string Settings::fingerprint() const {
     mix(text.size());
   }
   if (!solutions) return fmt::format("{:016x}", hash);
-  for (const plan::PerseusPlan& plan : *solutions) {
+  for (const formats::PerseusPlan& plan : *solutions) {
     for (const auto& stage : plan.stages) {
       mix(stage.size());
-      for (const plan::PerseusPlan::Entry& entry : stage) mix(static_cast<std::uint64_t>(entry.clock_mhz));
+      for (const formats::PerseusPlan::Entry& entry : stage) mix(static_cast<std::uint64_t>(entry.clock_mhz));
     }
   }
   return fmt::format("{:016x}", hash);

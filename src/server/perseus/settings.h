@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "planning/plan/perseus_plan.h"
+#include "rivals/formats/perseus_plan.h"
 #include "server/perseus/protocol.h"
 
 namespace lowgear::server::perseus {
@@ -38,7 +38,7 @@ struct Settings {
   Mode mode = Mode::frequency;
   Arguments arguments;
   /// PointSolution: in the order in which they run. Shared by all jobs; null for other schedulers.
-  std::shared_ptr<const std::vector<plan::PerseusPlan>> solutions;
+  std::shared_ptr<const std::vector<formats::PerseusPlan>> solutions;
   /// Where results are written; empty: nowhere.
   std::string dump_dir;
   /// `DEBUG` logs every request; the others only what goes wrong.

@@ -12,14 +12,14 @@
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/envpipe/envpipe.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
-#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/plausibility.h"
 #include "planning/profile/regression/monotone_times.h"
 #include "planning/profile/row_check.h"
 #include "planning/schedule/dag.h"
+#include "rivals/policies/envpipe/envpipe.h"
+#include "rivals/policies/envpipe/envpipe_config.h"
+#include "rivals/policies/envpipe/envpipe_sweep.h"
 #include "server/planning/solved_pipelines.h"
 #include "server/steering/adaptive_profile.h"
 
@@ -91,10 +91,10 @@ std::vector<double> blocking_by_rank(const MeasuredProfile& measured, const sche
   return power_w;
 }
 
-planner::EnvPipeOptions envpipe_options(const protocol::JobEnvPipe& settings) {
-  return {.type = planner::envpipe_type(settings.type),
-          .order = planner::EnvPipeOptions::Order::given,  // that in which the ranks run
-          .reconfiguration = planner::envpipe_reconfiguration(settings.reconfig),
+policies::EnvPipeOptions envpipe_options(const protocol::JobEnvPipe& settings) {
+  return {.type = policies::envpipe_type(settings.type),
+          .order = policies::EnvPipeOptions::Order::given,  // that in which the ranks run
+          .reconfiguration = policies::envpipe_reconfiguration(settings.reconfig),
           .start_clock_mhz = settings.start_mhz,
           .lowest_clock_mhz = settings.lowest_mhz,
           .raise_step_mhz = settings.raise_step_mhz,
@@ -115,11 +115,11 @@ std::vector<double> receives_of(const EnvPipeRequest& request, std::span<const i
 /// By the cells as they were measured, which `lowgear train` has from the server, too.
 JobOrder job_order(const PipelineModel& model, const PlanningConditions& conditions) {
   JobOrder order{.present = conditions.early_forwards, .fitting = {}, .wanted = {}};
-  planner::EnvPipeOptions options;
+  policies::EnvPipeOptions options;
   if (conditions.envpipe) options = envpipe_options(conditions.envpipe->settings);
   const int microbatches = model.schedule.microbatches;
   try {
-    const planner::EnvPipeFindings found = envpipe_order_findings(
+    const policies::EnvPipeFindings found = envpipe_order_findings(
         protocol::stage_profile_of(model.measured.cells, model.parallel.pp),
         protocol::blocking_power_of(model.measured.blocking, model.parallel.pp), microbatches, options);
     order.wanted = envpipe_order(microbatches, found, {microbatches}).early_forwards;
@@ -183,7 +183,7 @@ void MeasuredJob::add_doubts(const PlanningConditions& conditions, JobPlan& job)
 
 /// The same clocks for all replicas; none is taken for slow.
 PlannedJob MeasuredJob::by_envpipe(const EnvPipeRequest& request) const {
-  planner::EnvPipeOptions options = envpipe_options(request.settings);
+  policies::EnvPipeOptions options = envpipe_options(request.settings);
   const profile::StageProfile used = envpipe_profile(pipeline_.profile, options);
   planner::PlanningProblem problem = pipeline_.problem();
   problem.profile = &used;
@@ -192,7 +192,7 @@ PlannedJob MeasuredJob::by_envpipe(const EnvPipeRequest& request) const {
     outcome.state = {.clocks_mhz = envpipe_start_clocks_mhz(pipeline_.dag, options.type, max_clocks_mhz(problem),
                                                             envpipe_findings(problem, options).optimal_mhz)};
   }
-  planner::EnvPipeReconfiguration loop(pipeline_.dag, planner::envpipe_clocks(used), options, outcome.state);
+  policies::EnvPipeReconfiguration loop(pipeline_.dag, policies::envpipe_clocks(used), options, outcome.state);
   if (!request.receive_s.empty()) {
     const auto step = loop.step(receives_of(request, loop.senders()));
     outcome.path = static_cast<int>(step.path.size());

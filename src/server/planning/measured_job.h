@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/core/progress.h"
-#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
 #include "planning/schedule/schedule.h"
 #include "planning/workflow/job_planner.h"
+#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
 #include "server/planning/planning_inputs.h"
 #include "server/planning/solved_pipelines.h"
 
@@ -21,13 +21,13 @@ using workflow::PowerCap;
 /// The policy `envpipe` of a job.
 struct EnvPipeRequest {
   protocol::JobEnvPipe settings;
-  planner::EnvPipeState state;  ///< without clocks: they are those that its profiling finds
+  policies::EnvPipeState state;  ///< without clocks: they are those that its profiling finds
   /// What an iteration measured, by op of the first replica; empty: nothing is decided, the plan is that of the state.
   std::vector<double> receive_s;
 };
 
 struct EnvPipeOutcome {
-  planner::EnvPipeState state;
+  policies::EnvPipeState state;
   int path = 0;         ///< units on the critical path
   int raised = 0;       ///< of which the clock rises
   std::string problem;  ///< why nothing was decided; empty: it was, or nothing was asked for

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
+#include "rivals/policies/envpipe/envpipe_sweep.h"
 
 namespace lowgear::server {
 
@@ -113,7 +113,7 @@ schedule::Schedule generated(const protocol::JobSpec& spec) {
                                   .ranks = spec.parallel.pp,
                                   .microbatches = spec.microbatches,
                                   .chunks = spec.parallel.chunks,
-                                  .envpipe_stages = planner::stages_without_profile(spec.parallel.pp)});
+                                  .envpipe_stages = policies::stages_without_profile(spec.parallel.pp)});
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ schedule::Schedule generated(const protocol::JobSpec& spec) {
 std::vector<int> early_forwards(const protocol::JobSpec& spec) {
   if (spec.schedule_is_csv || spec.schedule != "envpipe") return {};
   return spec.early_forwards.empty()
-             ? envpipe_extra_forwards(spec.microbatches, planner::stages_without_profile(spec.parallel.pp))
+             ? envpipe_extra_forwards(spec.microbatches, policies::stages_without_profile(spec.parallel.pp))
              : spec.early_forwards;
 }
 

@@ -150,9 +150,9 @@ RankLayout training_layout(const protocol::JobParallel& parallel, const schedule
   return {parallel, {.first = rank_of.front(), .last = rank_of.back()}};
 }
 
-planner::EnvPipeOrder order_in_memory(const EnvPipeMemory& memory, int microbatches,
-                                      const planner::EnvPipeFindings& found) {
-  planner::EnvPipeOrder order = envpipe_order(microbatches, found, memory.extra_activations);
+policies::EnvPipeOrder order_in_memory(const EnvPipeMemory& memory, int microbatches,
+                                       const policies::EnvPipeFindings& found) {
+  policies::EnvPipeOrder order = envpipe_order(microbatches, found, memory.extra_activations);
   if (order.note.empty()) return order;
   if (!memory.is_stated()) {
     order.note += "; this is what 1F1B holds: state what fits as energy.envpipe.memory_limit (--memory-limit)";
@@ -165,7 +165,7 @@ planner::EnvPipeOrder order_in_memory(const EnvPipeMemory& memory, int microbatc
   return order;
 }
 
-planner::EnvPipeOrder starting_order(const TrainConfig& config) {
+policies::EnvPipeOrder starting_order(const TrainConfig& config) {
   const int ranks = config.parallel.pp;
   if (config.parallel.chunks != 1) {
     throw InputError(fmt::format("schedule: {} has one stage per rank, and parallel.chunks is {}", kEnvPipeSchedule,
@@ -175,7 +175,7 @@ planner::EnvPipeOrder starting_order(const TrainConfig& config) {
   const int microbatches = config.microbatches;
   if (!config.envpipe || !config.envpipe->profile) {
     return order_in_memory(config.envpipe_memory, microbatches,
-                           {.optimal_mhz = {}, .stages = planner::stages_without_profile(ranks)});
+                           {.optimal_mhz = {}, .stages = policies::stages_without_profile(ranks)});
   }
   const EnvPipeMemory counted{
       .extra_activations =

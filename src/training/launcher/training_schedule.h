@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "estimating/model/partition.h"
-#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/schedule/schedule.h"
+#include "rivals/policies/envpipe/envpipe_sweep.h"
 #include "training/launcher/config/train_config.h"
 #include "training/launcher/rank_layout.h"
 
@@ -38,13 +38,13 @@ namespace lowgear::launcher {
 /// By what was found of the stages, as far as `energy.envpipe.memory_limit` admits; where it is not stated, or in
 /// bytes, which cannot be divided before a microbatch's activations are measured, as far as what 1F1B holds. The note
 /// says where that is less than the rule asks for, and which setting changes it.
-[[nodiscard]] planner::EnvPipeOrder order_in_memory(const EnvPipeMemory& memory, int microbatches,
-                                                    const planner::EnvPipeFindings& found);
+[[nodiscard]] policies::EnvPipeOrder order_in_memory(const EnvPipeMemory& memory, int microbatches,
+                                                     const policies::EnvPipeFindings& found);
 
 /// That with which the job starts: the early forwards that the configuration states, or by the times of the profile
 /// that the policy `envpipe` has. With neither: of stages that are all alike, whose backward takes twice the time of a
 /// forward. Throws InputError where virtual stages are configured, which it has none of, and as findings_on_profile.
-[[nodiscard]] planner::EnvPipeOrder starting_order(const TrainConfig& config);
+[[nodiscard]] policies::EnvPipeOrder starting_order(const TrainConfig& config);
 /// What to tell people of it; empty: nothing, as the schedule is another one, or its order is as its rule asks.
 [[nodiscard]] std::string starting_note(const TrainConfig& config);
 

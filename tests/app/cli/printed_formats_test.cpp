@@ -81,9 +81,9 @@ TEST(PrintedFormats, EstimatesHaveTheMembersThatAreDocumented) {
 }
 
 TEST(PrintedFormats, PublishedEstimatesHaveTheMembersThatAreDocumented) {
-  estimator::PeerEstimate estimate;
+  published_estimator::PublishedEstimate estimate;
   estimate.predictions.push_back({"linear1", 1e-3});
-  const Json json = peer_estimate_json(estimate);
+  const Json json = published_estimate_json(estimate);
   EXPECT_EQ(json.begin().key(), "format");
   EXPECT_EQ(json["format"], "lowgear.published_estimate/1");
   Members members;

@@ -12,7 +12,6 @@
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"
-#include "planning/plan/perseus_plan.h"
 #include "planning/plan/pipelines.h"
 #include "planning/plan/plan_json.h"
 #include "planning/schedule/generators.h"
@@ -428,7 +427,7 @@ TEST(PlannedOps, HoldWhatWasReplayed) {
   EXPECT_EQ(plan.ranks[1][1].duration_s, 4);
 }
 
-TEST(ReplayOfPlanFiles, IsTheSameWhateverTheirForm) {
+TEST(ReplayOfPlanFiles, IsThatOfTheirClocks) {
   const schedule::PipelineDag dag = plan::pipeline(2, 2);
   const profile::StageProfile profile = two_stage_profile();
   const auto energy_j = [&](const std::vector<int>& clocks_mhz) {
@@ -439,13 +438,7 @@ TEST(ReplayOfPlanFiles, IsTheSameWhateverTheirForm) {
   plan.microbatches = 2;
   plan.ranks =
       planned_ops(dag, replay(dag, costs_at_clocks(dag, profile, clocks_mhz), std::vector<double>{10, 20}), clocks_mhz);
-  const plan::PerseusPlan perseus = plan::perseus_plan(dag, clocks_mhz);
-  const double expected_j = energy_j(clocks_mhz);
-  EXPECT_EQ(energy_j(plan::clocks_for(plan::read_plan(write_plan(plan), "plan.json"), dag)), expected_j);
-  EXPECT_EQ(energy_j(plan::clocks_for(plan::read_perseus_plan(write_perseus_plan(perseus, {}), "plan.py"), dag)),
-            expected_j);
-  const std::string tuples = write_perseus_plan(perseus, {}, plan::PerseusDialect::zeus);
-  EXPECT_EQ(energy_j(plan::clocks_for(plan::read_perseus_plan(tuples, "plan.py"), dag)), expected_j);
+  EXPECT_EQ(energy_j(plan::clocks_for(plan::read_plan(write_plan(plan), "plan.json"), dag)), energy_j(clocks_mhz));
 }
 
 /// Figures of the Perseus artifact's profile at full speed, from an independent replay of it.

@@ -10,7 +10,7 @@
 namespace lowgear::experiment {
 namespace {
 
-using planner::EnvPipeOptions;
+using policies::EnvPipeOptions;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;

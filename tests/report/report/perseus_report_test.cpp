@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "planning/planner/policies/perseus.h"
 #include "planning/schedule/generators.h"
+#include "rivals/policies/perseus/perseus_policy.h"
 
 namespace lowgear::report {
 namespace {
@@ -42,7 +42,7 @@ const SeriesPlots::Series& series_of(const SeriesPlots::PlotOfSeries& plot, cons
 }
 
 TEST(PerseusReport, DrawsTheFitThroughTheOptions) {
-  const EstimateReport report = perseus_report(pipeline(), {}, {.count = 3});
+  const Page report = perseus_report(pipeline(), {}, {.count = 3});
   const SeriesPlots& fits = report.series[0];
   ASSERT_EQ(fits.plots.size(), 4U);
   EXPECT_EQ(fits.plots[0].name, "Stage 0, forward");
@@ -62,8 +62,8 @@ TEST(PerseusReport, DrawsTheFitThroughTheOptions) {
 
 TEST(PerseusReport, DrawsPlansOfItsFrontierSlowestFirst) {
   const workflow::ProfiledPipeline planned = pipeline();
-  const EstimateReport report = perseus_report(planned, {}, {.count = {}, .every = 20});
-  const planner::PerseusModel model(planned.problem(), planner::kPerseusUnitS);
+  const Page report = perseus_report(planned, {}, {.count = {}, .every = 20});
+  const policies::PerseusModel model(planned.problem(), policies::kPerseusUnitS);
   const std::size_t rows = model.frontier().size();
   const auto& pictures = report.pipelines->pictures;
   ASSERT_EQ(pictures.size(), plan::sampled_places(rows, {.count = {}, .every = 20}).size());

@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
-#include "planning/planner/policies/envpipe/envpipe.h"
-#include "planning/planner/policies/published_loop.h"
 #include "planning/schedule/generators.h"
+#include "rivals/policies/envpipe/envpipe.h"
+#include "rivals/policies/published_loop.h"
 #include "server/simulated_job.h"
 
 namespace lowgear::server {
 namespace {
 
-using planner::PublishedLoop;
+using policies::PublishedLoop;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -131,7 +131,7 @@ TEST_F(JobEnvPipe, KeepsThePlanWhereARankReportsNoWaitsAndSaysWhose) {
 TEST_F(JobEnvPipe, ContinuesAfterTheServerWasStartedAgain) {
   training.train();
   training.run(12);
-  const planner::EnvPipeState state = training.record().envpipe.state;
+  const policies::EnvPipeState state = training.record().envpipe.state;
   ASSERT_TRUE(state.threshold_s);
   training.restart_server();
   EXPECT_EQ(training.record().envpipe.state, state);
@@ -154,7 +154,7 @@ std::vector<int> ordered_on_profile(const SimulatedJob& training) {
       protocol::stage_profile_of(training.record().profiling.own()->cells, dag.stages);
   const std::vector<double> blocking_power_w =
       protocol::blocking_power_of(training.record().profiling.own()->blocking, dag.stages);
-  const planner::EnvPipePolicy policy({.extra_activations = {6}});
+  const policies::EnvPipePolicy policy({.extra_activations = {6}});
   const planner::PolicyPlan plan = policy.plan(
       {.schedule = &given, .dag = &dag, .profile = &profile, .blocking_power_w = blocking_power_w, .progress = nullptr},
       std::nullopt);

@@ -30,16 +30,16 @@ Settings settings_of(std::string_view scheduler, std::string_view args = "", std
 }
 
 /// Settings of a scheduler that runs plans, without their files.
-Settings solution(std::string_view scheduler, std::vector<plan::PerseusPlan> plans, int warmup_iters = 0) {
+Settings solution(std::string_view scheduler, std::vector<formats::PerseusPlan> plans, int warmup_iters = 0) {
   Settings settings;
   settings.scheduler = scheduler;
   settings.arguments.warmup_iters = warmup_iters;
-  settings.solutions = std::make_shared<const std::vector<plan::PerseusPlan>>(std::move(plans));
+  settings.solutions = std::make_shared<const std::vector<formats::PerseusPlan>>(std::move(plans));
   return settings;
 }
 
-plan::PerseusPlan plan_of(int stages, int clock_mhz) {
-  const plan::PerseusPlan::Entry entry = {std::nullopt, clock_mhz};
+formats::PerseusPlan plan_of(int stages, int clock_mhz) {
+  const formats::PerseusPlan::Entry entry = {std::nullopt, clock_mhz};
   return {std::vector(static_cast<std::size_t>(stages), std::vector(2 * kTestMicrobatches, entry))};
 }
 
@@ -135,9 +135,10 @@ TEST(PerseusSchedulers, APointSolutionRunsEveryPlanAfterItsWarmUp) {
 TEST(PerseusSchedulers, APlansClocksAreForComputationsAndStayUntilTheNext) {
   using enum Instruction;
   const RankInfo rank = {0, 0, 0, 0, {p2p, load, forward, p2p, backward, cc}, {900}};
-  EXPECT_THAT(expand_clocks(rank, std::vector<plan::PerseusPlan::Entry>{{std::nullopt, 1200}, {OpKind::backward, 900}}),
-              ElementsAre(1200, 1200, 1200, 1200, 900, 900));
-  const auto refused = [&rank](const std::vector<plan::PerseusPlan::Entry>& entries) -> std::string {
+  EXPECT_THAT(
+      expand_clocks(rank, std::vector<formats::PerseusPlan::Entry>{{std::nullopt, 1200}, {OpKind::backward, 900}}),
+      ElementsAre(1200, 1200, 1200, 1200, 900, 900));
+  const auto refused = [&rank](const std::vector<formats::PerseusPlan::Entry>& entries) -> std::string {
     return lowgear::error_of([&] { static_cast<void>(expand_clocks(rank, entries)); });
   };
   EXPECT_THAT(refused({{std::nullopt, 1200}}), HasSubstr("1 clocks for 2 computations"));
@@ -147,7 +148,7 @@ TEST(PerseusSchedulers, APlansClocksAreForComputationsAndStayUntilTheNext) {
 
 TEST(PerseusSchedulers, ThreeDimensionsGoByPipelineRankWhateverTheOrder) {
   const auto coordinates = [](int rank) { return std::array{2 - rank / 2, rank % 2, 0}; };
-  plan::PerseusPlan plan = plan_of(3, 900);
+  formats::PerseusPlan plan = plan_of(3, 900);
   for (auto& entry : plan.stages[1]) entry.clock_mhz = 1200;
   for (auto& entry : plan.stages[2]) entry.clock_mhz = 1410;
   SimulatedJob run(solution("PointSolution3D", {plan}), {3, 2, 1, coordinates});
@@ -161,7 +162,7 @@ TEST(PerseusSchedulers, ThreeDimensionsGoByPipelineRankWhateverTheOrder) {
 TEST(PerseusSchedulers, APlanThatDoesNotFitIsRefused) {
   EXPECT_EQ(refusal(solution("PointSolution", {plan_of(3, 900)}), {}), "a plan for 3 stages; the job has 2");
   EXPECT_THAT(refusal(solution("PointSolution", {plan_of(2, 901)}), {}), HasSubstr("power state 901"));
-  plan::PerseusPlan longer = plan_of(2, 900);
+  formats::PerseusPlan longer = plan_of(2, 900);
   longer.stages[1].push_back({std::nullopt, 900});
   EXPECT_THAT(refusal(solution("PointSolution", {plan_of(2, 900), longer}), {}),
               HasSubstr("plan of stage 1: 13 clocks for 12 computations"));
@@ -170,7 +171,7 @@ TEST(PerseusSchedulers, APlanThatDoesNotFitIsRefused) {
 TEST(PerseusSchedulers, ZeusClientsGetTheNamesOfThePlan) {
   std::vector<RankInfo> ranks = test_ranks({});
   for (RankInfo& rank : ranks) rank.pipe_schedule.clear();
-  plan::PerseusPlan plan = {{{{OpKind::forward, 900}, {OpKind::backward, 1200}}, {{OpKind::forward, 1410}}}};
+  formats::PerseusPlan plan = {{{{OpKind::forward, 900}, {OpKind::backward, 1200}}, {{OpKind::forward, 1410}}}};
   const Settings settings = solution("PointSolution", {plan}, 2);
   Layout layout = make_perseus_layout(settings, test_job({}), ranks);
   const auto scheduler = make_perseus_scheduler(settings, layout);
@@ -381,7 +382,7 @@ TEST(PerseusSchedulers, LowgearProfilesPlansAndKeepsServing) {
   const std::vector<File> files = run.scheduler->files();
   ASSERT_EQ(files.size(), 2U);
   EXPECT_EQ(files[1].name, "freqs_pipeline_00000.py");
-  EXPECT_EQ(plan::read_perseus_plan(files[1].content, "plan").stages.size(), 3U);
+  EXPECT_EQ(formats::read_perseus_plan(files[1].content, "plan").stages.size(), 3U);
 }
 
 TEST(PerseusSchedulers, LowgearSaysWhyItsProfileMayBeWrong) {

@@ -504,7 +504,7 @@ TEST_F(PerseusServiceTest, AnotherSchedulerEndsTheJobsOfTheOneBefore) {
 TEST_F(PerseusServiceTest, ZeusClientsAskOnceAndKeepTheirPlan) {
   Settings settings;
   settings.scheduler = "PointSolution3D";
-  settings.solutions = std::make_shared<const std::vector<plan::PerseusPlan>>(std::vector{plan::PerseusPlan{
+  settings.solutions = std::make_shared<const std::vector<formats::PerseusPlan>>(std::vector{formats::PerseusPlan{
       {{{OpKind::forward, 900}, {OpKind::backward, 1200}}, {{OpKind::forward, 1410}, {OpKind::backward, 1380}}}}});
   start(settings);
   const auto registered = send_and_settle(

@@ -13,6 +13,7 @@
 #include "base/core/error_of.h"
 #include "base/core/progress.h"
 #include "planning/profile/example_profile.h"
+#include "rivals/policies/published_policies.h"
 #include "server/job/planning_threads.h"
 #include "server/simulated_job.h"
 #include "server/test_loop.h"
@@ -116,6 +117,7 @@ TEST(MeasuredJob, PlansByPerseusPolicyAndNoBetterThanLowgears) {
     PlanningConditions conditions{.request = {.slowdown_pct = slowdown_pct}};
     const JobPlan lowgears = planner.plan(conditions).plan;
     conditions.request.policy = "perseus";
+    conditions.request.policies = policies::published_policies();
     EXPECT_FALSE(planner.quick_plan(conditions));
     const JobPlan perseus = planner.plan(conditions).plan;
     EXPECT_EQ(first_plan(perseus).policy, "perseus");
@@ -132,6 +134,7 @@ TEST(MeasuredJob, LetsReplicasOfPerseusPolicyWaitSlowlyForAStraggler) {
   MeasuredJob planner(model(2, 3, 6));
   PlanningConditions conditions;
   conditions.request.policy = "perseus";
+  conditions.request.policies = policies::published_policies();
   conditions.request.slow.push_back({.replica = 1, .rank = 0, .factor = 1.3});
   const JobPlan plan = planner.plan(conditions).plan;
   ASSERT_EQ(plan.plans.size(), 2U);
@@ -146,7 +149,8 @@ TEST(MeasuredJob, DecidesAsEnvPipeOnSimulatedIterationsWhereRanksReportNoWaits) 
   MeasuredJob planner(of);
   PlanningConditions conditions;
   conditions.request.policy = "envpipe";
-  conditions.request.policy_settings.envpipe.order = planner::EnvPipeOptions::Order::given;
+  conditions.request.policies =
+      policies::published_policies({.envpipe = {.order = policies::EnvPipeOptions::Order::given}});
   const PlannedJob planned = planner.plan(conditions);
   const JobPlan& plan = planned.plan;
   EXPECT_EQ(first_plan(plan).policy, "envpipe");

@@ -328,7 +328,7 @@ void write_profile(const std::filesystem::path& path) {
   }
 }
 
-planner::EnvPipeOrder order_with(std::vector<std::string> settings, const std::string& folder = "/jobs") {
+policies::EnvPipeOrder order_with(std::vector<std::string> settings, const std::string& folder = "/jobs") {
   settings.emplace_back("schedule=envpipe");
   return starting_order(four_rank_job(settings, folder));
 }

@@ -13,7 +13,7 @@ import urllib.parse
 from pathlib import Path
 
 SOURCE = Path(os.environ["LOWGEAR_SOURCE"])
-sys.path.insert(0, str(SOURCE / "tests/planning/planner/policies"))
+sys.path.insert(0, str(SOURCE / "tests/rivals/policies/envpipe"))
 
 import envpipe_peer  # noqa: E402
 from agent_training import AgentTraining  # noqa: E402

@@ -12,12 +12,12 @@
 #include "base/core/files/file.h"
 #include "base/core/units.h"
 #include "planning/joint/orders/joint_problem.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "rivals/policies/envpipe/envpipe_config.h"
 
 namespace lowgear::cli {
 namespace {
 
-using planner::EnvPipeOptions;
+using policies::EnvPipeOptions;
 
 /// An option that goes to `member` of the settings when it was given.
 template <typename Value, typename Member>
@@ -43,15 +43,16 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
                  "envpipe: read its settings from the member envpipe of this DeepSpeed configuration, as EnvPipe does; "
                  "options given here hold rather than the file")
       ->type_name("FILE");
-  add_word(app, "--envpipe-type", planner::kEnvPipeTypeWords, planner::kEnvPipeTypes, &EnvPipeOptions::type, arguments,
+  add_word(app, "--envpipe-type", policies::kEnvPipeTypeWords, policies::kEnvPipeTypes, &EnvPipeOptions::type,
+           arguments,
            "envpipe: all at the highest clock (baseline), each stage at its clock of least energy (uniform), or that "
            "within an outer envelope at the highest clock (envelope, the default)");
-  add_word(app, "--envpipe-scheduling", planner::kEnvPipeOrderWords, planner::kEnvPipeOrders, &EnvPipeOptions::order,
+  add_word(app, "--envpipe-scheduling", policies::kEnvPipeOrderWords, policies::kEnvPipeOrders, &EnvPipeOptions::order,
            arguments,
            "envpipe: the order of --schedule (1f1b), or EnvPipe's own with more early forwards, as far as memory "
            "admits them (ours, the default)");
   add_word(
-      app, "--envpipe-reconfig", planner::kEnvPipeReconfigWords, planner::kEnvPipeReconfigurations,
+      app, "--envpipe-reconfig", policies::kEnvPipeReconfigWords, policies::kEnvPipeReconfigurations,
       &EnvPipeOptions::reconfiguration, arguments,
       "envpipe: how clocks rise on the path of waiting: not at all (its word is default), one unit a step (greedy), or "
       "all of the lowest clock (balanced, when this is left out)");
@@ -88,7 +89,7 @@ EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::opt
                                const std::optional<int>& extra_activations, const PipelineInput& input) {
   const workflow::ProfiledPipeline& pipeline = input.pipeline;
   EnvPipeOptions options;
-  if (!arguments.config.empty()) options = planner::read_envpipe_config(read_file(arguments.config), arguments.config);
+  if (!arguments.config.empty()) options = policies::read_envpipe_config(read_file(arguments.config), arguments.config);
   options.transfer_by_link_s = input.columns.transfer_s;
   for (const auto& set : arguments.given) set(options);
   if (extra_activations) options.extra_activations = {*extra_activations};

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/cli/arguments/pipeline_input.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
+#include "rivals/policies/envpipe/envpipe_config.h"
 
 namespace lowgear::cli {
 
@@ -15,7 +15,7 @@ namespace lowgear::cli {
 struct EnvPipeArguments {
   std::string config;  ///< EnvPipe's own file; empty: none
   /// Given options, which override the file.
-  std::vector<std::function<void(planner::EnvPipeOptions& options)>> given;
+  std::vector<std::function<void(policies::EnvPipeOptions& options)>> given;
 };
 
 /// `--envpipe-type`, `-scheduling`, `-reconfig`, `-threshold-scale`, `-start-clock`, `-lowest-clock`, `-transfer`,
@@ -25,9 +25,9 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments);
 /// The settings for a pipeline, the time of a transfer as its profile states it, its memory as `--memory-limit` or
 /// `--extra-activations` has it. Throws InputError when both are given, when the limit is below the memory of 1F1B, and
 /// when the file is not in EnvPipe's format.
-[[nodiscard]] planner::EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments,
-                                                      const std::optional<std::string>& memory_limit,
-                                                      const std::optional<int>& extra_activations,
-                                                      const PipelineInput& input);
+[[nodiscard]] policies::EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments,
+                                                       const std::optional<std::string>& memory_limit,
+                                                       const std::optional<int>& extra_activations,
+                                                       const PipelineInput& input);
 
 }  // namespace lowgear::cli

@@ -13,8 +13,8 @@
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "estimating/estimator/peer/published_examples.h"
-#include "estimating/estimator/peer/sampled_job.h"
+#include "rivals/published_estimator/published_examples.h"
+#include "rivals/published_estimator/sampled_job.h"
 
 namespace lowgear::cli {
 namespace {
@@ -135,7 +135,7 @@ estimator::TrainingJob load_job(const JobArguments& arguments) {
   const fs::path folder = given(arguments, "model") ? fs::path() : fs::path(arguments.file).parent_path();
   const auto read_config = [&folder](const std::string& path) { return read_config_at(folder, path); };
   const std::string text = arguments.file.empty() ? "{}" : read_file(arguments.file, kMaxYamlBytes);
-  return estimator::parse_job_file(text, arguments.file, arguments.settings, read_config);
+  return published_estimator::parse_job_file(text, arguments.file, arguments.settings, read_config);
 }
 
 std::span<const char* const> layout_options() { return kLayoutOptions; }
@@ -220,9 +220,10 @@ namespace {
 
 /// What the published estimator reads for the job: from `operators` and `collectives`, the folders of sampling files of
 /// its GPU. Throws InputError where one of them or its `{GPU}.csv` is missing.
-estimator::PeerSamples read_peer_samples(const estimator::SampledJob& job, const std::filesystem::path& operators,
-                                         const std::filesystem::path& collectives) {
-  estimator::PeerSamples samples;
+published_estimator::PublishedSamples read_published_samples(const published_estimator::SampledJob& job,
+                                                             const std::filesystem::path& operators,
+                                                             const std::filesystem::path& collectives) {
+  published_estimator::PublishedSamples samples;
   append_files(operators, samples.files);
   append_files(collectives, samples.files);
   sort(samples.files);
@@ -248,27 +249,29 @@ std::filesystem::path named_folder(const std::filesystem::path& from, const std:
 
 }  // namespace
 
-estimator::PeerEstimate estimate_as_published(const std::string& job_file, const std::string& folder) {
+published_estimator::PublishedEstimate estimate_as_published(const std::string& job_file, const std::string& folder) {
   if (job_file.empty()) {
     throw InputError("--peer-formula: there is no job; give a file of the published estimator with --job");
   }
   const std::string text = read_file(job_file);
-  if (!estimator::is_sampled_job(text, job_file)) {
+  if (!published_estimator::is_sampled_job(text, job_file)) {
     throw_input_error({job_file, 0, 0}, "is not a job of the published estimator: it has no training_config",
                       "leave --peer-formula out");
   }
-  return estimate_as_published(estimator::parse_sampled_job(text, job_file),
+  return estimate_as_published(published_estimator::parse_sampled_job(text, job_file),
                                std::filesystem::path(job_file).parent_path(), folder);
 }
 
-estimator::PeerEstimate estimate_as_published(const estimator::SampledJob& job, const std::filesystem::path& from,
-                                              const std::string& folder) {
+published_estimator::PublishedEstimate estimate_as_published(const published_estimator::SampledJob& job,
+                                                             const std::filesystem::path& from,
+                                                             const std::string& folder) {
   const std::filesystem::path given(folder);
-  if (!folder.empty()) return peer_estimate(job, read_peer_samples(job, given / "operator", given / "nccl"));
-  if (const auto packaged = estimator::packaged_times(job.operator_data_folder)) return peer_estimate(job, *packaged);
+  if (!folder.empty()) return published_estimate(job, read_published_samples(job, given / "operator", given / "nccl"));
+  if (const auto packaged = published_estimator::packaged_times(job.operator_data_folder))
+    return published_estimate(job, *packaged);
   const std::filesystem::path operators = named_folder(from, job.operator_data_folder, "operator_data_folder");
-  return peer_estimate(job,
-                       read_peer_samples(job, operators, named_folder(from, job.nccl_data_folder, "nccl_data_folder")));
+  return published_estimate(
+      job, read_published_samples(job, operators, named_folder(from, job.nccl_data_folder, "nccl_data_folder")));
 }
 
 }  // namespace lowgear::cli

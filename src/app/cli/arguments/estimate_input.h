@@ -11,9 +11,9 @@
 #include "estimating/estimator/costs/sample_files.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/job/training_job.h"
-#include "estimating/estimator/peer/peer_formula.h"
-#include "estimating/estimator/peer/sampled_job.h"
 #include "estimating/estimator/search/search.h"
+#include "rivals/published_estimator/published_formula.h"
+#include "rivals/published_estimator/sampled_job.h"
 
 namespace lowgear::cli {
 
@@ -63,12 +63,13 @@ void add_price_options(CLI::App& app, PriceArguments& arguments);
 /// The published estimator's estimate of the job in `job_file`, which is one of its own files. Its samples come from
 /// the folders `operator` and `nccl` in `folder`. Where `folder` is empty, they come from the folders that the file
 /// names; a relative path is tried in the file's folder first and then in the current one. Throws InputError.
-[[nodiscard]] estimator::PeerEstimate estimate_as_published(const std::string& job_file, const std::string& folder);
+[[nodiscard]] published_estimator::PublishedEstimate estimate_as_published(const std::string& job_file,
+                                                                           const std::string& folder);
 
 /// The same estimate of a job that was read before. Folders that the job names are looked for in `from` and then in the
 /// current folder; those that begin with `packaged:` are tables of Lowgear (published_examples.h). Throws InputError.
-[[nodiscard]] estimator::PeerEstimate estimate_as_published(const estimator::SampledJob& job,
-                                                            const std::filesystem::path& from,
-                                                            const std::string& folder);
+[[nodiscard]] published_estimator::PublishedEstimate estimate_as_published(const published_estimator::SampledJob& job,
+                                                                           const std::filesystem::path& from,
+                                                                           const std::string& folder);
 
 }  // namespace lowgear::cli

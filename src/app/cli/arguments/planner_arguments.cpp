@@ -15,10 +15,10 @@
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
 #include "planning/plan/plan.h"
-#include "planning/planner/exponential/exponential_fit.h"
 #include "planning/profile/latency/switch_latency.h"
 #include "planning/simulator/cluster.h"
 #include "planning/workflow/plan_replays.h"
+#include "rivals/policies/perseus/exponential_fit.h"
 
 namespace lowgear::cli {
 namespace {
@@ -109,10 +109,10 @@ void add_perseus_options(CLI::App& app, PerseusArguments& arguments) {
       ->type_name("FILE");
 }
 
-planner::PerseusOptions perseus_options(const PerseusArguments& arguments) {
-  planner::PerseusOptions options{.unit_s = arguments.unit_s, .noise = arguments.noise, .initial_guess = {}};
+policies::PerseusOptions perseus_options(const PerseusArguments& arguments) {
+  policies::PerseusOptions options{.unit_s = arguments.unit_s, .noise = arguments.noise, .initial_guess = {}};
   if (!arguments.initial_guess.empty()) {
-    options.initial_guess = planner::read_initial_guess(read_file(arguments.initial_guess), arguments.initial_guess);
+    options.initial_guess = policies::read_initial_guess(read_file(arguments.initial_guess), arguments.initial_guess);
   }
   return options;
 }

@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "planning/plan/plan.h"
-#include "planning/planner/exponential/exponential_fit.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/workflow/deadlines.h"
 #include "planning/workflow/job_planner.h"
+#include "rivals/policies/perseus/exponential_fit.h"
 
 namespace lowgear::cli {
 
@@ -51,8 +51,8 @@ void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument);
 void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument);
 /// Settings of the policy `perseus` on the command line.
 struct PerseusArguments {
-  double unit_s = planner::kPerseusUnitS;
-  planner::NoiseTolerance noise;
+  double unit_s = policies::kPerseusUnitS;
+  policies::NoiseTolerance noise;
   std::string initial_guess;  ///< file; empty: none
 };
 
@@ -61,7 +61,7 @@ void add_perseus_options(CLI::App& app, PerseusArguments& arguments);
 /// Throws InputError when an option that only the policy perseus uses was given, and that policy does not plan.
 void refuse_unused_perseus_options(const CLI::App& app, bool plans_perseus);
 /// Reads the file of the initial guess. Throws InputError where that cannot be read.
-[[nodiscard]] planner::PerseusOptions perseus_options(const PerseusArguments& arguments);
+[[nodiscard]] policies::PerseusOptions perseus_options(const PerseusArguments& arguments);
 /// An option that takes `all`, a number of plans or `every:N`.
 CLI::Option* add_plan_sampling_option(CLI::App& app, const std::string& name,
                                       std::optional<plan::PlanSampling>& sampling, const std::string& help);

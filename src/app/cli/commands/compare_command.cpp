@@ -27,6 +27,7 @@
 #include "planning/workflow/run_folder.h"
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"
+#include "rivals/policies/published_policies.h"
 
 namespace lowgear::cli {
 namespace {
@@ -43,7 +44,11 @@ std::string duration(double time_s) {
   return time_s < 1 ? fmt::format("{:.3g} ms", time_s / kMilli) : fmt::format("{:.3g} s", time_s);
 }
 
-Json row_json(const workflow::ComparisonRow& row, const workflow::ComparisonRow& baseline) {
+/// Savings by row, as the evaluation of Perseus counts them.
+using PublishedSavings = std::vector<std::optional<double>>;
+
+Json row_json(const workflow::ComparisonRow& row, const workflow::ComparisonRow& baseline,
+              std::optional<double> published_saving_pct) {
   Json json = {{"policy", row.policy},
                {"aim", row.aim},
                {"time_s", row.time_s},
@@ -60,13 +65,13 @@ Json row_json(const workflow::ComparisonRow& row, const workflow::ComparisonRow&
   set_if(json, "late_energy_j", row.late_energy_j);
   set_if(json, "own_time_s", row.own_time_s);
   set_if(json, "own_energy_j", row.own_energy_j);
-  set_if(json, "published_saving_pct", row.published_saving_pct);
+  set_if(json, "published_saving_pct", published_saving_pct);
   json["note"] = row.note;
   return json;
 }
 
 /// A comparison for people, and for programs.
-std::string comparison_table(const workflow::PolicyComparison& comparison) {
+std::string comparison_table(const workflow::PolicyComparison& comparison, const PublishedSavings& published_pct) {
   constexpr int kTimeDigits = 4;
   constexpr int kEnergyDigits = 1;
   constexpr int kPercentDigits = 3;
@@ -82,14 +87,15 @@ std::string comparison_table(const workflow::PolicyComparison& comparison) {
                {"activations"},
                {"plan time"},
                {"published way %"}});
-  for (const workflow::ComparisonRow& row : comparison.rows) {
-    table.add_row(
-        {row.policy, row.aim.empty() ? kNone : row.aim, fixed(row.time_s, kTimeDigits),
-         fixed(row.energy_j, kEnergyDigits), fixed(saving_pct(row, comparison.baseline), kPercentDigits),
-         fixed(slowdown_pct(row, comparison.baseline), kPercentDigits),
-         fixed(workflow::gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits), fmt::to_string(row.switches),
-         row.own_order ? "own" : "given", row.peak_activations ? fmt::to_string(*row.peak_activations) : kNone,
-         row.plan_time_s ? duration(*row.plan_time_s) : kNone, fixed(row.published_saving_pct, kPercentDigits)});
+  for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
+    const workflow::ComparisonRow& row = comparison.rows[i];
+    table.add_row({row.policy, row.aim.empty() ? kNone : row.aim, fixed(row.time_s, kTimeDigits),
+                   fixed(row.energy_j, kEnergyDigits), fixed(saving_pct(row, comparison.baseline), kPercentDigits),
+                   fixed(slowdown_pct(row, comparison.baseline), kPercentDigits),
+                   fixed(workflow::gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits),
+                   fmt::to_string(row.switches), row.own_order ? "own" : "given",
+                   row.peak_activations ? fmt::to_string(*row.peak_activations) : kNone,
+                   row.plan_time_s ? duration(*row.plan_time_s) : kNone, fixed(published_pct[i], kPercentDigits)});
   }
   return table.text();
 }
@@ -108,9 +114,11 @@ std::string late_table(const workflow::PolicyComparison& comparison) {
   return table.text();
 }
 
-Json comparison_json(const workflow::PolicyComparison& comparison) {
+Json comparison_json(const workflow::PolicyComparison& comparison, const PublishedSavings& published_pct) {
   Json rows = Json::array();
-  for (const workflow::ComparisonRow& row : comparison.rows) rows.push_back(row_json(row, comparison.baseline));
+  for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
+    rows.push_back(row_json(comparison.rows[i], comparison.baseline, published_pct[i]));
+  }
   return {{"figures", "replayed"},
           {"baseline",
            {{"policy", comparison.baseline.policy},
@@ -134,12 +142,10 @@ struct CompareArguments {
 
 workflow::ComparisonOptions comparison_options(const CompareArguments& arguments) {
   workflow::ComparisonOptions options;
-  options.policies = arguments.policies.empty() ? workflow::comparable_policies() : arguments.policies;
+  options.table = policies::published_policies({.perseus = perseus_options(arguments.perseus)});
+  options.policies = arguments.policies.empty() ? options.table.names() : arguments.policies;
   options.baseline = arguments.baseline;
-  options.policy.perseus = perseus_options(arguments.perseus);
-  for (const std::string& name : options.policies) {
-    if (name != planner::kLowgearPolicy) (void)make_policy(name, options.policy);  // names those that exist
-  }
+  for (const std::string& name : options.policies) (void)options.table.make(name);  // names those that exist
   if (options.baseline == planner::kLowgearPolicy)
     throw InputError("--baseline: compare with a policy other than lowgear");
   return options;
@@ -187,9 +193,10 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   workflow::ComparisonOptions options = comparison_options(arguments);
   const PipelineInput input = load_pipeline(arguments.pipeline);
   const workflow::ProfiledPipeline& pipeline = input.pipeline;
-  options.policy.envpipe =
+  const policies::EnvPipeOptions envpipe =
       envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations, input);
-  require_valid(options.policy.envpipe);
+  require_valid(envpipe);
+  options.table = policies::published_policies({.perseus = perseus_options(arguments.perseus), .envpipe = envpipe});
   for (const std::string& doubt : pipeline.doubts) console.warn(doubt);
   SwitchLatencyArgument& latency = arguments.planner.switch_latency;
   latency.complete_from(input.switch_latency_s);
@@ -198,15 +205,16 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   options.now_s = wall_clock();
   std::optional<ProgressBar> progress(std::in_place);
   workflow::PolicyAnswers answers;
-  const auto policies = start_task([&](Progress& stop) { answers = answers_of_policies(pipeline, options, &stop); });
+  const auto others = start_task([&](Progress& stop) { answers = answers_of_policies(pipeline, options, &stop); });
   const Stopwatch stopwatch;
   planner::PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options.planner, {},
                                    &*progress);
   const double frontier_time_s = stopwatch.elapsed_s();
-  policies->finish("planning with other policies", *progress);
+  others->finish("planning with other policies", *progress);
   options.frontier_time_s = frontier_time_s;
   const workflow::PolicyComparison comparison =
       compare_policies(pipeline, planner, options, std::move(answers), &*progress);
+  const PublishedSavings published_pct = policies::published_savings_pct(comparison.rows, pipeline.problem());
   std::optional<std::string> page;
   if (!arguments.html.empty()) page = render_page(arguments, input, planner, comparison);
   // The planner does not plan any more.
@@ -214,7 +222,7 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   if (page) write_file_atomically(arguments.html, *page);
   for (const std::string& finding : comparison.findings) console.warn(finding);
   if (arguments.json) {
-    Json json = comparison_json(comparison);
+    Json json = comparison_json(comparison, published_pct);
     json["warnings"] = pipeline.doubts;
     for (const std::string& finding : comparison.findings) json["warnings"].push_back(finding);
     json["modelled"] = is_example_profile(pipeline.profile);
@@ -227,7 +235,8 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
     console.print_json(json);
   } else {
     print_notes(comparison, input, console);
-    console.print(comparison_table(comparison) + '\n' + explanation(comparison) + late_changes(comparison));
+    console.print(comparison_table(comparison, published_pct) + '\n' + explanation(comparison) +
+                  late_changes(comparison));
   }
   return ExitCode::ok;
 }
@@ -240,7 +249,7 @@ VerbAction declare_compare(CLI::App& app) {
   add_gpu_name_option(app, arguments->pipeline.gpu_name, "the profile's powers are checked against its limit");
   take_names_of_any_case(app.add_option("--policies", arguments->policies,
                                         fmt::format("Policies to compare, of {} (default all)",
-                                                    fmt::join(workflow::comparable_policies(), ", ")))
+                                                    fmt::join(policies::published_policies().names(), ", ")))
                              ->type_name("A,B")
                              ->delimiter(','));
   take_names_of_any_case(app.add_option("--baseline", arguments->baseline,

@@ -13,8 +13,8 @@
 #include "app/cli/terminal/progress.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
-#include "planning/planner/exponential/exponential_fit.h"
-#include "report/evaluation/emulation.h"
+#include "rivals/evaluation/emulation.h"
+#include "rivals/policies/perseus/exponential_fit.h"
 
 namespace lowgear::cli {
 namespace {
@@ -34,7 +34,7 @@ struct EmulateArguments {
   int tensor_parallel = 1;
   std::vector<double> stragglers{1.05, 1.1, 1.2, 1.3, 1.4, 1.5};
   evaluation::PlansOf method = evaluation::PlansOf::lowgear;
-  double unit_s = planner::kPerseusUnitS;
+  double unit_s = policies::kPerseusUnitS;
   simulator::Accounting accounting = simulator::Accounting::corrected;
   bool json = false;
 };

@@ -19,7 +19,8 @@
 #include "base/core/files/file.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
-#include "estimating/estimator/peer/published_examples.h"
+#include "rivals/policies/published_policies.h"
+#include "rivals/published_estimator/published_examples.h"
 
 namespace lowgear::cli {
 namespace {
@@ -57,12 +58,13 @@ struct EstimateArguments {
   bool json = false;
 };
 
-void print_peer_estimate(const EstimateArguments& arguments, const estimator::PeerEstimate& estimate,
-                         const std::string& next, Console& console) {
+void print_published_estimate(const EstimateArguments& arguments,
+                              const published_estimator::PublishedEstimate& estimate, const std::string& next,
+                              Console& console) {
   if (arguments.json) {
-    console.print_json(peer_estimate_json(estimate));
+    console.print_json(published_estimate_json(estimate));
   } else {
-    console.print(peer_estimate_text(estimate) + "\nNext: " + next + "\n");
+    console.print(published_estimate_text(estimate) + "\nNext: " + next + "\n");
   }
 }
 
@@ -70,7 +72,7 @@ ExitCode list_examples(const EstimateArguments& arguments, Console& console) {
   Table table(
       {{"example", Table::Align::left}, {"in estimate-train-time", Table::Align::left}, {"", Table::Align::left}});
   Json json{{"format", "lowgear.published_examples/1"}, {"examples", Json::array()}};
-  for (const estimator::PublishedExample& example : estimator::published_examples()) {
+  for (const published_estimator::PublishedExample& example : published_estimator::published_examples()) {
     table.add_row({std::string(example.name), std::string(example.published_name), std::string(example.summary)});
     json["examples"].push_back(
         {{"name", example.name}, {"published_name", example.published_name}, {"summary", example.summary}});
@@ -79,13 +81,13 @@ ExitCode list_examples(const EstimateArguments& arguments, Console& console) {
     console.print_json(json);
   } else {
     console.print(table.text() + "\nNext: lowgear estimate --example " +
-                  std::string(estimator::published_examples().front().name) + "\n");
+                  std::string(published_estimator::published_examples().front().name) + "\n");
   }
   return ExitCode::ok;
 }
 
 ExitCode show_example(const EstimateArguments& arguments, Console& console) {
-  const std::string_view job = example_job(estimator::published_example(arguments.shown_example));
+  const std::string_view job = example_job(published_estimator::published_example(arguments.shown_example));
   if (arguments.json) {
     console.print_json({{"format", "lowgear.published_example/1"}, {"job", job}});
   } else {
@@ -101,10 +103,12 @@ ExitCode run_example_estimate(const EstimateArguments& arguments, Console& conso
         "leave " +
         arguments.job.settings.front().origin + " out");
   }
-  const estimator::PublishedExample& example = estimator::published_example(arguments.example);
-  const estimator::SampledJob job = estimator::parse_sampled_job(example_job(example), std::string(example.name));
-  print_peer_estimate(arguments, estimate_as_published(job, {}, arguments.samples),
-                      fmt::format("change it: lowgear estimate --show-example {} > job.yml", example.name), console);
+  const published_estimator::PublishedExample& example = published_estimator::published_example(arguments.example);
+  const published_estimator::SampledJob job =
+      published_estimator::parse_sampled_job(example_job(example), std::string(example.name));
+  print_published_estimate(arguments, estimate_as_published(job, {}, arguments.samples),
+                           fmt::format("change it: lowgear estimate --show-example {} > job.yml", example.name),
+                           console);
   return ExitCode::ok;
 }
 
@@ -113,8 +117,8 @@ ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console)
     throw InputError("--peer-formula uses the job in the file of --job unchanged; leave " +
                      arguments.job.settings.front().origin + " out");
   }
-  const estimator::PeerEstimate estimate = estimate_as_published(arguments.job.file, arguments.samples);
-  print_peer_estimate(
+  const published_estimator::PublishedEstimate estimate = estimate_as_published(arguments.job.file, arguments.samples);
+  print_published_estimate(
       arguments, estimate,
       fmt::format("estimate it with Lowgear's own model: lowgear estimate --job {}", shell_word(arguments.job.file)),
       console);
@@ -132,7 +136,9 @@ std::optional<estimator::PlannedEstimate> plan_if_asked(const EstimateArguments&
                                                         const estimator::JobEstimate& estimate) {
   if (!arguments.plan && arguments.report.empty()) return std::nullopt;
   ProgressBar progress;
-  return plan_estimate(estimate, arguments.planning.options, available_memory_bytes(), progress);
+  estimator::EstimatePlanOptions options = arguments.planning.options;
+  options.policies = policies::published_policies();
+  return plan_estimate(estimate, options, available_memory_bytes(), progress);
 }
 
 std::string search_command(const EstimateArguments& arguments, const estimator::TrainingJob& job) {
@@ -174,8 +180,8 @@ ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
   const std::optional<estimator::PlannedEstimate> planned = plan_if_asked(arguments, result);
   emit_profile(arguments, result, console);
   if (!arguments.report.empty()) {
-    const report::EstimateReport page = estimate_page(result, *planned, arguments.planning.prices, arguments.command);
-    write_file_atomically(arguments.report, render_estimate_report(page));
+    const report::Page page = estimate_page(result, *planned, arguments.planning.prices, arguments.command);
+    write_file_atomically(arguments.report, render_html_page(page));
   }
   const int gpus = result.job.parallel.gpus();
   if (arguments.json) {

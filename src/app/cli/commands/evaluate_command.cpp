@@ -17,8 +17,8 @@
 #include "app/cli/text/evaluation_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "report/evaluation/artifact.h"
-#include "report/evaluation/evaluation.h"
+#include "rivals/evaluation/artifact.h"
+#include "rivals/evaluation/evaluation.h"
 
 namespace lowgear::cli {
 namespace {
@@ -159,7 +159,7 @@ ExitCode run_evaluate(const EvaluateArguments& arguments, Console& console) {
   }
   if (!arguments.html.empty()) {
     const EvaluationResults results{all.cells, all.extrinsic, all.measured};
-    write_file_atomically(arguments.html, render_estimate_report(evaluation_page(results, arguments.command)));
+    write_file_atomically(arguments.html, render_html_page(evaluation_page(results, arguments.command)));
   }
   if (arguments.json) {
     console.print_json(json_of(all));

@@ -215,11 +215,11 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
 }
 
 /// `--perseus-format` alone is for the artifact.
-void add_perseus_format_option(CLI::App& app, std::optional<plan::PerseusDialect>& dialect) {
+void add_perseus_format_option(CLI::App& app, std::optional<formats::PerseusDialect>& dialect) {
   add_choice(
       app, "--perseus-format", kDialectWords,
       [&dialect](std::size_t place) {
-        dialect = place == 0 ? plan::PerseusDialect::artifact : plan::PerseusDialect::zeus;
+        dialect = place == 0 ? formats::PerseusDialect::artifact : formats::PerseusDialect::zeus;
       },
       "Also write freqs_pipeline_NNNNN.py files, of which 00000 is the slowest plan: clocks for Perseus' server "
       "(artifact, the default), or tuples for Zeus' server and PipelineFrequencyOptimizer (zeus)")

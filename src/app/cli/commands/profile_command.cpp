@@ -133,7 +133,7 @@ void write_results(const ProfileArguments& arguments, const profile::StageProfil
 
 void write_page(const ProfileArguments& arguments, const profile::StageProfile& profile, const std::string& basis) {
   if (arguments.html.empty()) return;
-  write_file_atomically(arguments.html, render_estimate_report(profile_page(profile, basis, arguments.command)));
+  write_file_atomically(arguments.html, render_html_page(profile_page(profile, basis, arguments.command)));
 }
 
 std::string next_text(const ProfileArguments& arguments) {

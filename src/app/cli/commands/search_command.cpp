@@ -273,8 +273,8 @@ ExitCode run_search_command(const SearchArguments& arguments, Console& console) 
   const estimator::SearchReportData found = run_search(request, tools, *progress);
   progress.reset();
   if (!arguments.report.empty()) {
-    const report::EstimateReport page = search_page(request, arguments.prices, found, arguments.command);
-    write_file_atomically(arguments.report, render_estimate_report(page));
+    const report::Page page = search_page(request, arguments.prices, found, arguments.command);
+    write_file_atomically(arguments.report, render_html_page(page));
   }
   if (arguments.json) {
     console.print_json(search_json(request, arguments.prices, found));

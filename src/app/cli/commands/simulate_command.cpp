@@ -19,7 +19,6 @@
 #include "base/core/numbers/number.h"
 #include "base/core/text.h"
 #include "base/core/units.h"
-#include "planning/plan/perseus_plan.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/recorded_energy.h"
 #include "planning/profile/recording_check.h"
@@ -28,6 +27,7 @@
 #include "report/report/chrome_trace.h"
 #include "report/report/measured_timeline.h"
 #include "report/report/run_report.h"
+#include "rivals/formats/perseus_plan.h"
 
 namespace lowgear::cli {
 namespace {
@@ -119,9 +119,9 @@ PlannedPipeline load_plan(const SimulateArguments& arguments) {
   PlannedPipeline planned;
   planned.input = load_pipeline(arguments.pipeline);
   const schedule::PipelineDag& dag = planned.input.pipeline.dag;
-  planned.choices.clocks_mhz = plan::is_power_states(text)
-                                   ? clocks_for(plan::read_power_states(text, arguments.plan), dag)
-                                   : clocks_for(plan::read_perseus_plan(text, arguments.plan), dag);
+  planned.choices.clocks_mhz = formats::is_power_states(text)
+                                   ? clocks_for(formats::read_power_states(text, arguments.plan), dag)
+                                   : clocks_for(formats::read_perseus_plan(text, arguments.plan), dag);
   return planned;
 }
 

@@ -13,7 +13,7 @@
 #include "app/cli/terminal/progress.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "planning/plan/perseus_plan.h"
+#include "rivals/formats/perseus_plan.h"
 
 namespace lowgear::cli {
 namespace {
@@ -56,8 +56,8 @@ ExitCode run_thin(const ThinArguments& arguments, Console& console) {
     for (std::size_t i = 0; i < kept.size(); ++i) {
       progress.update("copying plans", static_cast<double>(i) / static_cast<double>(kept.size()));
       const std::filesystem::path& file = files[kept[i]];
-      const std::string text = read_file(file, plan::kMaxPerseusPlanBytes);
-      (void)plan::read_perseus_plan(text, file.string());
+      const std::string text = read_file(file, formats::kMaxPerseusPlanBytes);
+      (void)formats::read_perseus_plan(text, file.string());
       folder.write(file.filename(), text);
     }
   }

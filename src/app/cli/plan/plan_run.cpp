@@ -15,10 +15,11 @@
 #include "planning/planner/verifier/joint_folder.h"
 #include "planning/profile/latency/switch_latency.h"
 #include "planning/schedule/torch_csv.h"
-#include "planning/workflow/perseus_series.h"
 #include "report/report/html_report.h"
 #include "report/report/perseus_report.h"
 #include "report/report/run_report.h"
+#include "rivals/policies/perseus/perseus_series.h"
+#include "rivals/policies/published_policies.h"
 
 namespace lowgear::cli {
 namespace {
@@ -36,7 +37,7 @@ void require_plannable(const PlanArguments& arguments, const workflow::PlanOptio
     throw InputError("--perseus-plots: give --policy perseus, whose fits and frontier they draw");
   }
   if (options.request.policy == planner::kLowgearPolicy) return;
-  (void)make_policy(options.request.policy, options.request.policy_settings);  // names those that exist
+  (void)options.request.policies.make(options.request.policy);  // names those that exist
   if (arguments.deadlines.plans) {
     throw InputError(
         "--plans: only the policy lowgear makes several plans; give --deadline for one at a time, or "
@@ -54,7 +55,7 @@ class PlanFiles {
   void add_plan(const workflow::ProfiledPipeline& pipeline, int number, const plan::Plan& plan) {
     write(files_.plans.emplace_back(), output_file::plan(number), write_plan(plan));
     if (arguments_->perseus_format && !arguments_->perseus_plans)
-      perseus_plans_.push_back(perseus_candidate(pipeline, plan));
+      perseus_plans_.push_back(policies::perseus_candidate(pipeline, plan));
     if (!is_quick_to_verify(pipeline, files_.plans.size())) files_.plans.back().text.clear();
   }
 
@@ -75,13 +76,13 @@ class PlanFiles {
     const auto write_plan_file = [this](int number, const std::string& text) {
       folder_->write(output_file::perseus_plan(number), text);
     };
-    const plan::PerseusDialect dialect = arguments_->perseus_format.value_or(plan::PerseusDialect::artifact);
+    const formats::PerseusDialect dialect = arguments_->perseus_format.value_or(formats::PerseusDialect::artifact);
     if (arguments_->perseus_plans) {
-      const workflow::PerseusFrontierOptions frontier{perseus_options(arguments_->perseus), *arguments_->perseus_plans,
+      const policies::PerseusFrontierOptions frontier{perseus_options(arguments_->perseus), *arguments_->perseus_plans,
                                                       dialect};
-      (void)write_perseus_frontier(result.pipeline, frontier, write_plan_file, progress_);
+      (void)policies::write_perseus_frontier(result.pipeline, frontier, write_plan_file, progress_);
     } else if (arguments_->perseus_format) {
-      write_perseus_series(perseus_plans_, dialect, write_plan_file);
+      policies::write_perseus_series(perseus_plans_, dialect, write_plan_file);
     }
     if (arguments_->perseus_plots) write_perseus_plots(result.pipeline);
   }
@@ -95,18 +96,18 @@ class PlanFiles {
   }
 
   void write_perseus_plots(const workflow::ProfiledPipeline& pipeline) {
-    report::EstimateReport page =
+    report::Page page =
         report::perseus_report(pipeline, perseus_options(arguments_->perseus), *arguments_->perseus_plots, progress_);
     page.lowgear_version = version();
     page.command = arguments_->command;
-    folder_->write(output_file::kPerseusPlots, render_estimate_report(page));
+    folder_->write(output_file::kPerseusPlots, render_html_page(page));
   }
 
   const PlanArguments* arguments_;
   StagedDirectory* folder_;
   Progress* progress_;
   planner::PlanFolder files_;
-  std::vector<workflow::PerseusCandidate> perseus_plans_;  ///< fastest first; empty when they are not asked for
+  std::vector<policies::PerseusCandidate> perseus_plans_;  ///< fastest first; empty when they are not asked for
 };
 
 planner::VerifyReport verified(const planner::PlanFolder& files, Progress& progress) {
@@ -140,7 +141,7 @@ workflow::PlanOptions plan_options(const PlanArguments& arguments) {
                                 .late_s = arguments.planner.switch_latency.late_s(),
                                 .now_s = wall_clock(),
                                 .start = start_task};
-  options.request.policy_settings.perseus = perseus_options(arguments.perseus);
+  options.request.policies = policies::published_policies({.perseus = perseus_options(arguments.perseus)});
   require_plannable(arguments, options);
   return options;
 }
@@ -148,16 +149,17 @@ workflow::PlanOptions plan_options(const PlanArguments& arguments) {
 PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
                        Progress& progress) {
   workflow::PlanOptions options = plan_options(arguments);
-  planner::EnvPipeOptions& envpipe = options.request.policy_settings.envpipe;
-  envpipe =
+  const policies::EnvPipeOptions envpipe =
       envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations, input);
   require_valid(envpipe);
+  options.request.policies =
+      policies::published_policies({.perseus = perseus_options(arguments.perseus), .envpipe = envpipe});
   std::string steps;
   if (!arguments.envpipe_steps.empty()) {
     if (options.request.policy != "envpipe")
       throw InputError("--envpipe-steps: give --policy envpipe, whose steps they are");
     refuse_to_overwrite(arguments.envpipe_steps, {arguments.pipeline.profile, arguments.pipeline.schedule.schedule});
-    envpipe.print_step = [&steps, number = 0](std::string_view text) mutable {
+    options.request.policy_steps = [&steps, number = 0](std::string_view text) mutable {
       steps += fmt::format("step {}\n{}", number++, text);
     };
   }

@@ -10,12 +10,12 @@
 #include "app/cli/plan/plan_folder.h"
 #include "base/core/files/file.h"
 #include "base/core/progress.h"
-#include "planning/plan/perseus_plan.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/verifier/verify.h"
 #include "planning/workflow/deadlines.h"
 #include "planning/workflow/joint_plan.h"
 #include "planning/workflow/plan_pipeline.h"
+#include "rivals/formats/perseus_plan.h"
 
 namespace lowgear::cli {
 
@@ -28,13 +28,13 @@ struct PlanArguments {
   std::string out;
   PerseusArguments perseus;
   EnvPipeArguments envpipe;
-  std::string envpipe_steps;                           ///< file for the steps of its reconfiguration; empty: none
-  std::optional<plan::PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
-  std::optional<plan::PlanSampling> perseus_plans;     ///< files of the frontier of `perseus`; none: of `plans`
-  std::optional<plan::PlanSampling> perseus_plots;     ///< plans of that frontier to draw; none: no page
-  std::string command;                                 ///< the command line, for the report
-  std::optional<std::string> memory_limit;             ///< of a free order or of `envpipe`; empty: not given
-  std::optional<std::string> layers;                   ///< of a free order whose layers may move; empty: they stay
+  std::string envpipe_steps;                              ///< file for the steps of its reconfiguration; empty: none
+  std::optional<formats::PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
+  std::optional<plan::PlanSampling> perseus_plans;        ///< files of the frontier of `perseus`; none: of `plans`
+  std::optional<plan::PlanSampling> perseus_plots;        ///< plans of that frontier to draw; none: no page
+  std::string command;                                    ///< the command line, for the report
+  std::optional<std::string> memory_limit;                ///< of a free order or of `envpipe`; empty: not given
+  std::optional<std::string> layers;                      ///< of a free order whose layers may move; empty: they stay
 };
 
 /// The options of the planner that the arguments state. Throws InputError when they contradict each other.

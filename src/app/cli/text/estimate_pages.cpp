@@ -201,8 +201,8 @@ report::Bars memory_bars(const estimator::MemoryEstimate& memory) {
   return bars;
 }
 
-report::EstimateReport estimate_page(const estimator::JobEstimate& estimate, const estimator::PlannedEstimate& planned,
-                                     const PriceArguments& prices, std::string command) {
+report::Page estimate_page(const estimator::JobEstimate& estimate, const estimator::PlannedEstimate& planned,
+                           const PriceArguments& prices, std::string command) {
   const estimator::TrainingJob& job = estimate.job;
   const int gpus = job.parallel.gpus();
   return {
@@ -353,8 +353,8 @@ std::vector<report::Card> cards_of(const estimator::SearchRequest& request, cons
 
 }  // namespace
 
-report::EstimateReport search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
-                                   const estimator::SearchReportData& found, std::string command) {
+report::Page search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
+                         const estimator::SearchReportData& found, std::string command) {
   return {
       .lowgear_version = version(),
       .command = std::move(command),

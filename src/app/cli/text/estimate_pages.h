@@ -6,15 +6,15 @@
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/search/search_run.h"
-#include "report/report/estimate_report.h"
+#include "report/report/html_page.h"
 
 namespace lowgear::cli {
 
 /// The page of `lowgear estimate --report`: where time, energy and memory go on every pipeline rank, and the frontier.
 /// `command` is the command line.
-[[nodiscard]] report::EstimateReport estimate_page(const estimator::JobEstimate& estimate,
-                                                   const estimator::PlannedEstimate& planned,
-                                                   const PriceArguments& prices, std::string command);
+[[nodiscard]] report::Page estimate_page(const estimator::JobEstimate& estimate,
+                                         const estimator::PlannedEstimate& planned, const PriceArguments& prices,
+                                         std::string command);
 
 /// Bars for a page: a row for every pipeline rank, or for some of them where a page cannot show all.
 [[nodiscard]] report::Bars time_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration);
@@ -27,7 +27,7 @@ namespace lowgear::cli {
 
 /// The page of `lowgear search --report`: time against energy of the layouts, the best, and where the winner's time,
 /// energy and memory go.
-[[nodiscard]] report::EstimateReport search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
-                                                 const estimator::SearchReportData& found, std::string command);
+[[nodiscard]] report::Page search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
+                                       const estimator::SearchReportData& found, std::string command);
 
 }  // namespace lowgear::cli

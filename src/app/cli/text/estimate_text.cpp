@@ -313,7 +313,7 @@ std::string milliseconds(double time_s) { return fmt::format("{:.3f}", time_s * 
 
 }  // namespace
 
-std::string peer_estimate_text(const estimator::PeerEstimate& estimate) {
+std::string published_estimate_text(const published_estimator::PublishedEstimate& estimate) {
   std::string text = fmt::format(
       "iteration {:.4f} s by the published estimator's formula (estimated)\n"
       "  pipeline {:.4f} s, gradients {:.4f} s, update {:.4f} s\n\n",
@@ -324,13 +324,13 @@ std::string peer_estimate_text(const estimator::PeerEstimate& estimate) {
                     milliseconds(estimate.backward_s[i])});
   }
   Table predictions({{"predicted", Table::Align::left}, {"time (ms)"}});
-  for (const estimator::PeerPrediction& prediction : estimate.predictions) {
+  for (const published_estimator::PublishedPrediction& prediction : estimate.predictions) {
     predictions.add_row({prediction.name, milliseconds(prediction.time_s)});
   }
   return text + stages.text() + "\n" + predictions.text();
 }
 
-Json peer_estimate_json(const estimator::PeerEstimate& estimate) {
+Json published_estimate_json(const published_estimator::PublishedEstimate& estimate) {
   Json json{
       {"format", "lowgear.published_estimate/1"}, {"time_s", estimate.time_s},     {"pipeline_s", estimate.pipeline_s},
       {"gradients_s", estimate.gradients_s},      {"update_s", estimate.update_s}, {"message_s", estimate.message_s}};
@@ -338,7 +338,7 @@ Json peer_estimate_json(const estimator::PeerEstimate& estimate) {
     json["stages"][kStages[i]] = {
         {"layers", estimate.layers[i]}, {"forward_s", estimate.forward_s[i]}, {"backward_s", estimate.backward_s[i]}};
   }
-  for (const estimator::PeerPrediction& prediction : estimate.predictions) {
+  for (const published_estimator::PublishedPrediction& prediction : estimate.predictions) {
     json["predictions"].push_back({{"name", prediction.name}, {"time_s", prediction.time_s}});
   }
   return json;

@@ -8,7 +8,7 @@
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/job/training_job.h"
-#include "estimating/estimator/peer/peer_formula.h"
+#include "rivals/published_estimator/published_formula.h"
 
 namespace lowgear::cli {
 
@@ -30,9 +30,9 @@ namespace lowgear::cli {
 [[nodiscard]] std::string plan_command(const estimator::TrainingJob& job, const std::string& profile);
 
 /// Output of `lowgear estimate --peer-formula`: the iteration, its parts, and every prediction that went into them.
-[[nodiscard]] std::string peer_estimate_text(const estimator::PeerEstimate& estimate);
+[[nodiscard]] std::string published_estimate_text(const published_estimator::PublishedEstimate& estimate);
 
 /// The same figures as an object.
-[[nodiscard]] Json peer_estimate_json(const estimator::PeerEstimate& estimate);
+[[nodiscard]] Json published_estimate_json(const published_estimator::PublishedEstimate& estimate);
 
 }  // namespace lowgear::cli

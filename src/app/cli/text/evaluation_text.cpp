@@ -335,8 +335,8 @@ report::Table cells_table(std::span<const Cell> cells) {
 
 }  // namespace
 
-report::EstimateReport evaluation_page(const EvaluationResults& results, std::string command) {
-  report::EstimateReport page;
+report::Page evaluation_page(const EvaluationResults& results, std::string command) {
+  report::Page page;
   page.lowgear_version = version();
   page.command = std::move(command);
   page.title = "Perseus' evaluation (SOSP'24), recomputed";

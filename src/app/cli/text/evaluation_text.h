@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/core/formats/json.h"
-#include "report/evaluation/artifact.h"
-#include "report/evaluation/evaluation.h"
-#include "report/report/estimate_report.h"
+#include "report/report/html_page.h"
+#include "rivals/evaluation/artifact.h"
+#include "rivals/evaluation/evaluation.h"
 
 namespace lowgear::cli {
 
@@ -32,6 +32,6 @@ struct EvaluationResults {
 };
 
 /// Figures 7, 8 and 9 of Perseus' evaluation drawn from the folders, and all cells of the tables.
-[[nodiscard]] report::EstimateReport evaluation_page(const EvaluationResults& results, std::string command);
+[[nodiscard]] report::Page evaluation_page(const EvaluationResults& results, std::string command);
 
 }  // namespace lowgear::cli

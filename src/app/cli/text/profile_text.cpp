@@ -256,9 +256,8 @@ std::vector<std::string> least_row(const profile::StageProfile& profile, const p
 
 }  // namespace
 
-report::EstimateReport profile_page(const profile::StageProfile& profile, const std::string& basis,
-                                    std::string command) {
-  report::EstimateReport page;
+report::Page profile_page(const profile::StageProfile& profile, const std::string& basis, std::string command) {
+  report::Page page;
   page.lowgear_version = version();
   page.command = std::move(command);
   page.title = fmt::format("Stage profile: {} {}", profile.stages(), profile.stages() == 1 ? "stage" : "stages");

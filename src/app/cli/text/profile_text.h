@@ -10,7 +10,7 @@
 #include "planning/profile/latency/switch_latency.h"
 #include "planning/profile/recorded_profile.h"
 #include "planning/profile/stage_profile.h"
-#include "report/report/estimate_report.h"
+#include "report/report/html_page.h"
 
 namespace lowgear::cli {
 
@@ -41,7 +41,7 @@ namespace lowgear::cli {
 
 /// The page of a stage profile: energy over clock of every stage and kind, and where it is least. `basis` says how the
 /// rows were made: `measured`, `simulated`.
-[[nodiscard]] report::EstimateReport profile_page(const profile::StageProfile& profile, const std::string& basis,
-                                                  std::string command);
+[[nodiscard]] report::Page profile_page(const profile::StageProfile& profile, const std::string& basis,
+                                        std::string command);
 
 }  // namespace lowgear::cli

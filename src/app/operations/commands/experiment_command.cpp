@@ -97,7 +97,7 @@ cli::ExitCode run_policies(const ExperimentArguments& arguments, const std::stri
   const fs::path page = folder / "report.html";
   write_file_atomically(folder / "report.json", json.dump(1) + '\n');
   write_file_atomically(folder / "results.csv", policy_experiment_csv(input.file, jobs));
-  write_file_atomically(page, render_estimate_report(policy_experiment_page(input.file, jobs, command)));
+  write_file_atomically(page, render_html_page(policy_experiment_page(input.file, jobs, command)));
   if (arguments.json) {
     console.print_json(json);
   } else {
@@ -114,7 +114,7 @@ void report(const ExperimentArguments& arguments, const std::string& command, cl
   const Json json = arms_json(comparison);
   write_file_atomically(folder / "report.json", json.dump(1) + '\n');
   const fs::path page = folder / "report.html";
-  write_file_atomically(page, render_estimate_report(arms_page(comparison, command)));
+  write_file_atomically(page, render_html_page(arms_page(comparison, command)));
   if (arguments.json) {
     console.print_json(json);
   } else {

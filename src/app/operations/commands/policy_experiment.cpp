@@ -207,9 +207,9 @@ std::string policy_experiment_csv(const PolicyExperiment& file, const std::vecto
   return text;
 }
 
-report::EstimateReport policy_experiment_page(const PolicyExperiment& file, const std::vector<ReplayedJob>& jobs,
-                                              std::string command) {
-  report::EstimateReport page;
+report::Page policy_experiment_page(const PolicyExperiment& file, const std::vector<ReplayedJob>& jobs,
+                                    std::string command) {
+  report::Page page;
   page.lowgear_version = version();
   page.command = std::move(command);
   page.title = file.title.empty() ? "Policies compared" : file.title;

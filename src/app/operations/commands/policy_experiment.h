@@ -8,7 +8,7 @@
 #include "base/core/progress.h"
 #include "estimating/estimator/job/training_job.h"
 #include "report/experiment/policy_experiment.h"
-#include "report/report/estimate_report.h"
+#include "report/report/html_page.h"
 
 namespace lowgear::operations {
 
@@ -35,8 +35,8 @@ struct PolicyExperimentInput {
 [[nodiscard]] std::string policy_experiment_csv(const experiment::PolicyExperiment& file,
                                                 const std::vector<experiment::ReplayedJob>& jobs);
 /// The page: energy and time of all arms against the baseline, and the table.
-[[nodiscard]] report::EstimateReport policy_experiment_page(const experiment::PolicyExperiment& file,
-                                                            const std::vector<experiment::ReplayedJob>& jobs,
-                                                            std::string command);
+[[nodiscard]] report::Page policy_experiment_page(const experiment::PolicyExperiment& file,
+                                                  const std::vector<experiment::ReplayedJob>& jobs,
+                                                  std::string command);
 
 }  // namespace lowgear::operations

@@ -330,18 +330,18 @@ Json account_json(const PricedAccount& priced) {
           {"simulated", account_json(account.simulated, priced.factors)}};
 }
 
-report::EstimateReport account_page(const PricedAccount& priced, std::string command) {
+report::Page account_page(const PricedAccount& priced, std::string command) {
   const auto accounts = accounts_of(priced.account);
-  report::EstimateReport page{.lowgear_version = version(),
-                              .command = std::move(command),
-                              .title = "Energy of " + priced.account.month.name,
-                              .facts = {{"Month", priced.account.month.name + ", UTC"}},
-                              .cards = {},
-                              .warnings = {},
-                              .plot = std::nullopt,
-                              .bars = {},
-                              .tables = {},
-                              .reading = reading_of(priced.factors)};
+  report::Page page{.lowgear_version = version(),
+                    .command = std::move(command),
+                    .title = "Energy of " + priced.account.month.name,
+                    .facts = {{"Month", priced.account.month.name + ", UTC"}},
+                    .cards = {},
+                    .warnings = {},
+                    .plot = std::nullopt,
+                    .bars = {},
+                    .tables = {},
+                    .reading = reading_of(priced.factors)};
   if (accounts.empty()) page.warnings.emplace_back("no job has completed an iteration in this month");
   for (const auto& [basis, account] : accounts) {
     page.facts.push_back({fmt::format("Jobs, {}", basis), fmt::to_string(account->jobs.size())});

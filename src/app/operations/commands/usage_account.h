@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "report/report/estimate_report.h"
+#include "report/report/html_page.h"
 #include "report/usage/energy_account.h"
 #include "report/usage/usage_row.h"
 
@@ -31,6 +31,6 @@ struct PricedAccount {
 [[nodiscard]] std::string account_text(const PricedAccount& priced);
 /// `lowgear.month/1` (docs/formats.md).
 [[nodiscard]] Json account_json(const PricedAccount& priced);
-[[nodiscard]] report::EstimateReport account_page(const PricedAccount& priced, std::string command);
+[[nodiscard]] report::Page account_page(const PricedAccount& priced, std::string command);
 
 }  // namespace lowgear::operations

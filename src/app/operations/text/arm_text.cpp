@@ -334,19 +334,19 @@ Json arms_json(const ArmComparison& comparison) {
   return json;
 }
 
-report::EstimateReport arms_page(const ArmComparison& comparison, std::string command) {
-  report::EstimateReport page{.lowgear_version = version(),
-                              .command = std::move(command),
-                              .title = fmt::format("{} arms of training runs", comparison.arms.size()),
-                              .facts = {{"Kind", basis_text(comparison)},
-                                        {"Baseline", comparison.baseline},
-                                        {"Equal work", common_text(comparison)}},
-                              .cards = cards_of(comparison),
-                              .warnings = comparison.warnings,
-                              .plot = std::nullopt,
-                              .bars = {},
-                              .tables = {table_of("Arms", turned(quantity_cells(comparison)), comparison)},
-                              .reading = reading_of(comparison)};
+report::Page arms_page(const ArmComparison& comparison, std::string command) {
+  report::Page page{.lowgear_version = version(),
+                    .command = std::move(command),
+                    .title = fmt::format("{} arms of training runs", comparison.arms.size()),
+                    .facts = {{"Kind", basis_text(comparison)},
+                              {"Baseline", comparison.baseline},
+                              {"Equal work", common_text(comparison)}},
+                    .cards = cards_of(comparison),
+                    .warnings = comparison.warnings,
+                    .plot = std::nullopt,
+                    .bars = {},
+                    .tables = {table_of("Arms", turned(quantity_cells(comparison)), comparison)},
+                    .reading = reading_of(comparison)};
   if (report::Intervals intervals = intervals_of(comparison); !intervals.groups.empty()) {
     page.intervals.push_back(std::move(intervals));
     page.tables.push_back(table_of("Differences", difference_cells(comparison), comparison));

@@ -4,7 +4,7 @@
 
 #include "base/core/formats/json.h"
 #include "report/experiment/arm_comparison.h"
-#include "report/report/estimate_report.h"
+#include "report/report/html_page.h"
 
 namespace lowgear::operations {
 
@@ -18,7 +18,7 @@ namespace lowgear::operations {
 [[nodiscard]] Json arms_json(const experiment::ArmComparison& comparison);
 
 /// The page of a comparison of runs.
-[[nodiscard]] report::EstimateReport arms_page(const experiment::ArmComparison& comparison, std::string command);
+[[nodiscard]] report::Page arms_page(const experiment::ArmComparison& comparison, std::string command);
 
 /// A difference in percent with its sign, `-12.34 %`; differences that round to zero are `+0.00 %`.
 [[nodiscard]] std::string change_text(double pct);

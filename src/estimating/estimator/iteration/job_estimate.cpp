@@ -66,17 +66,6 @@ std::vector<double> messages_s(const JobEstimate& estimate) {
 
 }  // namespace
 
-void complete_from(const JobEstimate& estimate, planner::EnvPipeOptions& options) {
-  const TrainingJob& job = estimate.job;
-  const std::vector<int> fit = activations_that_fit(job, estimate.memory);
-  options.extra_activations.clear();
-  for (std::size_t rank = 0; rank < fit.size(); ++rank) {
-    const int held = std::min(job.parallel.pp - static_cast<int>(rank), static_cast<int>(job.microbatches()));
-    options.extra_activations.push_back(fit[rank] - held);
-  }
-  options.transfer_by_link_s = messages_s(estimate);
-}
-
 profile::StageColumns emitted_columns(const JobEstimate& estimate) {
   const TrainingJob& job = estimate.job;
   profile::StageColumns columns{.activation_bytes = {}, .transfer_s = messages_s(estimate)};

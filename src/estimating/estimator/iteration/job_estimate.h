@@ -10,7 +10,6 @@
 #include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/job/training_job.h"
 #include "estimating/estimator/memory/memory_estimate.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/profile/columns/stage_columns.h"
 
 namespace lowgear::estimator {
@@ -53,11 +52,6 @@ struct JobEstimate {
 
 /// Time, energy and memory of a job, with samples where there are any. Throws as JobCosts does.
 [[nodiscard]] JobEstimate estimate_job(TrainingJob job, const SampleSet& samples);
-
-/// Gives EnvPipe's options what EnvPipe measures when it begins, from an estimate: the activations that fit into memory
-/// beyond those of 1F1B, and the time of the message from each stage to the next one (none where messages run
-/// concurrently with computation). Throws InputError as activations_that_fit.
-void complete_from(const JobEstimate& estimate, planner::EnvPipeOptions& options);
 
 /// The columns of the emitted profile: activations of a microbatch by stage, with their share of fragmentation, where
 /// each rank runs one stage in 1F1B's order; the message from each stage to the next one, where messages do not run

@@ -159,7 +159,7 @@ namespace {
 void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlanOptions& options) {
   const auto deadline_s = single_deadline_s(options.deadline, job.fastest_s(), job.slowest_s());
   if (options.policy != planner::kLowgearPolicy) {
-    const auto policy = planner::make_policy(options.policy);
+    const auto policy = options.policies.make(options.policy);
     const PolicyFigures answer = job.plan_with(*policy, deadline_s);
     planned.rows.push_back({options.policy, "replayed", answer.figures});
     planned.note = answer.note;

@@ -118,6 +118,7 @@ class PlannedJob {
 struct EstimatePlanOptions {
   workflow::Deadlines deadline = {};            ///< one more plan; `plans` is not used
   std::string policy{planner::kLowgearPolicy};  ///< another than Lowgear's makes one more plan
+  planner::PolicyTable policies{};              ///< `policy` is one of them
 };
 
 /// One way to clock the job.

@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/core/error.h"
 #include "base/core/text.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/policies/clock_choice.h"
-#include "planning/planner/policies/envpipe/envpipe.h"
-#include "planning/planner/policies/envpipe/envpipe_offline.h"
-#include "planning/planner/policies/perseus.h"
-#include "planning/planner/policies/zeus.h"
 
 namespace lowgear::planner {
 
@@ -40,62 +37,48 @@ class AtFastestSettings final : public Policy {
     return plan;
   }
 
+  [[nodiscard]] bool may_reorder() const override { return policy_->may_reorder(); }
+  [[nodiscard]] std::vector<simulator::PipelineFigures> frontier(const PlanningProblem& problem) const override {
+    return policy_->frontier(problem);
+  }
+
  private:
   std::unique_ptr<Policy> policy_;
 };
 
-/// A policy without settings.
-template <typename P>
-std::unique_ptr<Policy> make(const PolicySettings& /*settings*/) {
-  return std::make_unique<P>();
-}
-
-std::unique_ptr<Policy> make_perseus(const PolicySettings& settings) {
-  return std::make_unique<PerseusPolicy>(settings.perseus);
-}
-
-std::unique_ptr<Policy> make_envpipe_offline(const PolicySettings& settings) {
-  return std::make_unique<EnvPipeOfflinePolicy>(settings.perseus.unit_s);
-}
-
-std::unique_ptr<Policy> make_envpipe(const PolicySettings& settings) {
-  return std::make_unique<EnvPipePolicy>(settings.envpipe);
-}
-
-struct Entry {
-  std::string_view name;
-  std::unique_ptr<Policy> (*make)(const PolicySettings& settings);
-};
-
-constexpr auto kPolicies = std::to_array<Entry>({
-    {"max", make<MaxClockPolicy>},
-    {"zeus-global", make<ZeusGlobalPolicy>},
-    {"zeus-per-stage", make<ZeusPerStagePolicy>},
-    {"envpipe", make_envpipe},
-    {"envpipe-offline", make_envpipe_offline},
-    {"perseus", make_perseus},
-    {kLowgearPolicy, make<LowgearPolicy>},
-});
-
 }  // namespace
 
-std::vector<std::string> policy_names() {
+PolicyTable::PolicyTable(std::vector<PolicyEntry> others) {
+  entries_.push_back({"max", [] { return std::make_unique<MaxClockPolicy>(); }});
+  std::ranges::move(others, std::back_inserter(entries_));
+  entries_.push_back({std::string(kLowgearPolicy), [] { return std::make_unique<LowgearPolicy>(); }});
+}
+
+std::vector<std::string> PolicyTable::names() const {
   std::vector<std::string> names;
-  names.reserve(kPolicies.size());
-  for (const Entry& entry : kPolicies) names.emplace_back(entry.name);
+  for (const PolicyEntry& entry : entries_) names.push_back(entry.name);
   return names;
 }
 
-std::unique_ptr<Policy> make_policy(std::string_view name, const PolicySettings& settings) {
-  std::vector<std::string_view> names;
-  for (const Entry& entry : kPolicies) {
-    if (entry.name == kLowgearPolicy && entry.name == name) return entry.make(settings);
-    if (entry.name == name) return std::make_unique<AtFastestSettings>(entry.make(settings));
+std::vector<std::string> PolicyTable::other_names(bool with_frontiers) const {
+  std::vector<std::string> names;
+  for (const PolicyEntry& entry : entries_) {
+    if (entry.name == kLowgearPolicy || (entry.solves_frontier && !with_frontiers)) continue;
     names.push_back(entry.name);
   }
-  const auto nearest = nearest_name(name, names);
+  return names;
+}
+
+std::unique_ptr<Policy> PolicyTable::make(std::string_view name) const {
+  const auto found = std::ranges::find(entries_, name, &PolicyEntry::name);
+  if (found != entries_.end()) {
+    if (name == kLowgearPolicy) return found->make();
+    return std::make_unique<AtFastestSettings>(found->make());
+  }
+  const std::vector<std::string> all = names();
+  const auto nearest = nearest_name(name, std::vector<std::string_view>(all.begin(), all.end()));
   throw InputError(fmt::format("no policy is called {}; {}there are {}", quote(name),
-                               nearest ? fmt::format("did you mean {}? ", *nearest) : "", fmt::join(names, ", ")));
+                               nearest ? fmt::format("did you mean {}? ", *nearest) : "", fmt::join(all, ", ")));
 }
 
 PolicyPlan LowgearPolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {

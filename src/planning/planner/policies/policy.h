@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,14 +10,16 @@
 
 #include "base/core/progress.h"
 #include "planning/plan/plan.h"
-#include "planning/planner/exponential/exponential_fit.h"
 #include "planning/planner/planners/pipeline_planner.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
+#include "planning/simulator/cluster.h"
 
 namespace lowgear::planner {
+
+/// Receives each step of a policy that works in steps, as text.
+using StepReceiver = std::function<void(std::string_view text)>;
 
 /// What a policy plans for: a profiled pipeline on a schedule.
 struct PlanningProblem {
@@ -26,16 +29,14 @@ struct PlanningProblem {
   std::span<const double> blocking_power_w;        ///< by rank
   /// Hears of plans that take long, and may throw to stop them; may be null.
   Progress* progress = nullptr;
+  const StepReceiver* steps = nullptr;  ///< may be null
+  /// Activations that fit into memory beyond those of 1F1B, by stage, for policies that choose an order; empty: not
+  /// stated.
+  std::span<const int> extra_activations = {};
 };
 
 /// The name of Lowgear's own planner among the policies.
 inline constexpr std::string_view kLowgearPolicy = "lowgear";
-
-/// What a user may set of the policies that have settings.
-struct PolicySettings {
-  PerseusOptions perseus = {};  ///< `perseus`; `envpipe-offline` takes its unit of time
-  EnvPipeOptions envpipe = {};
-};
 
 /// A policy's result. Its time and energy are computed by replaying the clocks, in the same way for all policies.
 struct PolicyPlan {
@@ -60,12 +61,37 @@ class Policy {
   /// Policies that cannot aim at a time say so in the note and ignore it.
   /// Throws InputError when the deadline cannot be met by a policy that can aim at one.
   [[nodiscard]] virtual PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const = 0;
+  /// Whether its plans may have another order than the given one.
+  [[nodiscard]] virtual bool may_reorder() const { return false; }
+  /// The frontier of the policy's own model, fastest first; empty for a policy without one. May take long.
+  [[nodiscard]] virtual std::vector<simulator::PipelineFigures> frontier(const PlanningProblem& /*problem*/) const {
+    return {};
+  }
 };
 
-/// Names that `make_policy` knows, in the order in which a comparison shows them.
-[[nodiscard]] std::vector<std::string> policy_names();
-/// Throws InputError naming the policies that exist, and what the policy's constructor throws.
-[[nodiscard]] std::unique_ptr<Policy> make_policy(std::string_view name, const PolicySettings& settings = {});
+/// A policy that a program offers.
+struct PolicyEntry {
+  std::string name;
+  std::function<std::unique_ptr<Policy>()> make;
+  /// Solves a frontier of its own, which takes long where Lowgear's is not exact.
+  bool solves_frontier = false;
+};
+
+/// The policies that a program offers, in the order in which comparisons show them: `max`, those that the program
+/// passes (rivals/policies/published_policies.h), and `lowgear`. The planner itself knows the first and the last.
+class PolicyTable {
+ public:
+  explicit PolicyTable(std::vector<PolicyEntry> others = {});
+
+  [[nodiscard]] std::vector<std::string> names() const;
+  /// All but Lowgear's; without policies that solve a frontier where `with_frontiers` is false.
+  [[nodiscard]] std::vector<std::string> other_names(bool with_frontiers = true) const;
+  /// Throws InputError naming the policies that exist, and what the policy's constructor throws.
+  [[nodiscard]] std::unique_ptr<Policy> make(std::string_view name) const;
+
+ private:
+  std::vector<PolicyEntry> entries_;
+};
 
 /// Lowgear's own planner with the interface of the published policies: the best plan found for the deadline, or for
 /// T_min without one. Its own figures are the replayed ones.

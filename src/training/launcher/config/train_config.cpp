@@ -245,7 +245,7 @@ void read_server(const YamlView& map, const fs::path& folder, TrainConfig& confi
   if (config.server->policy && config.envpipe) {
     map.at("policy").fail("energy.policy is another one", "leave out this or energy.policy");
   }
-  if (config.envpipe && config.envpipe->options.profile_step_mhz != planner::EnvPipeOptions().profile_step_mhz) {
+  if (config.envpipe && config.envpipe->options.profile_step_mhz != policies::EnvPipeOptions().profile_step_mhz) {
     map.fail("energy.envpipe.profile_step is of a job's own profiling, and the server has a sweep of its own",
              "leave out profile_step, and set server.profile.clocks, or leave out the server");
   }

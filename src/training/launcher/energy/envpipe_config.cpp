@@ -14,19 +14,19 @@
 #include "base/core/files/file.h"
 #include "base/core/numbers/number.h"
 #include "planning/joint/orders/joint_problem.h"
-#include "planning/planner/policies/envpipe/envpipe.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/options.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/communication.h"
+#include "rivals/policies/envpipe/envpipe.h"
+#include "rivals/policies/envpipe/envpipe_config.h"
 
 namespace lowgear::launcher {
 
 namespace {
 
 namespace fs = std::filesystem;
-using planner::EnvPipeOptions;
+using policies::EnvPipeOptions;
 
 constexpr int kMaxClockMhz = 100'000;
 
@@ -42,13 +42,13 @@ std::size_t place_of(const YamlView& view, std::span<const std::string_view> wor
 }
 
 void read_words(const YamlView& map, EnvPipeOptions& options) {
-  if (map.has("type")) options.type = planner::kEnvPipeTypes.at(place_of(map.at("type"), planner::kEnvPipeTypeWords));
+  if (map.has("type")) options.type = policies::kEnvPipeTypes.at(place_of(map.at("type"), policies::kEnvPipeTypeWords));
   if (map.has("scheduling")) {
-    options.order = planner::kEnvPipeOrders.at(place_of(map.at("scheduling"), planner::kEnvPipeOrderWords));
+    options.order = policies::kEnvPipeOrders.at(place_of(map.at("scheduling"), policies::kEnvPipeOrderWords));
   }
   if (map.has("reconfig")) {
     options.reconfiguration =
-        planner::kEnvPipeReconfigurations.at(place_of(map.at("reconfig"), planner::kEnvPipeReconfigWords));
+        policies::kEnvPipeReconfigurations.at(place_of(map.at("reconfig"), policies::kEnvPipeReconfigWords));
   }
 }
 
@@ -88,7 +88,7 @@ EnvPipeConfig read_envpipe(const YamlView& map, const fs::path& folder) {
   EnvPipeConfig config;
   if (map.has("config")) {
     const fs::path file = folder / map.at("config").text();
-    config.options = planner::read_envpipe_config(read_file(file), file.string());
+    config.options = policies::read_envpipe_config(read_file(file), file.string());
   }
   read_words(map, config.options);
   read_numbers(map, config.options);
@@ -109,7 +109,7 @@ std::vector<double> profiled_activation_bytes(const EnvPipeConfig& config) {
   return profile::read_stage_columns(read_file(source), source).activation_bytes;
 }
 
-planner::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config, const schedule::Schedule& schedule) {
+policies::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config, const schedule::Schedule& schedule) {
   const schedule::Schedule computations = without_communication(schedule);
   const schedule::PipelineDag dag = build_dag(computations);
   const profile::StageProfile profile = read_own_profile(config, dag.stages);
@@ -122,7 +122,7 @@ planner::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config, const 
                           config.options);
 }
 
-planner::EnvPipeFindings order_findings_on_profile(const EnvPipeConfig& config, int ranks, int microbatches) {
+policies::EnvPipeFindings order_findings_on_profile(const EnvPipeConfig& config, int ranks, int microbatches) {
   return envpipe_order_findings(read_own_profile(config, ranks), own_blocking_power(config, ranks), microbatches,
                                 config.options);
 }
@@ -166,12 +166,12 @@ std::vector<int> read_numbers(const JsonView& list, int low, int high) {
 
 }  // namespace
 
-Json envpipe_settings_json(const planner::EnvPipeOptions& options, const EnvPipeMemory& memory,
+Json envpipe_settings_json(const policies::EnvPipeOptions& options, const EnvPipeMemory& memory,
                            const std::vector<int>& clocks_mhz) {
   const auto word = [](const auto& words, auto value) { return words.at(static_cast<std::size_t>(value)); };
-  Json settings = {{"type", word(planner::kEnvPipeTypeWords, options.type)},
-                   {"scheduling", word(planner::kEnvPipeOrderWords, options.order)},
-                   {"reconfig", word(planner::kEnvPipeReconfigWords, options.reconfiguration)},
+  Json settings = {{"type", word(policies::kEnvPipeTypeWords, options.type)},
+                   {"scheduling", word(policies::kEnvPipeOrderWords, options.order)},
+                   {"reconfig", word(policies::kEnvPipeReconfigWords, options.reconfiguration)},
                    {"threshold_scale", options.threshold_scale},
                    {"raise_step_mhz", options.raise_step_mhz},
                    {"transfer_s", options.transfer_s},
@@ -185,7 +185,7 @@ Json to_json(const EnvPipeSaved& saved) {
   return {{"settings", saved.settings},
           {"settled", saved.settled},
           {"early_forwards", saved.early_forwards},
-          {"state", planner::to_json(saved.state)}};
+          {"state", policies::to_json(saved.state)}};
 }
 
 EnvPipeSaved read_envpipe_saved(const JsonView& view) {
@@ -193,7 +193,7 @@ EnvPipeSaved read_envpipe_saved(const JsonView& view) {
   saved.settings = view.at("settings").json();
   saved.settled = view.at("settled").boolean();
   saved.early_forwards = read_numbers(view.at("early_forwards"), 0, kMaxCount);
-  saved.state = planner::read_envpipe_state(view.at("state"));
+  saved.state = policies::read_envpipe_state(view.at("state"));
   return saved;
 }
 

@@ -10,17 +10,17 @@
 
 #include "base/core/formats/json.h"
 #include "base/core/formats/yaml.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
-#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
-#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/schedule/schedule.h"
+#include "rivals/policies/envpipe/envpipe_config.h"
+#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
+#include "rivals/policies/envpipe/envpipe_sweep.h"
 
 namespace lowgear::launcher {
 
 /// EnvPipe's reconfiguration inside the running job (docs/training.md): `energy.policy: envpipe` and the section
 /// `energy.envpipe`.
 struct EnvPipeConfig {
-  planner::EnvPipeOptions options;  ///< but for the memory, which EnvPipeMemory has
+  policies::EnvPipeOptions options;  ///< but for the memory, which EnvPipeMemory has
   /// A stage profile, from which the clocks of least energy come; empty: from a sweep in the job's first steps.
   std::optional<std::filesystem::path> profile;
   std::string blocking_power;  ///< with `profile`: watts of a GPU that waits, or the file that has them by stage
@@ -41,11 +41,11 @@ inline constexpr auto kEnvPipeMembers = std::to_array<std::string_view>(
 
 /// What EnvPipe's profiling finds on the configured profile. Throws InputError when the profile or the blocking power
 /// cannot be read, or does not fit the schedule.
-[[nodiscard]] planner::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config,
-                                                           const schedule::Schedule& schedule);
+[[nodiscard]] policies::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config,
+                                                            const schedule::Schedule& schedule);
 /// The same for its own order of so many ranks, with one stage each. Throws InputError as findings_on_profile.
-[[nodiscard]] planner::EnvPipeFindings order_findings_on_profile(const EnvPipeConfig& config, int ranks,
-                                                                 int microbatches);
+[[nodiscard]] policies::EnvPipeFindings order_findings_on_profile(const EnvPipeConfig& config, int ranks,
+                                                                  int microbatches);
 
 /// What EnvPipe's order may hold: `energy.envpipe.memory_limit`, of the policy and of the schedule `envpipe` alike.
 struct EnvPipeMemory {
@@ -72,12 +72,12 @@ struct EnvPipeSaved {
   Json settings;                    ///< envpipe_settings_json; of others it cannot be continued
   bool settled = false;             ///< the reconfiguration has ended
   std::vector<int> early_forwards;  ///< of EnvPipe's own order, by rank; empty: the order of the schedule
-  planner::EnvPipeState state;
+  policies::EnvPipeState state;
   friend bool operator==(const EnvPipeSaved&, const EnvPipeSaved&) = default;
 };
 
 /// The settings that decisions depend on, with the clocks that there are, highest first.
-[[nodiscard]] Json envpipe_settings_json(const planner::EnvPipeOptions& options, const EnvPipeMemory& memory,
+[[nodiscard]] Json envpipe_settings_json(const policies::EnvPipeOptions& options, const EnvPipeMemory& memory,
                                          const std::vector<int>& clocks_mhz);
 
 [[nodiscard]] Json to_json(const EnvPipeSaved& saved);

@@ -15,10 +15,10 @@
 #include "base/http/message/error.h"
 #include "base/http/tls/tls_credentials.h"
 #include "client/server/server_addresses.h"
-#include "planning/planner/policies/envpipe/envpipe.h"
-#include "planning/planner/policies/envpipe/envpipe_config.h"
 #include "protocol/job_spec.h"
 #include "protocol/json_members.h"
+#include "rivals/policies/envpipe/envpipe.h"
+#include "rivals/policies/envpipe/envpipe_config.h"
 #include "training/launcher/training_schedule.h"
 
 namespace lowgear::launcher {
@@ -61,11 +61,11 @@ bool has_servers_order(const TrainConfig& config) {
 }
 
 ServedOrder order_by_profile(const TrainConfig& config, const protocol::MeasuredCells& profile) {
-  const planner::EnvPipeFindings found =
+  const policies::EnvPipeFindings found =
       envpipe_order_findings(protocol::stage_profile_of(profile.cells, config.parallel.pp),
                              protocol::blocking_power_of(profile.blocking, config.parallel.pp), config.microbatches,
-                             config.envpipe ? config.envpipe->options : planner::EnvPipeOptions{});
-  planner::EnvPipeOrder order = order_in_memory(config.envpipe_memory, config.microbatches, found);
+                             config.envpipe ? config.envpipe->options : policies::EnvPipeOptions{});
+  policies::EnvPipeOrder order = order_in_memory(config.envpipe_memory, config.microbatches, found);
   std::string note = fmt::format("early forwards {} by the forward and backward times of the server's profile",
                                  fmt::join(order.early_forwards, " "));
   if (!order.note.empty()) note += "; " + order.note;
@@ -117,12 +117,12 @@ protocol::JobProfiling profiling_of(const TrainServerConfig& server) {
           .allowance_iterations = server.allowance_iterations};
 }
 
-protocol::JobEnvPipe envpipe_of(const planner::EnvPipeOptions& options) {
+protocol::JobEnvPipe envpipe_of(const policies::EnvPipeOptions& options) {
   const auto word = [](const auto& words, auto value) {
     return std::string(words.at(static_cast<std::size_t>(value)));
   };
-  return {.type = word(planner::kEnvPipeTypeWords, options.type),
-          .reconfig = word(planner::kEnvPipeReconfigWords, options.reconfiguration),
+  return {.type = word(policies::kEnvPipeTypeWords, options.type),
+          .reconfig = word(policies::kEnvPipeReconfigWords, options.reconfiguration),
           .threshold_scale = options.threshold_scale,
           .transfer_ms = options.transfer_s * 1e3,
           .start_mhz = options.start_clock_mhz,

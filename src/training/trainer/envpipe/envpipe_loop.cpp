@@ -48,7 +48,7 @@ void EnvPipeRecord::write(const Json& line) {
 }
 
 void EnvPipeRecord::begin(std::int64_t step, const Json& settings, const schedule::PipelineDag& dag,
-                          const planner::EnvPipeState& state) {
+                          const policies::EnvPipeState& state) {
   Json line = {{"format", "lowgear.envpipe/1"},
                {"step", step},
                {"settings", settings},
@@ -60,7 +60,7 @@ void EnvPipeRecord::begin(std::int64_t step, const Json& settings, const schedul
 }
 
 void EnvPipeRecord::add(std::int64_t step, const schedule::PipelineDag& dag, std::span<const double> receive_s,
-                        const planner::EnvPipeReconfiguration::Step& decided, const planner::EnvPipeState& state) {
+                        const policies::EnvPipeReconfiguration::Step& decided, const policies::EnvPipeState& state) {
   const auto receive = [&](std::size_t op) { return std::isfinite(receive_s[op]) ? Json(receive_s[op]) : Json(); };
   Json path = Json::array();
   for (const int op : decided.path) {
@@ -78,7 +78,7 @@ void EnvPipeRecord::add(std::int64_t step, const schedule::PipelineDag& dag, std
 
 namespace {
 
-using planner::EnvPipeOptions;
+using policies::EnvPipeOptions;
 
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kPerRank = 3;  ///< numbers of an EnvPipeSample
@@ -106,7 +106,7 @@ double mean_time_s(std::span<const UnitTime> units, bool forwards) {
   for (const UnitTime& unit : units) {
     if ((unit.kind == OpKind::forward) == forwards) times.push_back(unit.time_s);
   }
-  return times.empty() ? kMissing : planner::envpipe_mean(times);
+  return times.empty() ? kMissing : policies::envpipe_mean(times);
 }
 
 std::string plan_text(const schedule::Schedule& schedule, std::span<const int> clocks_mhz) {
@@ -153,7 +153,7 @@ std::vector<int> EnvPipeLoop::usable_clocks_mhz() const {
 void EnvPipeLoop::begin(std::int64_t first_step) {
   clocks_mhz_ = usable_clocks_mhz();
   dag_ = build_dag(without_communication(parts_.schedule()));
-  if (has_own_order()) planner::require_envpipe_order(dag_);
+  if (has_own_order()) policies::require_envpipe_order(dag_);
   if (config_->envpipe->log && is_rank_0()) record_.emplace(*config_->envpipe->log, first_step);
   if (continue_saved(first_step)) return;
   if (config_->envpipe->options.type == EnvPipeOptions::Type::baseline) {
@@ -198,7 +198,8 @@ void EnvPipeLoop::start_profiling() {
                                  parts_.client->status().problem));
   }
   const EnvPipeOptions& options = config_->envpipe->options;
-  sweep_.emplace(planner::envpipe_profiled_clocks_mhz(clocks_mhz_, options.profile_step_mhz), dag_.ranks, options.type);
+  sweep_.emplace(policies::envpipe_profiled_clocks_mhz(clocks_mhz_, options.profile_step_mhz), dag_.ranks,
+                 options.type);
   agreed_ = {
       .phase = Phase::profiling, .early_forwards = {}, .clocks_mhz = rank_clocks_by_op(sweep_->rank_clocks_mhz())};
 }
@@ -227,13 +228,14 @@ std::vector<int> EnvPipeLoop::find_extra_activations(std::span<const double> act
 }
 
 /// On rank 0: the clocks of a profile may be other ones than those of the GPUs, and are rounded up.
-void EnvPipeLoop::start_reconfiguring(const planner::EnvPipeFindings& found, std::span<const double> activation_bytes) {
+void EnvPipeLoop::start_reconfiguring(const policies::EnvPipeFindings& found,
+                                      std::span<const double> activation_bytes) {
   std::vector<int> optimal_mhz;
-  for (const int wanted : found.optimal_mhz) optimal_mhz.push_back(planner::envpipe_clock_from(clocks_mhz_, wanted));
+  for (const int wanted : found.optimal_mhz) optimal_mhz.push_back(policies::envpipe_clock_from(clocks_mhz_, wanted));
   const EnvPipeOptions& options = config_->envpipe->options;
   start_news_ = fmt::format("clocks of least energy by rank {} MHz", fmt::join(optimal_mhz, " "));
   if (has_own_order()) {
-    planner::EnvPipeOrder order = envpipe_order(dag_.microbatches, found, find_extra_activations(activation_bytes));
+    policies::EnvPipeOrder order = envpipe_order(dag_.microbatches, found, find_extra_activations(activation_bytes));
     start_news_ += fmt::format("; early forwards {}{}", fmt::join(order.early_forwards, " "),
                                order.note.empty() ? "" : "; " + order.note);
     agreed_.early_forwards = std::move(order.early_forwards);
@@ -256,8 +258,8 @@ void EnvPipeLoop::set_order(std::vector<int> early_forwards) {
 }
 
 /// The order is set.
-void EnvPipeLoop::make_reconfiguration(planner::EnvPipeState state, std::int64_t step) {
-  planner::EnvPipeClocks clocks;
+void EnvPipeLoop::make_reconfiguration(policies::EnvPipeState state, std::int64_t step) {
+  policies::EnvPipeClocks clocks;
   for (const schedule::ComputeOp& op : dag_.ops) clocks[{op.stage, op.kind}] = clocks_mhz_;
   reconfiguration_.emplace(dag_, std::move(clocks), config_->envpipe->options, std::move(state));
   if (!record_ || agreed_.phase != Phase::reconfiguring) return;
@@ -339,12 +341,12 @@ void EnvPipeLoop::reconfigure(std::int64_t step, const Measured& measured) {
     const bool receives = reconfiguration_->senders()[op] >= 0;
     receive_s[op] = receives ? receive_s[op] + config_->envpipe->options.transfer_s : 0;
   }
-  const planner::EnvPipeReconfiguration::Step decided = reconfiguration_->step(receive_s);
+  const policies::EnvPipeReconfiguration::Step decided = reconfiguration_->step(receive_s);
   decision_.problem = decided.problem;
   decision_.path = static_cast<int>(decided.path.size());
   decision_.raised = static_cast<int>(decided.raised.size());
   agreed_.clocks_mhz = reconfiguration_->clocks_mhz();
-  decision_.plan = planner::envpipe_step_text(dag_, agreed_.clocks_mhz, receive_s, decided.path);
+  decision_.plan = policies::envpipe_step_text(dag_, agreed_.clocks_mhz, receive_s, decided.path);
   if (record_) record_->add(step, dag_, receive_s, decided, reconfiguration_->state());
   if (!reconfiguration_->is_finished()) return;
   agreed_.phase = Phase::settled;

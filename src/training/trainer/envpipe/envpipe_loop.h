@@ -12,9 +12,9 @@
 
 #include "base/core/formats/json.h"
 #include "client/client.h"
-#include "planning/planner/policies/envpipe/envpipe_reconfiguration.h"
-#include "planning/planner/policies/envpipe/envpipe_sweep.h"
 #include "planning/schedule/dag.h"
+#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
+#include "rivals/policies/envpipe/envpipe_sweep.h"
 #include "training/launcher/config/train_config.h"
 #include "training/launcher/energy/envpipe_config.h"
 #include "training/launcher/rank_layout.h"
@@ -33,10 +33,10 @@ class EnvPipeRecord {
 
   /// Before the first decision, with the clocks that it starts from, by op.
   void begin(std::int64_t step, const Json& settings, const schedule::PipelineDag& dag,
-             const planner::EnvPipeState& state);
+             const policies::EnvPipeState& state);
   /// Receives and clocks by op.
   void add(std::int64_t step, const schedule::PipelineDag& dag, std::span<const double> receive_s,
-           const planner::EnvPipeReconfiguration::Step& decided, const planner::EnvPipeState& state);
+           const policies::EnvPipeReconfiguration::Step& decided, const policies::EnvPipeState& state);
 
  private:
   void write(const Json& line);
@@ -107,8 +107,8 @@ class EnvPipeLoop final : public SavedState {
     std::vector<int> clocks_mhz;      ///< by op
   };
   struct Measured {
-    std::vector<double> receive_s;                ///< by op
-    std::vector<planner::EnvPipeSample> samples;  ///< by rank
+    std::vector<double> receive_s;                 ///< by op
+    std::vector<policies::EnvPipeSample> samples;  ///< by rank
   };
 
   [[nodiscard]] bool is_rank_0() const { return parts_.ranks->world->rank() == 0; }
@@ -116,11 +116,11 @@ class EnvPipeLoop final : public SavedState {
   [[nodiscard]] std::vector<int> usable_clocks_mhz() const;
   [[nodiscard]] bool continue_saved(std::int64_t first_step);
   void start_profiling();
-  void start_reconfiguring(const planner::EnvPipeFindings& found, std::span<const double> activation_bytes);
+  void start_reconfiguring(const policies::EnvPipeFindings& found, std::span<const double> activation_bytes);
   [[nodiscard]] std::vector<int> find_extra_activations(std::span<const double> activation_bytes);
   [[nodiscard]] Json settings() const;
   void set_order(std::vector<int> early_forwards);
-  void make_reconfiguration(planner::EnvPipeState state, std::int64_t step);
+  void make_reconfiguration(policies::EnvPipeState state, std::int64_t step);
   [[nodiscard]] Measured gather(const Observed& observed) const;
   void profile(const Measured& measured, std::span<const std::int64_t> activation_bytes);
   void reconfigure(std::int64_t step, const Measured& measured);
@@ -134,8 +134,8 @@ class EnvPipeLoop final : public SavedState {
   Agreed agreed_;
   std::vector<int> loaded_mhz_;  ///< by op, that the agent was given; empty: none
   std::optional<launcher::EnvPipeSaved> saved_;
-  std::optional<planner::EnvPipeSweep> sweep_;                      ///< on rank 0
-  std::optional<planner::EnvPipeReconfiguration> reconfiguration_;  ///< empty: not yet; steps on rank 0 alone
+  std::optional<policies::EnvPipeSweep> sweep_;                      ///< on rank 0
+  std::optional<policies::EnvPipeReconfiguration> reconfiguration_;  ///< empty: not yet; steps on rank 0 alone
   EnvPipeDecision decision_;
   std::string start_news_;               ///< of the start of the reconfiguration, until a decision tells it
   std::optional<EnvPipeRecord> record_;  ///< on rank 0

@@ -15,7 +15,7 @@
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
-#include "planning/plan/perseus_plan.h"
+#include "rivals/formats/perseus_plan.h"
 
 namespace lowgear::cli {
 namespace {
@@ -469,8 +469,8 @@ TEST_F(PlanCommand, PerseusFilesAreWrittenForEitherReader) {
   EXPECT_THAT(text("freqs_pipeline_00002.py"), HasSubstr("# Iteration 2: refined cost "));
   ASSERT_EQ(plan({"--plans", "3", "--perseus-format", "zeus"}).exit_code, 0);
   EXPECT_THAT(text(first), HasSubstr("[('forward', "));
-  const plan::PerseusPlan tuples = plan::read_perseus_plan(text(first), first);
-  const plan::PerseusPlan clocks = plan::read_perseus_plan(artifact, first);
+  const formats::PerseusPlan tuples = formats::read_perseus_plan(text(first), first);
+  const formats::PerseusPlan clocks = formats::read_perseus_plan(artifact, first);
   ASSERT_EQ(tuples.stages.size(), clocks.stages.size());
   EXPECT_EQ(tuples.stages[0].front().kind, OpKind::forward);
   EXPECT_EQ(tuples.stages[0].back().kind, OpKind::backward);
@@ -526,7 +526,7 @@ TEST_F(PlanCommand, WritesAPlanForEveryPointOfPerseusFrontier) {
     ASSERT_THAT(file, HasSubstr(key));
     const std::size_t row = table.rows() - 1 - number;  // frontier.csv has the fastest first
     EXPECT_NEAR(std::stod(file.substr(file.find(key) + key.size())), table.number(row, 1), 1e-6);
-    EXPECT_EQ(plan::read_perseus_plan(file, name(number)).stages.size(), 3U);
+    EXPECT_EQ(formats::read_perseus_plan(file, name(number)).stages.size(), 3U);
   }
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / name(table.rows())));
 

@@ -14,6 +14,7 @@
 #include "planning/schedule/generators.h"
 #include "planning/workflow/plan_pipeline.h"
 #include "planning/workflow/plan_replays.h"
+#include "rivals/policies/published_policies.h"
 
 namespace lowgear::cli {
 namespace {
@@ -73,9 +74,10 @@ TEST(PlanRun, PrintsAndWritesWhatThePlannerAnswers) {
 }
 
 TEST(PlanRun, PrintsAndWritesWhatOtherPoliciesAnswer) {
-  for (const std::string& policy : workflow::other_policies()) {
+  for (const std::string& policy : policies::published_policies().other_names()) {
     SCOPED_TRACE(policy);
-    expect_same_plans({.request = {.policy = policy}, .late_s = workflow::kAssumedSwitchLatencyS},
+    expect_same_plans({.request = {.policy = policy, .policies = policies::published_policies()},
+                       .late_s = workflow::kAssumedSwitchLatencyS},
                       {"--policy", policy});
   }
 }

@@ -79,11 +79,11 @@ TEST(PlannedJob, HasAFallingFrontierThatBoundsItsPlans) {
 TEST(PlannedJob, ReplaysOtherPoliciesOnTheWholeJob) {
   const TrainingJob job = small_job();
   PlannedJob planned(job, estimate_of(job));
-  const PolicyFigures max = planned.plan_with(*planner::make_policy("max"), std::nullopt);
+  const PolicyFigures max = planned.plan_with(planner::MaxClockPolicy(), std::nullopt);
   EXPECT_NEAR(max.figures.time_s, planned.full_clocks().time_s, 1e-9);
   EXPECT_NEAR(max.figures.energy_j, planned.full_clocks().energy_j, 1e-6 * max.figures.energy_j);
-  const PolicyFigures envpipe = planned.plan_with(*planner::make_policy("envpipe"), std::nullopt);
-  EXPECT_LT(envpipe.figures.energy_j, planned.full_clocks().energy_j);
+  const PolicyFigures lowgear = planned.plan_with(planner::LowgearPolicy(), std::nullopt);
+  EXPECT_LT(lowgear.figures.energy_j, planned.full_clocks().energy_j);
 }
 
 TEST(QuickPlannedEnergy, IsBetweenFullClocksAndThePlan) {

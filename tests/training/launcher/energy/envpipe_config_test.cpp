@@ -15,7 +15,7 @@ namespace lowgear::launcher {
 
 namespace {
 
-using planner::EnvPipeOptions;
+using policies::EnvPipeOptions;
 using testing::ElementsAre;
 using testing::HasSubstr;
 

@@ -17,8 +17,8 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/yaml.h"
 #include "base/core/numbers/number.h"
-#include "estimating/estimator/peer/published_sampling.h"
 #include "estimating/sampling/sampling_options.h"
+#include "rivals/published_estimator/published_sampling.h"
 
 namespace lowgear::operations {
 namespace {
@@ -47,8 +47,8 @@ struct SampleArguments {
   /// Options override the file.
   void add_words_of_config(std::vector<std::string>& all) const {
     if (config.empty()) return;
-    const estimator::PublishedSampling file =
-        estimator::parse_published_sampling(read_file(config, kMaxYamlBytes), config);
+    const published_estimator::PublishedSampling file =
+        published_estimator::parse_published_sampling(read_file(config, kMaxYamlBytes), config);
     if (file.subject != subject) {
       throw InputError(
           fmt::format("--config: {} is of {}; call lowgear sample {}", config, file.subject, file.subject));
