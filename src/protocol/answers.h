@@ -33,7 +33,7 @@ struct RankAnswer {
 /// Waits of a rank before it begins iterations, so that its job keeps a phase against others.
 struct IterationDelays {
   std::int64_t from_iteration = 0;
-  int iterations = 0;  ///< so many from that one on
+  int iterations = 0;  ///< number of iterations from that one on
   double delay_s = 0;  ///< before each
   friend bool operator==(const IterationDelays&, const IterationDelays&) = default;
 };

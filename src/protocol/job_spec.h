@@ -36,8 +36,8 @@ struct JobProfiling {
   int settle_iterations = 0;       ///< before them, after each change
   std::optional<int> min_mhz;      ///< empty: 0.6 times the highest
   std::optional<int> max_mhz;      ///< empty: the highest
-  double allowance_pct = 2;        ///< what trials may cost, as a share of the time at full clocks
-  int allowance_iterations = 500;  ///< of so many iterations
+  double allowance_pct = 2;        ///< cost of trials at most, as a share of the time at full clocks
+  int allowance_iterations = 500;  ///< number of iterations in that time
   friend bool operator==(const JobProfiling&, const JobProfiling&) = default;
 };
 
@@ -80,8 +80,8 @@ struct JobSpec {
   std::optional<JobProfiling> profiling;
   std::optional<JobPolicy> policy;    ///< as the job states it; empty: the server's
   std::optional<JobEnvPipe> envpipe;  ///< of a job that states `policy: envpipe`, and always there then
-  /// Of the schedule `envpipe`, by pipeline rank; empty: what its rule asks for where a backward takes twice the time
-  /// of a forward and memory has no limit.
+  /// Of the schedule `envpipe`, by pipeline rank; empty: by its rule, for a backward of twice the time of a
+  /// forward and memory without a limit.
   std::vector<int> early_forwards;
   std::optional<std::string> user;  ///< for whom it trains, as the job states it; no process checks it
 

@@ -5,7 +5,7 @@
 
 #include "base/core/formats/json.h"
 
-/// What a node's agent and the server exchange about its share of power budgets (docs/server-api.md).
+/// The documents by which a node's agent asks the server for its share of power budgets (docs/server-api.md).
 namespace lowgear::protocol {
 
 inline constexpr std::size_t kMaxNodeGpus = 128;
@@ -13,7 +13,7 @@ inline constexpr std::size_t kMaxNodeGpus = 128;
 /// The power limit of a GPU.
 struct GpuPowerLimit {
   std::string uuid;
-  double limit_w = 0;  ///< what holds now, or was set last: the larger one
+  double limit_w = 0;  ///< in force or set last: the larger one
   double least_w = 0;  ///< the range that the GPU accepts
   double most_w = 0;
   friend bool operator==(const GpuPowerLimit&, const GpuPowerLimit&) = default;
@@ -29,7 +29,7 @@ struct NodePower {
 [[nodiscard]] NodePower read_node_power(const JsonView& body);
 [[nodiscard]] Json to_json(const NodePower& node);
 
-/// What a GPU may draw.
+/// The power that a GPU may draw.
 struct PowerShare {
   std::string uuid;
   double watts = 0;

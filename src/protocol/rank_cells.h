@@ -11,7 +11,7 @@
 
 namespace lowgear::protocol {
 
-/// What one document of cells may hold, of a rank or of a whole profile.
+/// Largest number of cells in one document, of a rank or of a whole profile.
 inline constexpr std::size_t kMaxCells = 100'000;
 /// Units that one cell may be the mean of.
 inline constexpr int kMaxCellUnits = 1 << 30;
@@ -37,7 +37,7 @@ struct BlockingCell {
   friend bool operator==(const BlockingCell&, const BlockingCell&) = default;
 };
 
-/// The body of POST .../profile (docs/server-api.md): what one rank measured under one profile plan.
+/// The body of POST .../profile (docs/server-api.md): measurements of one rank under one profile plan.
 struct RankCells {
   int rank = 0;
   int plan_version = 0;
@@ -46,7 +46,7 @@ struct RankCells {
   friend bool operator==(const RankCells&, const RankCells&) = default;
 };
 
-/// Throws InputError with the JSON path. `stages` is how many virtual stages the job has.
+/// Throws InputError with the JSON path. `stages`: number of virtual stages of the job.
 [[nodiscard]] RankCells read_rank_cells(const JsonView& body, int stages);
 [[nodiscard]] Json to_json(const RankCells& cells);
 [[nodiscard]] std::string write_rank_cells(const RankCells& cells);

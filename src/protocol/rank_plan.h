@@ -10,9 +10,9 @@
 
 namespace lowgear::protocol {
 
-/// What a plan is issued for.
+/// The purpose of a plan.
 enum class PlanPurpose : unsigned char {
-  baseline,  ///< full clocks, whose time and energy are what later plans are compared with
+  baseline,  ///< full clocks: later plans are compared with their time and energy
   profile,   ///< full clocks, between which other clocks are tried out in single iterations
   train,
 };
@@ -38,7 +38,7 @@ struct PlanHead {
 /// The head of a document that has more members. Members that other releases leave out have defaults, and an unknown
 /// purpose is read as `train`: a rank follows such a plan, too. Throws InputError with the JSON path.
 [[nodiscard]] PlanHead read_plan_head(const JsonView& document);
-/// Whether a plan is issued for that; false for a text that this release does not know.
+/// Whether the text names a purpose that this release knows.
 [[nodiscard]] bool is_plan_purpose(std::string_view text);
 
 /// A rank's plan as the server hands it out: the answer to GET .../plan (docs/server-api.md).
@@ -48,7 +48,7 @@ struct RankPlan : PlanHead {
 };
 
 [[nodiscard]] std::string write_rank_plan(const RankPlan& plan);
-/// Throws InputError when it is none: what arrived is checked before an agent gets it.
+/// Checks the plan before an agent gets it. Throws InputError when it is none.
 [[nodiscard]] RankPlan read_rank_plan(std::string_view text, const std::string& source);
 
 }  // namespace lowgear::protocol

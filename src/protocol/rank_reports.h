@@ -11,21 +11,21 @@
 
 namespace lowgear::protocol {
 
-/// What one rank measured of one iteration.
+/// The measurements of one rank in one iteration.
 struct IterationReport {
   std::int64_t iteration = 0;
   int plan_version = 0;  ///< that the rank followed throughout; 0: none of the server's
   double time_s = 0;
   double compute_s = 0;            ///< of its units, without waiting
-  std::optional<double> energy_j;  ///< empty: no GPU, or its counter does not tell
+  std::optional<double> energy_j;  ///< empty: no GPU, or its counter has no value
   double energy_error_j = 0;
   double throttled_power = 0;       ///< share of the time in which the power limit held the clock down
   double throttled_thermal = 0;     ///< share of the time in which heat did
   std::optional<double> begin_s{};  ///< since 1970, by the rank's clock; empty: the server has not asked for it
   double delay_s = 0;               ///< that the rank waited before it began, as the server asked it to
   bool cannot_wait = false;         ///< its program lets no iteration be delayed
-  /// How long each unit came after the one before it, or after the iteration's begin, in their order; not a number: not
-  /// known. Empty unless the job's policy decides by it.
+  /// Time from the unit before it (or the iteration's begin) to each unit, in order; not a number: not known. Empty
+  /// unless the job's policy decides by it.
   std::vector<double> wait_s{};
   friend bool operator==(const IterationReport&, const IterationReport&) = default;
 };
@@ -40,7 +40,7 @@ struct GpuNow {
   friend bool operator==(const GpuNow&, const GpuNow&) = default;
 };
 
-/// The body of POST .../reports (docs/server-api.md): what a rank measured of its last iterations.
+/// The body of POST .../reports (docs/server-api.md): measurements of a rank in its last iterations.
 struct RankReports {
   int rank = 0;
   std::vector<IterationReport> reports;  ///< iterations rise
@@ -67,7 +67,7 @@ struct RankFinish {
   friend bool operator==(const RankFinish&, const RankFinish&) = default;
 };
 
-/// Throws InputError with the JSON path. `ranks` is how many ranks the job has.
+/// Throws InputError with the JSON path. `ranks`: number of ranks of the job.
 [[nodiscard]] RankFinish read_rank_finish(const JsonView& body, int ranks);
 [[nodiscard]] std::string write_rank_finish(const RankFinish& finish);
 
@@ -83,10 +83,10 @@ struct JobWork {
 struct TrainingDecision {
   std::int64_t number = 1;          ///< counts up within the process
   double age_s = 0;                 ///< time since it was made
-  std::int64_t from_iteration = 0;  ///< the first one that runs as it says
-  std::string technique;            ///< what decides, as a word: `freezing`
-  std::string change;               ///< what it does, as a word: `adopt`
-  std::string configuration;        ///< how the job runs from then on, at most kMaxNameBytes
+  std::int64_t from_iteration = 0;  ///< the first iteration that follows it
+  std::string technique;            ///< the technique that decides, as a word: `freezing`
+  std::string change;               ///< as a word: `adopt`
+  std::string configuration;        ///< of the job from then on, at most kMaxNameBytes
   std::string reason;               ///< at most kMaxReasonBytes
   friend bool operator==(const TrainingDecision&, const TrainingDecision&) = default;
 };

@@ -15,7 +15,7 @@
 #include "base/http/tls/tls_credentials.h"
 #include "protocol/job_spec.h"
 #include "server/http/authentication.h"
-#include "server/job/planning_threads.h"
+#include "server/planning/planning_threads.h"
 #include "server/store/store_tables.h"
 
 namespace lowgear::server {

@@ -7,7 +7,7 @@
 
 namespace lowgear::server {
 
-/// What a server that starts with these rows could not read, and would continue without: one line each, with the
+/// The rows that a server which starts with them could not read, and would continue without: one line each, with the
 /// reason.
 [[nodiscard]] std::vector<std::string> unreadable_rows(StoreContents contents);
 

@@ -8,7 +8,7 @@
 #include "planning/plan/plan_json.h"
 #include "planning/profile/example_profile.h"
 #include "planning/simulator/replay.h"
-#include "server/job/planning_service.h"
+#include "server/planning/planning_service.h"
 
 namespace lowgear::server {
 namespace {

@@ -51,7 +51,7 @@ class SimulatedJob {
   void restart_server(StoreContents stored);
 
   /// Profiles of jobs that ran before.
-  void know(Job::Profiles profiles) { profiles_ = std::move(profiles); }
+  void know(MeasuredProfiles profiles) { profiles_ = std::move(profiles); }
   [[nodiscard]] Job& job() { return *job_; }
   [[nodiscard]] const JobRecord& record() const { return job_->record(); }
   [[nodiscard]] double now_s() const { return now_s_; }
@@ -129,7 +129,7 @@ class SimulatedJob {
   std::unique_ptr<MeasuredJob> planner_;
   std::shared_ptr<const PipelineModel> model_;
   std::deque<PlanningTask> tasks_;  ///< that wait
-  Job::Profiles profiles_;
+  MeasuredProfiles profiles_;
   std::vector<Followed> followed_;
   std::vector<Measured> measured_;
   std::vector<std::optional<Pending>> pending_;

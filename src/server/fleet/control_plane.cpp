@@ -338,7 +338,7 @@ void ControlPlane::submit(PlanningTask task) {
     if (found == entries_.end()) return;
     environment_.activity->plan(answer.verdict ? "profile" : answer.preliminary ? "quick" : "plan", answer.seconds);
     try {
-      change(found->second->job->record(), [&](Job& job) { job.planned(std::move(answer), now_s()); });
+      change(found->second->job->record(), [&](Job& job) { job.planned(answer, now_s()); });
     } catch (const Error& error) {
       log(fmt::format("job {}: {}", id, error.what()));
     }

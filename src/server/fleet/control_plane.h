@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/fleet/event_sink.h"
+#include "base/core/formats/json.h"
 #include "server/fleet/finished_job.h"
 #include "server/fleet/power_budgets.h"
 #include "server/fleet/refusal.h"
@@ -21,12 +21,25 @@
 #include "server/fleet/store_writes.h"
 #include "server/fleet/waits.h"
 #include "server/job/job.h"
-#include "server/job/planning_service.h"
 #include "server/job/rank_registry.h"
 #include "server/job/server_metrics.h"
+#include "server/planning/planning_service.h"
 #include "server/store/store.h"
 
 namespace lowgear::server {
+
+/// Sends events of jobs to watchers.
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  /// To all who watch this job; to those who watch all jobs where `job` is empty.
+  virtual void send(std::string_view event, const std::string& job, const Json& data) = 0;
+  /// To be called some times a second.
+  virtual void flush() = 0;
+  /// Nothing more will be sent.
+  virtual void end_streams() = 0;
+  [[nodiscard]] virtual bool has_listeners() const = 0;
+};
 
 /// A job counts until it is over and archived.
 struct ControlPlaneLimits {
@@ -35,27 +48,27 @@ struct ControlPlaneLimits {
   int ranks = 100'000;                ///< of all jobs
   std::size_t job_units = 1'000'000;  ///< forwards and backwards of an iteration of one job
   std::size_t units = 10'000'000;     ///< of all jobs
-  double node_w = 12'000;             ///< what the power limits of a node's GPUs may add up to
-  double silence_s = 1'800;           ///< after which a job that no rank is heard of is over
+  double node_w = 12'000;             ///< largest sum of the power limits of a node's GPUs
+  double silence_s = 1'800;           ///< a job whose ranks have all been silent this long is over
 };
 
-/// What the control plane is given.
+/// The services that the control plane uses.
 struct ControlPlaneEnvironment {
   Store* store = nullptr;
   PlanningService* planning = nullptr;
-  EventSink* events = nullptr;                ///< receives what happens to jobs
-  Activity* activity = nullptr;               ///< counts it
+  EventSink* events = nullptr;                ///< receives events of jobs
+  Activity* activity = nullptr;               ///< counts them
   std::function<double()> now_s;              ///< seconds since 1970, which never jump
   std::function<double()> calendar_s;         ///< the same by the system's clock, for timetables; empty: now_s
   std::function<std::string()> new_key;       ///< 128 random bits as text
-  std::function<void(std::string_view)> log;  ///< what an operator should know; may be empty
+  std::function<void(std::string_view)> log;  ///< receives messages for an operator; may be empty
   protocol::JobPolicy policy = protocol::JobPolicy::lowgear;  ///< of jobs that state none
 };
 
 /// The error for requests that change a finished job.
 [[nodiscard]] Refused job_is_over();
 
-/// All jobs, and what they share: profiles, signals, ranks that wait for plans, and watchers. Jobs are changed only
+/// All jobs and their shared state: profiles, signals, ranks that wait for plans, and watchers. Jobs are changed only
 /// through `change`, which carries out the effects. Runs on one thread.
 class ControlPlane {
  public:
@@ -68,7 +81,7 @@ class ControlPlane {
   [[nodiscard]] const JobRecord& job(std::string_view id) const;
   /// The job when it is over and archived; null when it is not. Throws Refused where there is none.
   [[nodiscard]] const FinishedJob* finished_job(std::string_view id) const;
-  /// Whether its run was started again: what is left of its ranks has to register again.
+  /// Whether its run was started again: ranks that are left of it have to register again.
   [[nodiscard]] bool has_another_job(const FinishedJob& over) const;
   /// Of all jobs, newest first.
   [[nodiscard]] std::vector<Json> summaries() const;
@@ -90,7 +103,7 @@ class ControlPlane {
                                  const std::function<OnCommitted(const RankRegistration&)>& reply = {});
   /// Changes a job: calls `alter` with it at once, and carries out the effects. If `alter` returns an `OnCommitted`, it
   /// is called when everything that was to be written of the job until then is on disk, or cannot be written. An
-  /// exception of `alter` is passed on; what it had changed before is carried out with the next change.
+  /// exception of `alter` is passed on; its changes until then are carried out with the next change.
   template <typename Alter>
   void change(const JobRecord& job, Alter alter) {
     Job& altered = *entry(job.id).job;
@@ -108,20 +121,20 @@ class ControlPlane {
   [[nodiscard]] PowerBudgets& budgets() { return budgets_; }
 
   /// Of jobs that were profiled, by `JobSpec::profile_key`.
-  [[nodiscard]] const Job::Profiles& profiles() const { return profiles_; }
+  [[nodiscard]] const MeasuredProfiles& profiles() const { return profiles_; }
 
   /// Gives the rank a plan newer than `after` once there is one, or none after `wait_s`.
   void wait_for_plan(const JobRecord& job, int rank, int after, double wait_s, Pending<PlanText> pending);
   /// Responds with 204, later, to a rank that does not know yet that its job is finished, because it would ask again at
   /// once.
   void let_wait(double wait_s, Pending<PlanText> pending);
-  /// To read what the store has of jobs, and how it is: while it is `disk_full`, new jobs are refused.
+  /// To read stored rows of jobs, and the store's health: while it is `disk_full`, new jobs are refused.
   [[nodiscard]] const WatchedStore& store() const { return store_; }
   /// What `/metrics` shows of jobs; the rest of it is left to the caller.
   [[nodiscard]] Snapshot snapshot() const;
 
-  /// To be called about ten times a second: ends waits, follows signals and budgets, writes again what the store has
-  /// refused, sends events.
+  /// To be called about ten times a second: ends waits, follows signals and budgets, writes refused rows again,
+  /// sends events.
   void tick();
   /// Responds to all waiting ranks; nothing new may begin.
   void drain();
@@ -176,7 +189,7 @@ class ControlPlane {
   FinishedJobs finished_;
   PlanWaits late_;  ///< of jobs that are over
   std::unordered_map<std::string, std::string> job_of_run_;
-  Job::Profiles profiles_;
+  MeasuredProfiles profiles_;
   WatchedStore store_;
   Signals signals_;
   PowerBudgets budgets_;

@@ -65,7 +65,7 @@ inline constexpr double kLateRanksS = 600;
 /// Plans of more units are left out of an archive: that of the largest job takes 100 MB.
 inline constexpr std::size_t kArchivedUnits = 50'000;
 
-/// What stays of a job that is over.
+/// The documents of a job that is over.
 [[nodiscard]] StoredArchive archive_of(const JobRecord& job);
 /// Throws InputError when the summary is damaged.
 [[nodiscard]] FinishedJob finished_job(StoredFinishedJob stored);
@@ -75,7 +75,7 @@ inline constexpr std::size_t kArchivedUnits = 50'000;
 /// With its ranks, which may be late.
 [[nodiscard]] FinishedJob finished_job(const JobRecord& job, double now_s);
 
-/// The documents of docs/server-api.md for a job that is over, as JSON. What has expired is shown as empty. They throw
+/// The documents of docs/server-api.md for a job that is over, as JSON. Expired parts are empty. They throw
 /// InputError when the archive is damaged.
 [[nodiscard]] std::string show_finished_job(const FinishedJob& job, const StoredArchive& archive);
 [[nodiscard]] std::string show_frontier(const FinishedJob& job, const StoredArchive& archive);

@@ -102,10 +102,11 @@ double present_power_w(const JobRecord& job, const PowerShares& shares) {
 /// From the fastest iteration that settings and signals want of the job to the one of least power. Empty: it cannot be
 /// planned.
 std::optional<PowerCurve> curve_of(const JobRecord& job, double floor_w) {
-  if (job.state() != JobState::running || job.ranks.followers() == 0 || job.frontier.empty()) return std::nullopt;
+  if (job.state() != JobState::running || job.ranks.followers() == 0 || job.planning.frontier().empty())
+    return std::nullopt;
   const double pipelines = static_cast<double>(job.spec.parallel.dp) * job.spec.parallel.tp;
   std::vector<CurvePoint> points;
-  for (const auto& [time_s, energy_j] : job.frontier) points.push_back({time_s, energy_j * pipelines});
+  for (const auto& [time_s, energy_j] : job.planning.frontier()) points.push_back({time_s, energy_j * pipelines});
   constexpr double kForever = std::numeric_limits<double>::infinity();
   try {
     const PowerCurve whole(points, kForever);
@@ -221,7 +222,7 @@ Fleet fleet_of(std::span<const JobRecord* const> jobs, const std::map<std::strin
       }
     }
     if (auto curve = curve_of(*job, terms.floor_w)) {
-      fleet.movers.push_back({.job = job, .fastest_s = job->frontier.front().first, .now_w = now_w});
+      fleet.movers.push_back({.job = job, .fastest_s = job->planning.frontier().front().first, .now_w = now_w});
       fleet.jobs.push_back({.curve = std::move(*curve),
                             .weight = terms.weight * job->spec.parallel.world_size(),
                             .budgets = std::move(shares)});

@@ -33,13 +33,13 @@ struct BudgetedRun {
   double floor_w = 0;  ///< its jobs are planned for no less power than this
 };
 
-/// What the GPUs of some hosts may draw together, on average over iterations: a cluster, a row, a node.
+/// A limit of the power of all GPUs of some hosts, on average over iterations: a cluster, a row, a node.
 struct PowerBudget {
   std::string document;             ///< as it was put
   std::vector<BudgetPoint> points;  ///< at least one; the first counts before it, too
   double other_w = 0;               ///< drawn there by GPUs that no job of this server has
   std::set<std::string> hosts;      ///< empty: all hosts
-  double peak_pct = 0;              ///< jobs are planned for so much less, where agents hold the budget
+  double peak_pct = 0;              ///< taken off the watts that jobs are planned for, where agents hold the budget
   std::map<std::string, BudgetedRun, std::less<>> runs = {};  ///< by name; others weigh 1
   StaggerSettings stagger = {};
 
@@ -53,19 +53,19 @@ struct PowerBudget {
 
 /// All power budgets, by name, and how jobs keep them together: each job that has a frontier moves along it such that
 /// the weighted relative loss of time of all is least (`split_power`); a job weighs as much as it has GPUs,
-/// times the weight of its run. The GPUs of other jobs count with their power limits: what is not known is assumed at
-/// full power. Agents that ask for it are granted their node's share of the budgets, which they hold by themselves.
+/// times the weight of its run. The GPUs of other jobs count with their power limits, or full power where no limit is
+/// known. Agents that ask for it are granted their node's share of the budgets, which they hold by themselves.
 class PowerBudgets {
  public:
-  /// What a job has to do for the budgets.
+  /// A change of a job for the budgets.
   struct Order {
     const JobRecord* job = nullptr;
-    double slowdown_pct = 0;  ///< its iterations have to be at least so much longer than its fastest plan's
+    double slowdown_pct = 0;  ///< by which its iterations have to be longer than its fastest plan's
     std::string why;
   };
 
-  /// `store` outlives it. `changed` is called once other budgets count. `most_node_w`: what the highest power limits of
-  /// a node's GPUs may add up to.
+  /// `store` outlives it. `changed` is called once other budgets count. `most_node_w`: largest sum of the highest
+  /// power limits of a node's GPUs.
   PowerBudgets(WatchedStore& store, std::function<void()> changed, double most_node_w);
 
   /// Takes a row of the store, or returns false when it is none of a budget or node. Throws InputError.
@@ -77,21 +77,21 @@ class PowerBudgets {
   /// Throws Refused where there is no such budget.
   void remove(const std::string& name, OnCommitted on_committed);
 
-  /// What the GPUs of a node may draw. A node that is new is stored: it counts at full power when it falls silent.
+  /// The shares of a node's GPUs. A node that is new is stored: it counts at full power when it falls silent.
   /// Throws Refused where another machine of this name has just asked, or its GPUs could draw more than
   /// a node may.
   [[nodiscard]] protocol::NodeShares grant(const std::string& host, const protocol::NodePower& node, double now_s);
-  /// The same as the answer to its agent: at once where it is not what was granted last, else once it is another one,
-  /// at the latest after `wait_s`.
+  /// The same as the answer to its agent: at once where it differs from the last grant, else once it does, or after
+  /// `wait_s`.
   void answer_node(const protocol::NodePower& node, ShareWait wait, double now_s);
   /// Answers the agents that need not wait any more. To be called about ten times a second.
   void answer_waiting(double now_s) { waits_.answer(shares_, now_s); }
   void answer_all() { waits_.end_all(shares_); }
   /// Whether a budget delays jobs, for which reports have to say when iterations begin.
   [[nodiscard]] bool wants_begins() const;
-  /// What ranks of the first stage of a job should wait before they begin iterations; empty: nothing.
+  /// Waits of ranks of a job's first stage before iterations; empty: none.
   [[nodiscard]] std::optional<protocol::IterationDelays> delays(const std::string& job) const;
-  /// A node that is no more does not count. Throws Refused where there is none.
+  /// The node counts no longer. Throws Refused where there is none.
   void forget_node(const std::string& host, OnCommitted on_committed);
 
   [[nodiscard]] bool empty() const { return budgets_.values().empty(); }
@@ -110,7 +110,7 @@ class PowerBudgets {
   /// As PowerShares::most_w.
   [[nodiscard]] std::optional<double> most_w(const std::string& uuid) const { return shares_.most_w(uuid); }
 
-  /// What operators should hear of a budget or a node.
+  /// An event of a budget or a node, for operators.
   struct Event {
     ServerEvent event = ServerEvent::budget_exceeded;
     std::string subject;  ///< `budget` or `node`

@@ -48,16 +48,16 @@ struct ShareLimit {
 class PowerShares {
  public:
   static constexpr double kValidS = 5;
-  /// A node that is silent for so long, and whose GPUs no job has, is no more.
+  /// A node that no job uses is forgotten after this silence.
   static constexpr double kForgottenS = 600;
   static constexpr std::size_t kMaxNodes = 10'000;
 
-  /// What the GPUs of a node may draw from now on.
+  /// Grants the shares of a node's GPUs.
   [[nodiscard]] protocol::NodeShares grant(const std::string& host, const protocol::NodePower& node, double now_s);
-  /// The same, for a node that has asked before and whose limits are as they were: for what others have given up since,
-  /// or another division. None of a node that is not known.
+  /// The same, for a node that has asked before and whose limits are unchanged: others may have given up power since,
+  /// or the division may be another one. Empty for an unknown node.
   [[nodiscard]] protocol::NodeShares grant_again(const std::string& host);
-  /// What was granted last.
+  /// The last grant.
   [[nodiscard]] protocol::NodeShares granted(const std::string& host) const;
   /// Whether it has these GPUs.
   [[nodiscard]] bool knows(const std::string& host, const protocol::NodePower& node) const;
@@ -70,22 +70,22 @@ class PowerShares {
   [[nodiscard]] std::string claimant(const std::string& host, const protocol::NodePower& node, double now_s) const;
   /// The highest power limit of a GPU, by the agent that has it; empty: none has.
   [[nodiscard]] std::optional<double> most_w(const std::string& uuid) const;
-  /// A node of which only is known that it was there.
+  /// A node of an earlier process of the server.
   void restore(const std::string& host, const protocol::NodePower& node);
   /// False: there was none.
   bool forget(const std::string& host);
-  /// Forgets the nodes that are no more, and returns them. To be called after `divide`.
+  /// Forgets nodes after kForgottenS, and returns them. To be called after `divide`.
   [[nodiscard]] std::vector<std::string> forget_lost(double now_s);
 
-  /// Divides every limit anew, in proportion to what the jobs of GPUs are planned to draw (`wanted_w`, by
+  /// Divides every limit anew, in proportion to the planned power of the GPUs' jobs (`wanted_w`, by
   /// UUID); a GPU of no job wants the safe limit of its node.
   void divide(std::vector<ShareLimit> limits, const std::unordered_map<std::string, double>& wanted_w, double now_s);
 
   [[nodiscard]] bool empty() const { return nodes_.empty(); }
   /// By limit, as they were divided last.
   struct Use {
-    double held_w = 0;      ///< what power limits add up to, where a node is not heard of at full power
-    double reserved_w = 0;  ///< of it, what no job may be planned to draw: GPUs of no job, and nodes not heard of
+    double held_w = 0;      ///< sum of power limits; silent nodes count at full power
+    double reserved_w = 0;  ///< part of it for GPUs without a job and silent nodes
     std::size_t nodes = 0;
     std::size_t silent_nodes = 0;
   };

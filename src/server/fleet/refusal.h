@@ -13,7 +13,7 @@ enum class Refusal : unsigned char {
   no_such_signal,
   no_such_node,
   job_is_over,
-  disagrees,    ///< with what is registered under the same name
+  disagrees,    ///< with the specification registered under the same name
   not_allowed,  ///< beyond a limit of the server's configuration for this caller
   too_large,    ///< the job, for any time
   full,         ///< for now

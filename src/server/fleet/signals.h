@@ -24,7 +24,7 @@ struct SignalThreshold {
   double slowdown_pct = 0;
 };
 
-/// What a signal allows at a time.
+/// The slowdown that a signal allows at a time.
 struct SignalState {
   double slowdown_pct = 0;
   std::optional<double> value;          ///< none before the first point and when the last has expired

@@ -38,12 +38,12 @@ double most_delay_s(const JobRecord& job, double time_s) {
 std::optional<StaggeredJob> staggered_job(const JobRecord& job, double share) {
   const PlanVersion* training = job.plans.training();
   const bool follows = job.state() == JobState::running && training != nullptr && training == job.plans.newest();
-  if (!follows || share == 0 || !(job.power.cycle.time_s > 0)) return std::nullopt;
+  if (!follows || share == 0 || !(job.planning.power().cycle.time_s > 0)) return std::nullopt;
   const double time_s = present_time_s(job, training->version);
   StaggeredJob staggered{.id = job.id,
                          .plan_version = training->version,
-                         .cycle = extended(job.power.cycle, time_s, job.power.waiting_w),
-                         .waiting_w = job.power.waiting_w * share,
+                         .cycle = extended(job.planning.power().cycle, time_s, job.planning.power().waiting_w),
+                         .waiting_w = job.planning.power().waiting_w * share,
                          .pace = job.begins.pace(training->version),
                          .most_delay_s = most_delay_s(job, time_s)};
   if (staggered.pace && staggered.pace->cannot_wait) {

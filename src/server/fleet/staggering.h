@@ -32,7 +32,7 @@ struct StaggeredJob {
 /// The job's power when its iterations begin once a period.
 [[nodiscard]] workflow::JobCycle cycle_of(const StaggeredJob& job, double period_s);
 
-/// Of what an iteration could take longer before the job's guard would act, the share that delays may take.
+/// Share of the time that the job's guard still allows an iteration which delays may take.
 inline constexpr double kSlackShare = 0.25;
 /// No delay is longer than this share of an iteration.
 inline constexpr double kMostDelayShare = 0.1;
@@ -58,8 +58,8 @@ struct Phases {
 
 /// Delays of the next `iterations` (at least 1) of each job. A job can wait for others and never catch up. So the
 /// phases are against each other, and not against a clock: the job for which all come to their offsets in the fewest
-/// iterations does not wait, and the others wait for it. Each also makes up for what its iterations are shorter than
-/// the period.
+/// iterations does not wait, and the others wait for it. Each also waits for the rest of the period after its own
+/// iteration.
 ///
 /// `jobs` are one group of `same_period_groups`. Throws InputError when it is empty, a time is not finite or not above
 /// 0, or a delay is below 0.

@@ -18,19 +18,19 @@
 
 namespace lowgear::server {
 
-/// Between attempts at what the store has refused: 1 s, then twice as long each time, a minute at most.
+/// Time between attempts to write refused rows: 1 s, then twice as long each time, a minute at most.
 [[nodiscard]] Backoff<double> store_backoff();
 
 /// The store with its state, that is the outcome of the last change. Detects when the store accepts changes again.
 class WatchedStore {
  public:
-  /// `store` outlives it. `now_s`: seconds since 1970; `log` receives what an operator should know, and may be empty.
+  /// `store` outlives it. `now_s`: seconds since 1970; `log` receives messages for an operator, and may be empty.
   WatchedStore(Store* store, std::function<double()> now_s, std::function<void(std::string_view)> log);
 
   /// As Store::write.
   void write(StoreChange change, std::function<void(StoreOutcome)> done);
-  /// While the store is not well and nothing is written: writes from time to time only to learn how it is. What was
-  /// refused may be written by no job again: a signal is refused to whoever has put it, and then forgotten.
+  /// Writes from time to time while the store is ill and no change is under way, to find out when it is well: a refused
+  /// change need not be followed by another, as a signal that its sender does not put again.
   void probe();
   [[nodiscard]] StoreOutcome health() const { return health_; }
 
@@ -48,30 +48,30 @@ class WatchedStore {
   std::function<void(std::string_view)> log_;
   StoreOutcome health_ = StoreOutcome::committed;
   std::uint64_t writes_under_way_ = 0;
-  double probe_s_ = 0;  ///< when it is written to next only to learn how it is
+  double probe_s_ = 0;  ///< time of the next probe
   Backoff<double> backoff_ = store_backoff();
 };
 
 /// Called when a requested change is on disk, or cannot be written.
 using OnCommitted = std::function<void(StoreOutcome)>;
 
-/// The changes of one job on their way to the store: which are pending, what was refused and when it is written again,
-/// and which requests wait for an outcome. Refused reports are not written again automatically: their sender receives
-/// no confirmation, and sends them again.
+/// The changes of one job on their way to the store: which are pending, which were refused and when they are written
+/// again, and which requests wait for an outcome. Refused reports are not written again automatically: their sender
+/// receives no confirmation, and sends them again.
 class JobWrites {
  public:
-  /// A change that the store was given, as far as it is needed should it be refused: without the documents of reports,
-  /// nearly all of what is written.
+  /// A change that the store was given, kept in case the store refuses it: without the documents of reports,
+  /// which are nearly all of its bytes.
   using Given = StoreChange;
   [[nodiscard]] Given give(const StoreChange& change);
   /// The store's answer to it.
   void answer(const Given& given, StoreOutcome outcome, double now_s);
   [[nodiscard]] bool all_answered() const { return answered_ == given_; }
-  /// For a request that changes nothing, as an earlier one has said the same: its outcome is that of what was given
-  /// until now. Called at once when all of that is answered.
+  /// For a request that repeats an earlier one and changes nothing: its outcome is that of the changes given until now.
+  /// Called at once when the store has answered all of them.
   void acknowledge(OnCommitted on_committed);
 
-  /// Whether what was refused may be written again, whoever asks: the longer the store refuses, the less often.
+  /// Whether refused rows may be written again: the longer the store refuses, the less often.
   [[nodiscard]] bool is_due(double now_s) const { return now_s >= retry_s_; }
   [[nodiscard]] bool has_refused() const { return has_refused_; }
   /// Ranks whose rows were refused. The owner writes them, and the state of the job, as they are by then.
@@ -82,7 +82,7 @@ class JobWrites {
   void add_repeated(std::vector<StoredReports> repeated, StoreChange& change);
 
  private:
-  /// A request that waits until what was given before it is answered.
+  /// A request that waits until the store has answered the changes before it.
   struct PendingAck {
     std::uint64_t given = 0;
     std::uint64_t refusals = 0;

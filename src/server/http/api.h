@@ -14,7 +14,7 @@
 
 namespace lowgear::server {
 
-/// What the API is given. All of it outlives the API.
+/// The services that the API uses. They outlive it.
 struct ApiEnvironment {
   ControlPlane* control_plane = nullptr;
   Authenticator* authenticator = nullptr;

@@ -13,7 +13,7 @@
 #include "protocol/node_power.h"
 #include "protocol/rank_reports.h"
 #include "server/http/csv_export.h"
-#include "server/http/embedded_files.h"
+#include "server/http/dashboard_files.h"
 #include "server/job/job_documents.h"
 
 namespace lowgear::server {

@@ -28,7 +28,7 @@ enum class ApiAccess : unsigned char {
   agents,  ///< of nodes; which node one may speak for is its token's
 };
 
-/// What a caller needs; empty where nothing.
+/// The scope that a caller needs; empty: none.
 [[nodiscard]] std::optional<Scope> scope_of(ApiAccess access);
 
 /// A request on its way to the function that answers it.

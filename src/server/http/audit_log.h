@@ -22,7 +22,7 @@ struct AuditedRequest {
   std::string address;  ///< `192.0.2.7`, `unix user 1000`
   std::string_view method;
   std::string_view route;  ///< `/v1/jobs/{}/power_cap`
-  std::string object;      ///< what the route changes: a job's id, a budget's name; empty: nothing that there is
+  std::string object;      ///< that the route changes: a job's id, a budget's name; empty: none
   int status = 0;          ///< of HTTP
   std::string result;      ///< `ok`, or the code of the error
 
@@ -104,7 +104,8 @@ class RefusalLimit {
 };
 
 /// Keeps the audit log. A thread of its own writes, so that a slow disk delays no request; lines that it cannot write
-/// wait in memory, up to a limit. What is lost beyond it is counted, and a line says so as soon as one can be written.
+/// wait in memory, up to a limit. Entries beyond it are counted, and a line states their number as soon as one can be
+/// written.
 class AuditLog {
  public:
   struct Statistics {

@@ -14,8 +14,8 @@ namespace lowgear::server {
 [[nodiscard]] AuditedRequest audited_request(const http::Request& request, const ApiRoute& route, std::string object);
 
 /// Passes the answer to a request on, and makes an entry in the audit log where the request changed something or was
-/// refused: not for what is only read, nor for what ranks send all the time (reports, profiles, decisions), unless the
-/// caller had no right to.
+/// refused. Reads, and the regular requests of ranks (reports, profiles, decisions), have an entry only where the
+/// caller had no right to them.
 class AuditedReply final : public http::Reply {
  public:
   /// `log` outlives it.

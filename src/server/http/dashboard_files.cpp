@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "report/report/page_template.h"
-#include "server/http/embedded_files.h"
 
 namespace lowgear::server {
 

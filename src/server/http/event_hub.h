@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/http/server/reply.h"
-#include "server/fleet/event_sink.h"
+#include "server/fleet/control_plane.h"
 
 namespace lowgear::server {
 

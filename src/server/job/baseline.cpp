@@ -80,10 +80,23 @@ IterationMeans means_of(std::span<const JobIteration> iterations) {
 
 namespace {
 
+constexpr int kBaselineIterations = 5;
+constexpr int kBaselineSettle = 1;
 /// Iterations that are waited for until all ranks follow the plan.
 constexpr int kPatience = 25;
+/// Iterations after which no rank is expected to take the plan any more, and the time that ranks have in any case.
+constexpr int kNoFollowerIterations = 50;
+constexpr double kFollowersS = 10;
 
 }  // namespace
+
+PlanVersion baseline_plan(const JobLayout& layout, int full_clock_mhz) {
+  PlanVersion plan = layout.uniform_plan(protocol::PlanPurpose::baseline, full_clock_mhz);
+  plan.reason = "full clocks, for comparison";
+  plan.iterations = kBaselineIterations;
+  plan.settle_iterations = kBaselineSettle;
+  return plan;
+}
 
 void BaselineMeasurement::begin(int plan_version, double now_s) {
   *this = {};
@@ -102,6 +115,14 @@ void BaselineMeasurement::add(const JobIteration& iteration, const PlanVersion* 
 
 std::int64_t BaselineMeasurement::first_iteration(const PlanVersion& plan) const {
   return std::max(plan.from_iteration, first_seen_);
+}
+
+JobStep BaselineMeasurement::watch(const PlanDelivery& plans, std::int64_t latest_iteration, double now_s) const {
+  if (result_ || now_s - begun_s_ < kFollowersS) return {};
+  const PlanVersion* plan = plans.find(plan_version_);
+  if (plan == nullptr) return MeasureBaseline{};  // its row in the store was damaged
+  if (latest_iteration < first_iteration(*plan) + kNoFollowerIterations || counted() > 0) return {};
+  return Observe{"no rank follows the plan for the baseline: see the logs of the agents", kProfileRetryS};
 }
 
 /// A rank that never takes the plan does not hold the job up for good.

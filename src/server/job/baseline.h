@@ -7,7 +7,8 @@
 
 #include "base/core/formats/json.h"
 #include "server/job/iteration_log.h"
-#include "server/job/plan_version.h"
+#include "server/job/job_layout.h"
+#include "server/job/job_step.h"
 
 namespace lowgear::server {
 
@@ -27,13 +28,17 @@ struct IterationMeans {
 /// would decide it. Where more than a quarter do, it is no exception, and all of them count.
 [[nodiscard]] IterationMeans means_of(std::span<const JobIteration> iterations);
 
+/// The plan that a baseline is measured under.
+[[nodiscard]] PlanVersion baseline_plan(const JobLayout& layout, int full_clock_mhz);
+
 /// A job's iterations at full clocks, which its plans are compared with.
 class BaselineMeasurement {
  public:
   /// Only iterations under this plan count from now on.
   void begin(int plan_version, double now_s);
   [[nodiscard]] int plan_version() const { return plan_version_; }
-  [[nodiscard]] double begun_s() const { return begun_s_; }
+  /// Ends it when no rank follows its plan: all agents refuse it, or none can set its clock.
+  [[nodiscard]] JobStep watch(const PlanDelivery& plans, std::int64_t latest_iteration, double now_s) const;
 
   /// To be called for every iteration, in order. Counts the iteration when it is one of the baseline. `plan`: the
   /// version that was begun with; null: it is lost.

@@ -19,7 +19,7 @@ class ClockDifference {
   /// any request.
   [[nodiscard]] double behind_s() const;
 
-  /// Requests that count. A clock that is set back is known after so many.
+  /// Requests that count. A clock that was set back is found after this number.
   static constexpr std::size_t kMost = 32;
 
  private:
@@ -29,7 +29,8 @@ class ClockDifference {
 /// When a job begins its iterations, as the first rank of its pipeline reports it.
 class IterationBegins {
  public:
-  /// What that rank has sent; a report without `begin_s` begins anew. `now_s`: since 1970, by the server's clock.
+  /// Takes the reports of that rank; a report without `begin_s` begins anew. `now_s`: since 1970, by the server's
+  /// clock.
   void add(const protocol::RankReports& reports, double now_s);
 
   struct Pace {

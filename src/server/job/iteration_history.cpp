@@ -91,10 +91,10 @@ void IterationHistory::keep(const JobIteration& iteration, int due_version) {
   if (kept_.size() > kKept) kept_.pop_front();
 }
 
-std::vector<JobIteration> IterationHistory::recent(int plan_version) const {
+std::vector<JobIteration> IterationHistory::recent(int plan_version, std::size_t most) const {
   std::vector<JobIteration> recent;
   for (auto it = kept_.rbegin(); it != kept_.rend(); ++it) {
-    if (recent.size() == kRecent || it->plan_version != plan_version) break;
+    if (recent.size() == most || it->plan_version != plan_version) break;
     recent.push_back(*it);
   }
   return recent;

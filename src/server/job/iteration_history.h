@@ -10,7 +10,7 @@
 
 namespace lowgear::server {
 
-/// What is known when a new plan is about to be handed out.
+/// The progress of a job when a new plan is about to be handed out.
 struct IterationProgress {
   std::int64_t latest_complete = -1;  ///< highest iteration that any rank is known to have completed; -1: none
   double since_complete_s = 0;        ///< how long ago it was
@@ -76,8 +76,8 @@ class IterationHistory {
   [[nodiscard]] const std::deque<JobIteration>& kept() const { return kept_; }
   /// In the newest iteration.
   [[nodiscard]] const NotFollowing& not_following() const { return not_following_; }
-  /// The last ones that were kept, as far as all ranks followed this plan in them; at most kRecent. Newest first.
-  [[nodiscard]] std::vector<JobIteration> recent(int plan_version) const;
+  /// The last ones that were kept, as far as all ranks followed this plan in them. Newest first.
+  [[nodiscard]] std::vector<JobIteration> recent(int plan_version, std::size_t most = kRecent) const;
   /// The last ones that were kept from this iteration on, whatever plans ranks followed; at most kRecent. Newest first.
   [[nodiscard]] std::vector<JobIteration> recent_since(std::int64_t iteration) const;
   /// The first of the newest iterations in which this rank has not followed the plan that was due; -1: it follows it.
@@ -88,7 +88,7 @@ class IterationHistory {
   [[nodiscard]] const TimesApart& times_apart() const { return times_apart_; }
   /// As IterationLog::held_up.
   [[nodiscard]] std::optional<HeldUp> held_up() const { return log_.held_up(); }
-  /// What was not complete when the job ended, and is not counted.
+  /// Iterations that were incomplete when the job ended, and are not counted.
   [[nodiscard]] const std::optional<HeldUp>& left_out() const { return left_out_; }
   /// As IterationLog::last_iteration.
   [[nodiscard]] std::int64_t last_iteration(int rank) const { return log_.last_iteration(rank); }

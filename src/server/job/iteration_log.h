@@ -40,15 +40,16 @@ struct HeldUp {
   std::vector<int> ranks;  ///< that have not reported the first of them; lowest first
 };
 
-/// Puts the reports of all ranks of a job together, iteration by iteration. Ranks of a job train in step: what one of
-/// them alone says to have reached does not count.
+/// Puts the reports of all ranks of a job together, iteration by iteration. Ranks of a job train in step: an
+/// iteration that one of them alone has reached does not count.
 class IterationLog {
  public:
   explicit IterationLog(int ranks);
 
   /// Throws InputError when an iteration is further ahead of those of other ranks than training can be.
   void require_plausible(const protocol::RankReports& reports, double now_s) const;
-  /// Adds what a rank reported, but what it had reported before. Returns how many were new: the last ones. Throws as
+  /// Adds reports of a rank, except those that it had sent before. Returns the number of new ones, which are the last.
+  /// Throws as
   /// `require_plausible`, and then adds nothing.
   std::size_t add(const protocol::RankReports& reports, double now_s);
   /// The same for reports that were accepted once, and so are not judged again. `since_s`: the job trained from then
@@ -64,7 +65,7 @@ class IterationLog {
   [[nodiscard]] std::optional<JobIteration> next(double now_s);
   /// Iterations that have waited for kPatienceS, while ranks went on with later ones.
   [[nodiscard]] std::optional<HeldUp> held_up() const;
-  /// The job is over: what is not complete is dropped, and returned. `next` has the rest.
+  /// The job is over: drops incomplete iterations and returns them. `next` has the rest.
   std::optional<HeldUp> end();
 
   /// Newest iteration that `rank` has reported; -1: none.
@@ -80,7 +81,7 @@ class IterationLog {
   static constexpr std::size_t kOpenReports = 200'000;
   /// How far a rank may be ahead of `latest()`, or of the lowest iteration before there is one.
   static constexpr std::int64_t kMaxLead = 100'000;
-  /// And by so many more for each second since that iteration was reached: all ranks may have trained on unheard.
+  /// Added to kMaxLead for each second since that iteration was reached: all ranks may have trained on unheard.
   static constexpr double kMostIterationsPerS = 10'000;
 
  private:

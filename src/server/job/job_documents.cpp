@@ -185,7 +185,7 @@ Json ranks_json(const JobRecord& job) {
 
 Json frontier_json(const JobRecord& job) {
   Json vertices = Json::array();
-  for (const auto& [time_s, energy_j] : job.frontier) vertices.push_back(Json::array({time_s, energy_j}));
+  for (const auto& [time_s, energy_j] : job.planning.frontier()) vertices.push_back(Json::array({time_s, energy_j}));
   Json operating_point = nullptr;
   Json measured = nullptr;
   const double pipelines = static_cast<double>(job.spec.parallel.dp) * job.spec.parallel.tp;

@@ -17,7 +17,7 @@ namespace lowgear::server {
 /// Iterations above `after`, at most `limit`.
 [[nodiscard]] Json iterations_json(const JobRecord& job, std::int64_t after, std::size_t limit);
 [[nodiscard]] Json iteration_json(const JobRecord& job, const JobIteration& iteration);
-/// What the GPU of a rank that has registered does at present.
+/// The present state of the GPU of a rank that has registered.
 [[nodiscard]] Json gpu_json(const JobRecord& job, int rank);
 
 /// For `/metrics`; it may not outlive the job.

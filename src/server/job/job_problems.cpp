@@ -19,11 +19,6 @@ constexpr double kLimitRoundingW = 1;
 /// A slowdown is one where it is more than so many of its standard errors.
 constexpr double kSignificance = 2;
 
-std::string text_of_ranks(const std::vector<int>& ranks) {
-  if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
-  return fmt::format("rank {} and {} {}", ranks.front(), ranks.size() - 1, ranks.size() == 2 ? "other" : "others");
-}
-
 /// `GPU-2c6f (node-1), GPU-77aa (node-1) and 2 more`
 std::string text_of_gpus(const std::vector<int>& ranks, const JobRecord& job) {
   std::string text;

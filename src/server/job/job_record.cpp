@@ -5,17 +5,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <utility>
 
+#include "rivals/policies/published_policies.h"
+
 namespace lowgear::server {
-
-std::string_view name(ServerEvent event) {
-  constexpr std::array<std::string_view, 11> kNames = {
-      "decision",        "job_registered", "job_ended",    "job_lost",    "plans_refused",  "plans_followed",
-      "budget_exceeded", "budget_kept",    "agent_silent", "agent_heard", "agent_forgotten"};
-  return kNames[static_cast<std::size_t>(event)];
-}
-
 namespace {
 
 constexpr auto kStates = std::to_array<std::string_view>(
@@ -29,6 +24,7 @@ JobRecord::JobRecord(std::string job_id, protocol::JobSpec job_spec, double crea
     : id(std::move(job_id)),
       spec(std::move(job_spec)),
       policy(spec.policy.value_or(servers)),
+      layout(spec),
       ranks(spec.parallel),
       history(spec.parallel.world_size()),
       watch(spec.parallel.world_size()),
@@ -36,12 +32,74 @@ JobRecord::JobRecord(std::string job_id, protocol::JobSpec job_spec, double crea
   status.created_s = status.heard_s = created_s;
 }
 
+void JobRecord::count_gpu_once(int rank) {
+  for (const int other : ranks.with_gpu_of(rank)) history.count_elsewhere(other, ranks.counts_elsewhere(other));
+}
+
+void JobRecord::count_usage(const JobIteration& iteration, double now_s, std::vector<StoredUsage>& rows) {
+  usage::UsageRow names;
+  names.job = id;
+  names.run = spec.run;
+  names.name = spec.name;
+  names.user = spec.user.value_or("");
+  names.gpu = spec.gpu;
+  names.simulated = ranks.simulated();
+  // The energy of jobs that share a GPU says nothing about the savings of one of them.
+  const bool compares = !ranks.shares_with_other_jobs();
+  usage.add(iteration, names, compares ? baseline.result() : std::nullopt, now_s, rows);
+}
+
+void JobRecord::collect(const JobIteration& iteration) {
+  baseline.add(iteration, plans.find(baseline.plan_version()));
+  history.keep(iteration, plans.due_version(iteration.iteration));
+}
+
 std::string profile_key(const JobRecord& job) { return job.spec.profile_key(job.ranks.simulated()); }
 
 SlowRanks slow_ranks(const JobRecord& job) {
-  SlowRanks slow = job.watch.slow();
+  SlowRanks slow = job.watch.profile().slow();
   for (const auto& [rank, known] : job.targets.slow()) slow[rank] = known;
   return slow;
+}
+
+PlanningConditions planning_conditions(const JobRecord& job) {
+  PlanningConditions conditions;
+  workflow::PlanRequest& request = conditions.request;
+  request.slowdown_pct = job.targets.allowed_slowdown_pct();
+  // A guard by another limit does not count: the next plan is given a new one, or none under a cap.
+  if (!job.targets.is_capped() && job.watch.guard().has_limit(job.targets.guard_limit_pct())) {
+    *request.slowdown_pct *= job.watch.guard().allowed_share();
+  }
+  // Of the tp ranks that share a position the slowest counts.
+  std::map<std::pair<int, int>, double> slowest;
+  for (const auto& [rank, slow] : slow_ranks(job)) {
+    const protocol::RankSpec& spec = job.ranks.find(rank)->spec;
+    double& factor = slowest.try_emplace({spec.dp_rank, spec.pp_rank}, slow.factor).first->second;
+    factor = std::max(factor, slow.factor);
+  }
+  for (const auto& [place, factor] : slowest) {
+    request.slow.push_back({.replica = place.first, .rank = place.second, .factor = factor});
+  }
+  request.power_cap = job.targets.power_cap();
+  if (request.power_cap) request.node_of_gpu = job.ranks.hosts();
+  request.policy = name(job.policy);
+  // EnvPipe keeps the order in which the ranks run.
+  request.policies = policies::published_policies({.envpipe = {.order = policies::EnvPipeOptions::Order::given}});
+  if (job.order.is_due()) conditions.early_forwards = early_forwards(job.spec);
+  if (job.spec.envpipe) {
+    conditions.envpipe = EnvPipeRequest{.settings = *job.spec.envpipe, .state = job.envpipe.state(), .receive_s = {}};
+  }
+  return conditions;
+}
+
+std::shared_ptr<const PipelineModel> pipeline_model(const JobRecord& job, const MeasuredProfile& profile) {
+  return std::make_shared<const PipelineModel>(PipelineModel{.schedule = job.layout.schedule(),
+                                                             .parallel = job.spec.parallel,
+                                                             .gpu = job.spec.gpu,
+                                                             .measured = profile,
+                                                             .clocks_mhz = job.ranks.common_clocks(),
+                                                             .switch_latency_s = job.spec.switch_latency_ms / 1e3,
+                                                             .simulated = job.ranks.simulated()});
 }
 
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,13 +10,15 @@
 
 #include "protocol/job_spec.h"
 #include "protocol/rank_reports.h"
-#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
 #include "server/job/baseline.h"
 #include "server/job/iteration_begins.h"
 #include "server/job/iteration_history.h"
+#include "server/job/job_envpipe.h"
+#include "server/job/job_layout.h"
+#include "server/job/job_planning.h"
 #include "server/job/job_targets.h"
+#include "server/job/job_watch.h"
 #include "server/job/plan_version.h"
-#include "server/job/profile_watch.h"
 #include "server/job/profiling.h"
 #include "server/job/rank_registry.h"
 #include "server/job/server_metrics.h"
@@ -24,47 +27,13 @@
 
 namespace lowgear::server {
 
-/// Events of jobs, budgets and agents. Streams of events send them by name.
-enum class ServerEvent : unsigned char {
-  decision,         ///< about a job; its kind says more
-  job_registered,   ///< its first rank has come
-  job_ended,        ///< by its ranks or by request
-  job_lost,         ///< its ranks are gone and have not ended it
-  plans_refused,    ///< a rank follows no plans from now on
-  plans_followed,   ///< it follows them again
-  budget_exceeded,  ///< no split keeps it
-  budget_kept,      ///< a split keeps it again
-  agent_silent,     ///< an agent with a share of power is not heard of
-  agent_heard,      ///< it is heard of again
-  agent_forgotten,  ///< it was silent for long, and its node counts no more
-};
-
-/// `job_lost`
-[[nodiscard]] std::string_view name(ServerEvent event);
-
-/// An event of the job that it belongs to.
-struct JobEvent {
-  ServerEvent event = ServerEvent::job_ended;
-  std::string reason;
-  double time_s = 0;  ///< since 1970
-};
-
-/// The progress of a job's policy `envpipe`.
-struct EnvPipeFollowing {
-  policies::EnvPipeState state;  ///< without clocks: there is no plan yet
-  bool is_finished = false;      ///< the reconfiguration has ended
-  int version = 0;               ///< of the plan with these clocks; 0: none
-  std::uint64_t asked = 0;       ///< serial of the task that decides
-  std::string problem = {};      ///< why the last decision failed; empty: it did not
-};
-
 enum class JobState : unsigned char {
   registering,  ///< until all ranks are there
   baseline,     ///< full clocks, for comparison
   profiling,    ///< clocks are tried out in single iterations
-  planning,     ///< no plan for training is there yet
+  planning,     ///< until the first plan for training
   running,      ///< a plan is followed, watched and renewed
-  observing,    ///< there is nothing to plan for, or with
+  observing,    ///< no plan is possible
   finished,
 };
 [[nodiscard]] std::string_view name(JobState state);
@@ -73,7 +42,7 @@ enum class JobState : unsigned char {
 inline constexpr std::string_view kFinishedByRequest = "finished by request";
 inline constexpr std::string_view kStartedAgain = "its run was started again";
 
-/// A rank that was not heard of for so long has no process any more: ranks wait for plans, and ask again after 20 s.
+/// A rank that has been silent this long has no process any more: ranks wait for plans, and ask again after 20 s.
 inline constexpr double kLeftS = 30;
 
 /// A job's state and its reason. Times are seconds since 1970.
@@ -84,44 +53,57 @@ struct JobStatus {
   double heard_s = 0;  ///< when any rank was heard of last
   std::optional<double> finished_s;
   bool plan_failed = false;       ///< the job observes because its conditions could not be planned for
-  std::optional<double> retry_s;  ///< when what has failed is tried again
+  std::optional<double> retry_s;  ///< when profiling or planning that failed is tried again
 };
 
-/// The data of a job. `Job` alters its record; all others read it.
+/// The data of a job, and its states, each of which alters its own. `Job` alters its record; all others read it.
 struct JobRecord {
-  /// `servers` is the policy of a job that states none.
+  /// `servers` is the policy of a job that states none. Throws InputError when the specification has no schedule that
+  /// can run.
   JobRecord(std::string job_id, protocol::JobSpec job_spec, double created_s, protocol::JobPolicy servers);
 
   std::string id;
   protocol::JobSpec spec;
   protocol::JobPolicy policy;  ///< that makes its plans, for its life
+  JobLayout layout;
   JobStatus status;
   RankRegistry ranks;
   IterationHistory history;
   IterationBegins begins;
   JobActivity activity;
+  UsageCount usage;
   PlanDelivery plans;
   BaselineMeasurement baseline;
   Profiling profiling;
-  ProfileWatch watch;
+  JobPlanning planning;
+  EnvPipeFollowing envpipe;  ///< of a job of that policy
+  OrderCheck order;          ///< of a job of that schedule
+  JobWatch watch;
   JobTargets targets;
-  UsageCount usage;
-  EnvPipeFollowing envpipe;                         ///< of a job of that policy
-  std::string order_note;                           ///< the last decision about the order of the schedule `envpipe`
-  std::optional<protocol::JobWork> work;            ///< as a rank has reported it last
-  std::vector<std::pair<double, double>> frontier;  ///< of one pipeline: (time_s, energy_j)
-  workflow::PlannedPower power;                     ///< by the plan that was made last, by this process
+  std::optional<protocol::JobWork> work;  ///< as a rank has reported it last
 
   [[nodiscard]] JobState state() const { return status.state; }
   [[nodiscard]] bool is_over() const { return status.state == JobState::finished; }
   /// Of the newest plan; 0: there is none.
   [[nodiscard]] int plan_version() const { return plans.newest_version(); }
+
+  /// Energies of this rank's GPU count once among the job's ranks.
+  void count_gpu_once(int rank);
+  /// Adds the iteration to the job's usage. Before `collect`: iterations of the baseline are not compared with
+  /// it.
+  void count_usage(const JobIteration& iteration, double now_s, std::vector<StoredUsage>& rows);
+  /// Keeps the iteration, and measures the baseline by it.
+  void collect(const JobIteration& iteration);
 };
 
 /// Jobs of the same key share profiles. Certain once all ranks are there.
 [[nodiscard]] std::string profile_key(const JobRecord& job);
 /// Stragglers by the ranks' reports, and those that a user or a controller has named.
 [[nodiscard]] SlowRanks slow_ranks(const JobRecord& job);
+/// The conditions of a plan that is asked for now.
+[[nodiscard]] PlanningConditions planning_conditions(const JobRecord& job);
+/// The job's pipelines by this profile, to be planned for.
+[[nodiscard]] std::shared_ptr<const PipelineModel> pipeline_model(const JobRecord& job, const MeasuredProfile& profile);
 
 /// The last iterations of a plan for training against the baseline, as shares of it.
 struct Comparison {

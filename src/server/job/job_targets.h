@@ -20,17 +20,17 @@ namespace lowgear::server {
 /// Throws InputError naming the scopes.
 [[nodiscard]] workflow::CapScope read_cap_scope(const JsonView& value);
 
-/// A rank is so many times slower than its profile; factor 1: it is not.
+/// A rank takes `factor` times as long as profiled; 1: it is no straggler.
 struct StragglerTarget {
   int rank = 0;
   double factor = 1;
 };
-/// How much slower than the fastest plans may be, and what the guard allows on top of that. What is empty stays.
+/// Slowdown of plans against the fastest, and the guard's allowance on top of that. An empty value stays.
 struct SlowdownTarget {
   std::optional<double> slowdown_pct;
   std::optional<double> guard_pct;
 };
-/// What a person or controller wants of a job; an empty cap ends the cap.
+/// A setting of a job by a person or controller; an empty cap ends the cap.
 using JobTarget = std::variant<StragglerTarget, std::optional<workflow::PowerCap>, SlowdownTarget>;
 
 /// Settings of a job by people and controllers, and the decisions that set them.
@@ -38,37 +38,36 @@ class JobTargets {
  public:
   explicit JobTargets(const protocol::JobSpec& spec) : slowdown_pct_(spec.slowdown_pct), guard_pct_(spec.guard_pct) {}
 
-  /// What came of a request.
+  /// The effect of a request.
   struct Change {
     enum class Target : unsigned char { straggler, power_cap, settings };
     Target target = Target::settings;
     int rank = 0;             ///< of a straggler
-    std::int64_t set_by = 0;  ///< the decision that has set it so already: nothing has changed; 0: it has
+    std::int64_t set_by = 0;  ///< the earlier decision that set the same: nothing changes; 0: none
     std::string reason;       ///< why it has changed
   };
-  /// `factor` 1: the rank is none. `is_detected`: its reports show it to be slow.
+  /// `factor` 1: the rank is no straggler. `is_detected`: its reports show it to be slow.
   [[nodiscard]] Change set_straggler(int rank, double factor, bool is_detected);
   [[nodiscard]] Change set_power_cap(const std::optional<workflow::PowerCap>& cap);
-  /// What is empty stays.
+  /// An empty value stays.
   [[nodiscard]] Change set_settings(std::optional<double> slowdown_pct, std::optional<double> guard_pct);
   /// The decision that a change has led to.
   void note(const Change& change, std::int64_t decision);
-  /// How much slower a signal allows the job to be at present. Returns whether that has changed.
+  /// Slowdown that a signal allows at present. Returns whether it has changed.
   [[nodiscard]] bool set_signal(double slowdown_pct);
-  /// How much slower than the fastest its plans have to be for power budgets at present. Returns whether that has
-  /// changed.
+  /// Slowdown that power budgets require at present. Returns whether it has changed.
   [[nodiscard]] bool set_budget(double slowdown_pct);
 
   [[nodiscard]] double slowdown_pct() const { return slowdown_pct_; }
   [[nodiscard]] double guard_pct() const { return guard_pct_; }
-  /// How much slower than the fastest plans are made, by settings and signals alone.
+  /// Slowdown of plans against the fastest by settings and signals alone.
   [[nodiscard]] double wanted_slowdown_pct() const { return std::max(slowdown_pct_, signal_slowdown_pct_); }
   [[nodiscard]] double budget_slowdown_pct() const { return budget_slowdown_pct_; }
-  /// How much slower than the fastest plans may be.
+  /// Slowdown of plans against the fastest at most.
   [[nodiscard]] double allowed_slowdown_pct() const { return std::max(wanted_slowdown_pct(), budget_slowdown_pct_); }
   /// Whether power is capped, so that full clocks are no way out.
   [[nodiscard]] bool is_capped() const { return power_cap_.has_value() || budget_slowdown_pct_ > 0; }
-  /// How much longer than the baseline the job may take.
+  /// Slowdown of the job against the baseline at most.
   [[nodiscard]] double guard_limit_pct() const { return guard_pct_ + allowed_slowdown_pct(); }
   [[nodiscard]] const std::optional<workflow::PowerCap>& power_cap() const { return power_cap_; }
   [[nodiscard]] const SlowRanks& slow() const { return slow_; }
@@ -87,7 +86,7 @@ class JobTargets {
   double budget_slowdown_pct_ = 0;
   std::int64_t power_cap_set_by_ = 0;  ///< decisions; 0: none
   std::int64_t settings_set_by_ = 0;
-  std::map<int, std::int64_t> stragglers_set_by_;  ///< by rank, also of those that are none any more
+  std::map<int, std::int64_t> stragglers_set_by_;  ///< by rank, also of former stragglers
 };
 
 /// `straggler`, `power_cap`, `settings`: the kind of the decision.

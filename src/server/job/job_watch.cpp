@@ -1,23 +1,26 @@
+#include "server/job/job_watch.h"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "server/job/job.h"
-
-/// A job that runs: what its iterations give reason to.
 namespace lowgear::server {
-std::vector<RankIteration> Job::measured_ranks(const JobIteration& iteration) const {
+namespace {
+
+std::vector<RankIteration> measured_ranks(const JobIteration& iteration, const PlanDelivery& plans,
+                                          const RankRegistry& ranks, int first_version) {
   std::vector<RankIteration> measured;
   for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
     const auto& report = iteration.reports[rank];
-    const PlanVersion* plan = report ? record_.plans.find(report->plan_version) : nullptr;
-    // What a plan expects that is older than the sweep is by a profile that has been replaced.
-    if (plan == nullptr || plan->version < sweep().first_version()) continue;
+    const PlanVersion* plan = report ? plans.find(report->plan_version) : nullptr;
+    if (plan == nullptr || plan->version < first_version) continue;
     if (plan->expected_compute_s.empty() || !(report->compute_s > 0)) continue;
-    const protocol::RankSpec& spec = record_.ranks.find(static_cast<int>(rank))->spec;
+    const protocol::RankSpec& spec = ranks.find(static_cast<int>(rank))->spec;
     const auto index = static_cast<std::size_t>(plan->plan_of_replica.at(static_cast<std::size_t>(spec.dp_rank)));
     measured.push_back(
         {.rank = static_cast<int>(rank),
@@ -29,13 +32,16 @@ std::vector<RankIteration> Job::measured_ranks(const JobIteration& iteration) co
   return measured;
 }
 
-void Job::watch_ranks(const JobIteration& iteration, double now_s) {
-  const std::vector<RankIteration> measured = measured_ranks(iteration);
-  if (measured.empty()) return;
+}  // namespace
+
+JobStep JobWatch::watch_ranks(const JobIteration& iteration, const PlanDelivery& plans, const RankRegistry& ranks,
+                              int first_version, JobOutbox& outbox, double now_s) {
+  const std::vector<RankIteration> measured = measured_ranks(iteration, plans, ranks, first_version);
+  if (measured.empty()) return {};
   std::vector<std::string> reasons;
-  for (const SlowdownChange& change : record_.watch.observe(measured, iteration.iteration)) {
+  for (const SlowdownChange& change : profile_.observe(measured, iteration.iteration)) {
     if (!change.rank) {
-      decide("drift", fmt::format("all ranks take {:.3g} times as long as profiled", change.factor), now_s);
+      outbox.decide("drift", fmt::format("all ranks take {:.3g} times as long as profiled", change.factor), now_s);
       continue;
     }
     if (change.cause == SlowdownCause::none) {
@@ -43,55 +49,47 @@ void Job::watch_ranks(const JobIteration& iteration, double now_s) {
     } else {
       reasons.push_back(fmt::format("rank {} takes {:.3g} times as long as profiled ({}, seen in {} iterations)",
                                     *change.rank, change.factor, name(change.cause), change.iterations));
-      if (const PlanVersion* training = record_.plans.training()) {
+      if (const PlanVersion* training = plans.training()) {
         guard_.excuse(std::max(0.0, (iteration.time_s - training->time_s) * change.iterations));
       }
     }
-    decide("straggler", reasons.back(), now_s);
+    outbox.decide("straggler", reasons.back(), now_s);
   }
-  if (!reasons.empty()) replan(fmt::format("{}", fmt::join(reasons, "; ")));
+  if (reasons.empty()) return {};
+  return Replan{fmt::format("{}", fmt::join(reasons, "; "))};
 }
 
-void Job::watch_drift(const JobIteration& iteration, double now_s) {
-  if (!record_.spec.profiling) return;
-  const auto drift = record_.watch.outdated_profile(iteration.iteration, now_s);
-  if (!drift) return;
-  decide("profile",
-         fmt::format("profiled again, as all ranks have taken {:.3g} times as long as profiled for {} iterations",
-                     drift->factor, iteration.iteration - drift->since_iteration + 1),
-         now_s);
-  begin_profile(now_s);
+JobStep JobWatch::watch_drift(const JobIteration& iteration, JobOutbox& outbox, double now_s) {
+  const auto drift = profile_.outdated_profile(iteration.iteration, now_s);
+  if (!drift) return {};
+  outbox.decide(
+      "profile",
+      fmt::format("profiled again, as all ranks have taken {:.3g} times as long as profiled for {} iterations",
+                  drift->factor, iteration.iteration - drift->since_iteration + 1),
+      now_s);
+  return MeasureProfile{};
 }
 
-void Job::watch_slowdown(const JobIteration& iteration, double now_s) {
-  // What ran before the first plan was meant to be slow: clocks were being tried out.
-  if (iteration.newest_version < record_.plans.first_training_version()) return;
-  if (iteration.newest_version < record_.plan_version()) guard_.not_in_effect();
+JobStep JobWatch::watch_slowdown(const JobIteration& iteration, const PlanDelivery& plans, JobOutbox& outbox,
+                                 double now_s) {
+  // Before the first plan clocks were tried out, which slows iterations on purpose.
+  if (iteration.newest_version < plans.first_training_version()) return {};
+  if (iteration.newest_version < plans.newest_version()) guard_.not_in_effect();
   const auto decision = guard_.observe(now_s, iteration.time_s);
-  if (!decision) return;
-  decide("guard", decision->reason, now_s);
-  if (decision->action == GuardAction::excuse_stall) return;
-  if (decision->action == GuardAction::stale_baseline) return renew_baseline(decision->iterations, now_s);
-  if (decision->action == GuardAction::full_clocks) {
-    return issue_uniform(protocol::PlanPurpose::train, full_clock_mhz(), "full clocks: " + decision->reason, now_s);
+  if (!decision) return {};
+  outbox.decide("guard", decision->reason, now_s);
+  switch (decision->action) {
+    case GuardAction::excuse_stall:
+      return {};
+    case GuardAction::stale_baseline:
+      return RenewBaseline{decision->iterations};
+    case GuardAction::full_clocks:
+      return FullClocks{decision->reason};
+    case GuardAction::step_back:
+    case GuardAction::recover:
+      break;
   }
-  replan(decision->reason);
-}
-
-/// From the newest iterations, which have just shown the old one to be wrong: as far as they are at full clocks.
-void Job::renew_baseline(int iterations, double now_s) {
-  std::vector<JobIteration> newest;
-  const auto& kept = record_.history.kept();
-  for (auto it = kept.rbegin(); it != kept.rend() && it->plan_version == record_.plan_version(); ++it) {
-    if (static_cast<int>(newest.size()) == iterations) break;
-    newest.push_back(*it);
-  }
-  const IterationMeans means = means_of(newest);
-  if (means.iterations < 2) return;
-  record_.baseline.renew(means);
-  guard_.set_baseline(*record_.baseline.result());
-  decide("baseline", fmt::format("full clocks now take {:.4g} s per iteration", record_.baseline.result()->time_s),
-         now_s);
+  return Replan{decision->reason};
 }
 
 }  // namespace lowgear::server

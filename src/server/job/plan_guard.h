@@ -15,7 +15,7 @@ class PlanGuard {
  public:
   /// Guards a plan that is about to be followed. `is_capped`: it was made to keep a power cap.
   void follow(const JobPlan& plan, bool is_capped, const std::optional<IterationMeans>& baseline, double limit_pct);
-  /// Guards by another limit the plan that is in force already, which takes so long.
+  /// Guards the plan in force by another limit.
   void keep_to(double limit_pct, double planned_time_s, const std::optional<IterationMeans>& baseline);
   /// The baseline was measured again; the account stays.
   void set_baseline(const IterationMeans& baseline);
@@ -23,7 +23,7 @@ class PlanGuard {
   void not_in_effect();
   /// Takes time off the account that no plan has caused.
   void excuse(double time_s);
-  /// An iteration of the whole job, and what has to be done for it.
+  /// An iteration of the whole job. Returns the decision that it leads to.
   [[nodiscard]] std::optional<GuardDecision> observe(double now_s, double iteration_time_s);
 
   /// Whether there is a guard with this limit.

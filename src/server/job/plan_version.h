@@ -35,7 +35,7 @@ struct PlanVersion : protocol::PlanHead {
   }
 };
 
-/// The whole version, and back: what the store keeps. Throws InputError.
+/// The stored document of a version, and back. Throws InputError.
 [[nodiscard]] std::string write_plan_version(const PlanVersion& version);
 [[nodiscard]] PlanVersion read_plan_version(std::string_view text);
 

@@ -14,7 +14,7 @@ namespace lowgear::server {
 /// A rank that is slower than its profile.
 struct SlowRank {
   double factor = 1;
-  std::string cause;  ///< `reported`, or what the detector says
+  std::string cause;  ///< `reported`, or the detector's cause
 };
 
 /// Slow ranks by rank.
@@ -34,17 +34,17 @@ class ProfileWatch {
  public:
   explicit ProfileWatch(int ranks) : ranks_(ranks) {}
 
-  /// A profile is begun: what has been found is by the one that it replaces.
+  /// Another profile is measured: forgets findings by the present one.
   void begin_profile(double now_s);
-  /// Takes the ranks of an iteration, at least one, and returns what has changed.
+  /// Takes the ranks of an iteration, at least one, and returns changes.
   [[nodiscard]] std::vector<SlowdownChange> observe(const std::vector<RankIteration>& measured, std::int64_t iteration);
-  /// The drift for which another profile is worth what it costs, now that `iteration` is complete: at most one an hour,
+  /// The drift for which another profile is worth its cost, once `iteration` is complete: at most one an hour,
   /// unless the drift lasts. To be called once an iteration, and followed by `begin_profile`.
   [[nodiscard]] std::optional<Drift> outdated_profile(std::int64_t iteration, double now_s);
 
   /// As the reports of the ranks show.
   [[nodiscard]] const SlowRanks& slow() const { return slow_; }
-  /// The rank is not slow, as others say.
+  /// A user states that the rank is not slow.
   void forget(int rank);
 
   /// Throws InputError.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <utility>
 
 #include "base/core/error.h"
@@ -14,89 +13,6 @@
 #include "server/store/store.h"
 
 namespace lowgear::server {
-
-namespace {
-
-bool is_same_cell(const protocol::ProfileCell& a, const protocol::ProfileCell& b) {
-  return a.stage == b.stage && a.kind == b.kind && a.clock_mhz == b.clock_mhz;
-}
-
-template <typename Cell, typename IsSame>
-void put_cell(std::vector<Cell>& cells, const Cell& newer, IsSame is_same) {
-  const auto known = std::ranges::find_if(cells, [&](const Cell& cell) { return is_same(cell, newer); });
-  if (known == cells.end()) {
-    cells.push_back(newer);
-  } else {
-    *known = newer;
-  }
-}
-
-}  // namespace
-
-void SweepCells::put(const protocol::RankCells& cells) {
-  const auto [known, is_first] = by_rank_.try_emplace(cells.rank, cells);
-  if (is_first) return;
-  for (const protocol::ProfileCell& cell : cells.cells) put_cell(known->second.cells, cell, is_same_cell);
-  for (const protocol::BlockingCell& cell : cells.blocking) {
-    put_cell(known->second.blocking, cell, [](const auto& a, const auto& b) { return a.stage == b.stage; });
-  }
-}
-
-std::vector<protocol::RankCells> SweepCells::all() const {
-  std::vector<protocol::RankCells> all;
-  all.reserve(by_rank_.size());
-  for (const auto& [rank, cells] : by_rank_) all.push_back(cells);
-  return all;
-}
-
-std::size_t SweepCells::clocks() const {
-  std::set<int> clocks;
-  for (const auto& [rank, posted] : by_rank_) {
-    for (const protocol::ProfileCell& cell : posted.cells) clocks.insert(cell.clock_mhz);
-  }
-  return clocks.size();
-}
-
-std::vector<int> SweepCells::missing(const std::vector<int>& clocks_mhz) const {
-  std::map<std::pair<int, OpKind>, std::set<int>> clocks_of;
-  for (const auto& [rank, posted] : by_rank_) {
-    for (const protocol::ProfileCell& cell : posted.cells) clocks_of[{cell.stage, cell.kind}].insert(cell.clock_mhz);
-  }
-  std::vector<int> missing;
-  for (const int clock_mhz : clocks_mhz) {
-    const bool everywhere =
-        std::ranges::all_of(clocks_of, [&](const auto& cell) { return cell.second.contains(clock_mhz); });
-    if (!everywhere || clocks_of.empty()) missing.push_back(clock_mhz);
-  }
-  return missing;
-}
-
-void TrialSweep::want(std::vector<int> clocks_mhz) {
-  round_.wanted_mhz = std::move(clocks_mhz);
-  round_.attempts = 0;
-  ++rounds_;
-}
-
-void TrialSweep::begin(int plan_version, std::int64_t end_iteration, double now_s) {
-  round_.plan_version = plan_version;
-  round_.end_iteration = end_iteration;
-  round_.begun_s = now_s;
-  ++round_.attempts;
-  if (rounds_ <= 1 || !first_round_) first_round_ = round_;
-  posted_.clear();
-  for (const auto& [version, rank] : seen_) {
-    if (version == plan_version) posted_.insert(rank);
-  }
-}
-
-bool TrialSweep::add(const protocol::RankCells& cells) {
-  if (first_version_ == 0 || cells.plan_version < first_version_) return false;
-  if (!seen_.insert({cells.plan_version, cells.rank}).second) return false;
-  if (cells.plan_version == round_.plan_version) posted_.insert(cells.rank);
-  absent_.erase(cells.rank);
-  measured_.put(cells);
-  return true;
-}
 
 namespace {
 
@@ -115,15 +31,172 @@ TrialOptions trial_options(const protocol::JobSpec& spec, const TrialBudget& bud
   return options;
 }
 
-}  // namespace
+/// After which a plan is made with what is known: where training itself is uneven, no measurement makes it certain.
+constexpr int kMaxProfileRounds = 6;
+/// After the end of the first round no further one begins once as many iterations have run, unless all of it took less
+/// time than this: what a better profile would save, the job loses by waiting for its plan.
+constexpr int kMoreRoundsIterations = 15;
+constexpr double kMoreRoundsS = 30;
+/// Iterations after the last trial in which ranks should have posted, and the time that they have in any case.
+constexpr int kPostingIterations = 5;
+constexpr double kPostingS = 10;
+/// Plans that a round is tried by, before the job continues without what has not been measured.
+constexpr int kMaxAttempts = 2;
 
+/// `1410 MHz` or `1410, 1200 MHz`.
 std::string text_of_clocks(const std::vector<int>& clocks_mhz) {
   return fmt::format("{} MHz", fmt::join(clocks_mhz, ", "));
 }
 
+FullClock full_clock(const ProfiledJob& job) {
+  return {.mhz = job.ranks.common_clocks().front(), .time_s = job.baseline->time_s};
+}
+
+/// Ranks that are waited for.
+std::vector<int> unmeasured_ranks(const TrialSweep& sweep, const RankRegistry& ranks) {
+  std::vector<int> unmeasured;
+  for (int number = 0; number < ranks.size(); ++number) {
+    const RegisteredRank* rank = ranks.find(number);
+    if (rank == nullptr || !rank->follows_plans() || !sweep.waits_for(number)) continue;
+    unmeasured.push_back(number);
+  }
+  return unmeasured;
+}
+
+bool stage_is_measured(int pp_rank, const TrialSweep& sweep, const RankRegistry& ranks) {
+  return std::ranges::any_of(sweep.measured().all(), [&](const protocol::RankCells& posted) {
+    return !posted.cells.empty() && ranks.find(posted.rank)->spec.pp_rank == pp_rank;
+  });
+}
+
+}  // namespace
+
 void Profiling::begin(int first_version) {
   is_judging_ = false;
   sweep_ = TrialSweep(first_version);
+}
+
+JobStep Profiling::begin_trials(const ProfiledJob& job) {
+  allow(job.spec, *job.baseline);
+  try {
+    sweep_.want(first_clocks(job.spec, job.ranks.common_clocks(), job.baseline->time_s));
+  } catch (const InputError& error) {
+    return Observe{error.what(), kProfileRetryS};
+  }
+  if (auto plan = trials(sweep_.round().wanted_mhz, job, "")) return IssuePlan{std::move(*plan)};
+  return {};
+}
+
+/// Empty when the allowance covers a trial of none of these clocks.
+std::optional<PlanVersion> Profiling::trials(const std::vector<int>& clocks_mhz, const ProfiledJob& job,
+                                             std::string_view why) const {
+  const FullClock full = full_clock(job);
+  PlanVersion version = job.layout.uniform_plan(protocol::PlanPurpose::profile, full.mhz);
+  if (!add_trials(version, job.spec, clocks_mhz, full, why)) return std::nullopt;
+  return version;
+}
+
+void Profiling::begin_round(const PlanVersion& issued, double now_s) {
+  sweep_.begin(issued.version, issued.trials.back().end_iteration(), now_s);
+}
+
+JobStep Profiling::count(const JobIteration& iteration, const ProfiledJob& job, JobOutbox& outbox) {
+  const PlanVersion* plan = job.plans.find(iteration.newest_version);
+  if (plan == nullptr || !job.baseline || !plan->trial_mhz(iteration.iteration)) return {};
+  const FullClock full = full_clock(job);
+  const bool affords_the_rest = spend(*plan, {.number = iteration.iteration, .time_s = iteration.time_s}, full);
+  outbox.change_state();
+  const bool more_follow = iteration.iteration + 1 < plan->trials.back().end_iteration();
+  if (affords_the_rest || !more_follow || job.plans.newest() != plan) return {};
+  // Without what ranks are expected to take: the profile that says it is being replaced.
+  PlanVersion stop = job.layout.uniform_plan(protocol::PlanPurpose::train, full.mhz);
+  stop.reason = fmt::format(
+      "full clocks: trials have cost {:.3g} s, and those that follow would cost more than {:.3g} s, which are left of "
+      "the limit for profiling",
+      budget_.spent_s(), budget_.left_s());
+  return IssuePlan{std::move(stop)};
+}
+
+JobStep Profiling::end_trials(const ProfiledJob& job, JobOutbox& outbox, double now_s) {
+  if (is_judging_) return {};
+  // The first spares a look at all ranks for each of them.
+  if (sweep_.waited() < job.ranks.followers() || !unmeasured_ranks(sweep_, job.ranks).empty()) return {};
+  const std::vector<int> unmeasured = sweep_.measured().missing(sweep_.round().wanted_mhz);
+  const bool may_repeat = sweep_.round().attempts < kMaxAttempts;
+  if (!unmeasured.empty()) {
+    if (may_repeat) {
+      if (auto plan = trials(unmeasured, job, " once more: too little was measured")) {
+        return IssuePlan{std::move(*plan)};
+      }
+    }
+    outbox.decide("profile", fmt::format("left out, as not all stages were measured: {}", text_of_clocks(unmeasured)),
+                  now_s);
+  }
+  try {
+    merge(job.layout.stages(), job.ranks.simulated());
+  } catch (const InputError& error) {
+    if (may_repeat) {
+      if (auto plan = trials(sweep_.round().wanted_mhz, job, fmt::format(" once more: {}", error.what()))) {
+        return IssuePlan{std::move(*plan)};
+      }
+    }
+    return Observe{error.what(), kProfileRetryS};
+  }
+  is_judging_ = true;
+  return JudgeProfile{};
+}
+
+JobStep Profiling::watch(const ProfiledJob& job, JobOutbox& outbox, double now_s) {
+  const TrialRound& round = sweep_.round();
+  if (is_judging_ || now_s - round.begun_s < kPostingS) return {};
+  const PlanVersion& newest = *job.plans.newest();
+  const std::int64_t end = newest.version == round.plan_version ? round.end_iteration : newest.from_iteration;
+  if (job.latest_iteration < end + kPostingIterations) return {};
+  const std::vector<int> missing = unmeasured_ranks(sweep_, job.ranks);
+  if (missing.empty()) return end_trials(job, outbox, now_s);
+  if (round.attempts < kMaxAttempts) {
+    const std::string why = fmt::format(" once more: there are no reports of {}", text_of_ranks(missing));
+    if (auto plan = trials(round.wanted_mhz, job, why)) return IssuePlan{std::move(*plan)};
+  }
+  return drop_unmeasured_ranks(missing, job, outbox, now_s);
+}
+
+JobStep Profiling::drop_unmeasured_ranks(const std::vector<int>& missing, const ProfiledJob& job, JobOutbox& outbox,
+                                         double now_s) {
+  for (const int rank : missing) {
+    if (stage_is_measured(job.ranks.find(rank)->spec.pp_rank, sweep_, job.ranks)) continue;
+    return Observe{
+        fmt::format("neither rank {} nor another rank of its stages reports measurements: see the log of its agent",
+                    rank),
+        kProfileRetryS};
+  }
+  for (const int rank : missing) sweep_.do_without(rank);
+  outbox.decide("profile",
+                fmt::format("there are no reports of {}: the profile is made from other ranks of the same stages",
+                            text_of_ranks(missing)),
+                now_s);
+  return end_trials(job, outbox, now_s);
+}
+
+/// Whether the profile may be improved by another round of trials.
+bool Profiling::may_try_more(std::int64_t latest_iteration, double now_s) const {
+  if (sweep_.rounds() >= kMaxProfileRounds || budget_.is_spent()) return false;
+  const std::optional<TrialRound>& first = sweep_.first_round();
+  return !first || latest_iteration - first->end_iteration < kMoreRoundsIterations ||
+         now_s - first->begun_s < kMoreRoundsS;
+}
+
+JobStep Profiling::take_verdict(const ProfileVerdict& verdict, const ProfiledJob& job, JobOutbox& outbox,
+                                double now_s) {
+  is_judging_ = false;
+  outbox.decide("profile", verdict.reason, now_s);
+  if (verdict.more_clocks_mhz.empty() || !may_try_more(job.latest_iteration, now_s)) return PlanByProfile{};
+  sweep_.want(verdict.more_clocks_mhz);
+  if (auto plan = trials(sweep_.round().wanted_mhz, job, "")) return IssuePlan{std::move(*plan)};
+  outbox.decide("profile",
+                fmt::format("no more clocks are tried: {:.3g} s are left of the time for profiling", budget_.left_s()),
+                now_s);
+  return PlanByProfile{};
 }
 
 void Profiling::allow(const protocol::JobSpec& spec, const IterationMeans& baseline) {

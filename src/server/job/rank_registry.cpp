@@ -45,6 +45,11 @@ std::string gpu_key(const protocol::RankSpec& spec) {
   return spec.simulated && !spec.gpu_uuid.empty() ? spec.host + '/' + spec.gpu_uuid : spec.gpu_uuid;
 }
 
+std::string text_of_ranks(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
+  return fmt::format("rank {} and {} {}", ranks.front(), ranks.size() - 1, ranks.size() == 2 ? "other" : "others");
+}
+
 RankRegistry::RankRegistry(const protocol::JobParallel& parallel)
     : parallel_(parallel),
       ranks_(static_cast<std::size_t>(parallel.world_size())),

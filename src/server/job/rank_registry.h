@@ -35,10 +35,13 @@ struct SharedGpu {
 /// the same under each name of its host: containers have one each.
 [[nodiscard]] std::string gpu_key(const protocol::RankSpec& spec);
 
+/// `rank 2` or `rank 2 and 3 others`, of at least one.
+[[nodiscard]] std::string text_of_ranks(const std::vector<int>& ranks);
+
 /// A rank that has registered.
 struct RegisteredRank {
   protocol::RankSpec spec;
-  std::string key;  ///< what it proves with who it is
+  std::string key;  ///< its proof of identity
   protocol::GpuNow gpu;
   std::optional<protocol::IterationReport> last;
   double heard_s = 0;

@@ -23,7 +23,7 @@ namespace lowgear::server {
 class Activity {
  public:
   /// An answered request. `route` as the table of routes has it (`/v1/jobs/{job}`), never a path that a client chose,
-  /// so that there are only so many. `seconds` from the request to its answer, long polls apart.
+  /// so that their number is bounded. `seconds` from the request to its answer, long polls apart.
   void request(std::string_view method, std::string_view route, int status, std::optional<double> seconds);
   /// A plan that was made, and how long that took. `kind`: `profile`, `plan`, `quick`.
   void plan(std::string_view kind, double seconds);
@@ -47,10 +47,10 @@ class Activity {
   std::set<std::pair<std::string, std::string>> reported_;  // technique, change
 };
 
-/// What a job's iterations took since the server started, all ranks together.
+/// Time and energy of a job's iterations since the server started, all ranks together.
 class JobActivity {
  public:
-  /// `phase`: what the plan was for (`baseline`, `profile`, `train`). Energy is empty where it is not measured.
+  /// `phase`: the purpose of the plan (`baseline`, `profile`, `train`). Energy is empty where it is not measured.
   void iteration(std::string_view phase, double time_s, std::optional<double> energy_j);
   /// An energy that a rank has reported and that does not count, by why: the name of an EnergyFault, `instance`,
   /// `shared`.
@@ -112,12 +112,12 @@ struct JobSnapshot {
 struct BudgetSnapshot {
   std::string name;
   double watts = 0;                       ///< the limit at present
-  double planned_w = 0;                   ///< of all jobs there, and what is assumed
+  double planned_w = 0;                   ///< of all jobs there, with assumed power
   double assumed_w = 0;                   ///< of this, what cannot be planned
   double price_per_w = 0;                 ///< GPUs of training that one more watt would bring
   std::optional<double> measured_w = {};  ///< in the last iterations of jobs that report energy; empty: of none
   double measured_gpus = 0;               ///< of these jobs
-  /// What agents hold by power limits; empty: no agent there has asked for a share.
+  /// Sum of the power limits that agents hold; empty: no agent there has asked for a share.
   struct Held {
     double watts = 0;  ///< that limits add up to, where a node is silent at full power
     std::size_t nodes = 0;
@@ -165,7 +165,7 @@ struct Snapshot {
 };
 
 /// All of it. A job's id is the label `job_id`: `job` is what Prometheus calls its own targets. Times are
-/// of the server's clock, energies what ranks report.
+/// of the server's clock, energies by the reports of ranks.
 [[nodiscard]] metrics::Exposition server_metrics(const Snapshot& snapshot);
 
 /// The history of power budgets: a row of each budget once a minute, and at once when its power changes, when it is

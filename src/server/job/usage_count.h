@@ -9,12 +9,12 @@
 
 namespace lowgear::server {
 
-/// Which iterations of a job are in what it has used: each once, in order, also over a restart of the server.
+/// Adds the iterations of a job to its usage: each once, in order, also over a restart of the server.
 class UsageCount {
  public:
   /// The last iteration that the store has counted.
   void restore(std::int64_t last_iteration) { last_ = last_iteration; }
-  /// Whether the store has counted one: then iterations after it that it has reports of are not counted yet.
+  /// Whether the store has counted an iteration: those after it whose reports it has are not counted yet.
   [[nodiscard]] bool is_restored() const { return last_ >= 0; }
   /// Adds the iteration to `usage` unless it is counted. `names`: of the job, with nothing counted. `baseline`: as it
   /// was measured before this iteration. `now_s`: when it ended.

@@ -79,7 +79,7 @@ struct WaitingRanks {
   int count = 0;
 };
 
-/// What ranks have reported of the present window.
+/// The ranks' reports of the present window.
 struct Reports {
   /// One that came while the job was resuming.
   struct Early {
@@ -98,7 +98,7 @@ struct Job {
   enum class State : unsigned char {
     registering,  ///< ranks are missing
     preparing,    ///< the scheduler works
-    resuming,     ///< the scheduler repeats what it did before a restart, after which ranks run the present window
+    resuming,     ///< the scheduler repeats its windows from before a restart, after which ranks run the present window
     ready,        ///< there is a schedule; not all ranks have asked for it
     running,      ///< all ranks have been given it
     ended,
@@ -124,13 +124,13 @@ struct Job {
   [[nodiscard]] Client client() const { return info.num_microbatches > 0 ? Client::artifact : Client::zeus; }
 };
 
-/// Windows that were over before the server started. Those that were not observed are not kept.
+/// Windows that were over before the server started; only observed ones are kept.
 struct Replay {
   int windows = 0;
   std::map<int, std::vector<Window>> observed;
 };
 
-/// What the scheduler does between two windows; it may take long, and touches nothing but this.
+/// The scheduler's work between two windows; it may take long, and touches nothing but this.
 struct Work {
   std::string job_id;
   std::shared_ptr<const Settings> settings;
@@ -140,14 +140,14 @@ struct Work {
   // To begin with; empty later.
   std::vector<RankInfo> ranks;
   Replay replayed;
-  // Of the window that is over; empty to begin with. `do_work` leaves what the next one runs at.
+  // Of the window that is over; empty to begin with. `do_work` leaves the schedule of the next one.
   Scheduling scheduling;
   std::vector<Result> results;
 
   // Results of `do_work`.
   std::vector<Window> window;       ///< the one that is over, condensed
   std::optional<End> end;           ///< there is no next window
-  std::vector<std::string> doubts;  ///< about what was planned with
+  std::vector<std::string> doubts;  ///< about the profile
   std::vector<File> files;          ///< of results, also when the job ends; none of a job that ended before a restart
 };
 
@@ -171,7 +171,7 @@ struct StoredPerseusJob {
   bool released = false;  ///< the present window runs
 };
 
-/// The documents of each job, pairs of key part and text, apart from what the rest of the server keeps.
+/// The documents of each job, pairs of key part and text, apart from the rest of the server's rows.
 [[nodiscard]] std::map<std::string, std::vector<std::pair<std::string, std::string>>> documents_by_job(
     const std::vector<StoredDocument>& documents);
 

@@ -24,8 +24,8 @@ class Profile {
   Profile(const Layout& layout, std::vector<double> blocking_power_w);
 
   /// Adds a window in which everything ran at one power state; a position of the layout is a rank. A stage's time is
-  /// that of its slowest rank, its energy the mean of its ranks: what one GPU uses. Where a rank did not report
-  /// energies by instruction (Merak's client does not), its iteration energy, less what it drew at blocking power
+  /// that of its slowest rank, its energy the mean of its ranks: that of one GPU. Where a rank did not report
+  /// energies by instruction (Merak's client does not), its iteration energy, less the energy at blocking power
   /// outside of forwards and backwards, is split among them in proportion to their times: they are taken to draw equal
   /// power. Without blocking power the energy of such a stage stays unknown. Throws InputError when a stage has no
   /// times of either kind, or the blocking power is more than the iterations used.
@@ -77,7 +77,7 @@ class InstructionProfiler final : public Scheduler {
   Profile profile_;
 };
 
-/// Those of the layout that are profiled: not below the minimum; highest first. Throws InputError when there are none.
+/// Clocks of the layout that are profiled: not below the minimum; highest first. Throws InputError when there are none.
 [[nodiscard]] std::vector<int> profiled_states(const Layout& layout, int minimum_power_state);
 
 /// Lowgear's own way of serving such jobs: profiles a few clocks, a window each, predicts the others, plans, and serves

@@ -12,11 +12,11 @@
 #include "base/core/formats/json.h"
 
 /// The HTTP protocol between a training job and the server of Perseus (SOSP'24 artifact, port 7787) and of Zeus'
-/// pipeline frequency optimizer, which grew out of it, as data. What is not known is ignored, as theirs does; what is
+/// pipeline frequency optimizer, which grew out of it, as data. Unknown members are ignored, as theirs does; what is
 /// known has to be right. Every reader throws InputError with the JSON path.
 namespace lowgear::server::perseus {
 
-/// What a rank's schedule consists of.
+/// The instructions of a rank's schedule.
 enum class Instruction : unsigned char { load, forward, backward, p2p, cc, step, low, high, other, pure_backward };
 
 /// The name on the wire: `load`, `forward`, ...
@@ -27,13 +27,13 @@ enum class Instruction : unsigned char { load, forward, backward, p2p, cc, step,
   return instruction == Instruction::forward || instruction == Instruction::backward;
 }
 
-/// What a power state is: MHz of the SM clock, or W of the power limit.
+/// The unit of a power state: MHz of the SM clock, or W of the power limit.
 enum class Mode : unsigned char { frequency, power_limit };
 
 /// `frequency`, `power limit`.
 [[nodiscard]] std::string_view name(Mode mode);
 
-/// Bounds on what one request may make the server hold.
+/// Bounds on the memory of one request.
 inline constexpr int kMaxPerseusWorldSize = 1 << 16;
 inline constexpr std::size_t kMaxPowerStates = 4096;
 inline constexpr std::size_t kMaxPipeSchedule = std::size_t{1} << 16;
@@ -84,7 +84,7 @@ struct RankRegistration {
 /// By iteration of the window, then by instruction of its kind.
 using Breakdown = std::map<Instruction, std::vector<std::vector<double>>>;
 
-/// Body of `POST /result/{job_id}`: what a rank measured in a window of iterations; also an element of `N.prof.json`.
+/// Body of `POST /result/{job_id}`: measurements of a rank in a window of iterations; also an element of `N.prof.json`.
 struct Result {
   int rank = 0;
   std::vector<double> iteration_time_s;

@@ -36,7 +36,7 @@ class ResultWriter {
   /// `warn` is called when files cannot be written, once, when they can be again, and when some are lost.
   ResultWriter(ResultFolder folder, std::function<void(const std::string&)> warn,
                std::size_t max_kept_bytes = std::size_t{64} << 20U);
-  /// Tries once more to write what is kept.
+  /// Tries once more to write the files that are kept.
   ~ResultWriter();
   ResultWriter(const ResultWriter&) = delete;
   ResultWriter& operator=(const ResultWriter&) = delete;

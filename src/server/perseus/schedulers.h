@@ -52,9 +52,9 @@ class PointSolutionScheduler final : public Scheduler {
   bool is_zeus_;
 };
 
-/// The instructions of a position with the clocks of its stage: entry i is for the i-th computation; what is none runs
-/// at the clock of the computation before it, or of the first. Throws InputError naming the stage when the numbers or
-/// kinds differ.
+/// The instructions of a position with the clocks of its stage: entry i is for the i-th computation; an op that is none
+/// runs at the clock of the computation before it, or of the first. Throws InputError naming the stage when the numbers
+/// or kinds differ.
 [[nodiscard]] std::vector<int> expand_clocks(const RankInfo& position,
                                              std::span<const formats::PerseusPlan::Entry> entries);
 

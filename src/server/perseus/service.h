@@ -22,7 +22,7 @@ struct ServiceOptions {
   bool loopback_only = false;                    ///< `refuse_browsers`
 };
 
-/// What the service needs of the process that it runs in.
+/// The parts of the process that the service uses.
 struct Surroundings {
   std::function<double()> now_s;  ///< seconds since 1970
   /// Calls `work` on some other thread, or at once, and then `done` on the server's.
@@ -30,7 +30,7 @@ struct Surroundings {
   /// Writes a file of a job's results (`0.prof.json`, `0.sched.json`, a profile, ...) to the folder of that name and
   /// returns when it is on the disk. Called where `work` is; must not throw. May be empty.
   std::function<void(const std::string& job, File file)> dump;
-  /// Receives what an operator should know, on the server's thread. May be empty.
+  /// Receives messages for an operator, on the server's thread. May be empty.
   std::function<void(const std::string& text)> warn;
   /// Whether a job of this id has left results. May be empty.
   std::function<bool(const std::string& job)> has_results;
@@ -48,16 +48,16 @@ struct Status {
 /// Jobs of clients that speak the Perseus protocol (see protocol.h). All calls come from the server's thread.
 ///
 /// Errors are `{"detail": "..."}` as FastAPI writes them: 400 for whatever a client did wrong, 404 and 405 for what
-/// does not exist, 500 for what a scheduler ended with (`[profiling-done]` is how the artifact ends training), 503 when
-/// there is no room or the disk is full. Every rank gets an answer that says what has ended its job, now and whenever
-/// it asks.
+/// does not exist, 500 for the message that a scheduler ended with (`[profiling-done]` is how the artifact ends
+/// training), 503 when there is no room or the disk is full. Every rank gets an answer with the reason that has ended
+/// its job, now and whenever it asks.
 ///
 /// A request that changes something is answered once the store has it. A server that starts anew puts every job back
 /// where it was by going through its windows again. The results of a window are on the disk before the window counts as
 /// over: one that was killed in between writes them again.
 class Service {
  public:
-  /// `store` must outlive the service; `contents` is what it held when the server started.
+  /// `store` must outlive the service; `contents`: its rows when the server started.
   Service(ServiceOptions options, Surroundings surroundings, Store& store, const StoreContents& contents);
   ~Service();
   Service(const Service&) = delete;

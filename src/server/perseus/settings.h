@@ -27,7 +27,7 @@ struct Arguments {
   // What follows is Lowgear's.
   int clocks = 6;           ///< that are profiled; the rest is predicted from them
   double slowdown_pct = 0;  ///< how much longer than the fastest plan an iteration may be
-  /// What a GPU draws while it waits, by stage; a single number is for all stages.
+  /// Power of a GPU that waits, by stage; a single number is for all stages.
   std::vector<double> blocking_power_w;
 };
 
@@ -57,7 +57,7 @@ struct Settings {
 /// frequency for one that takes either. Throws InputError when there is no such scheduler.
 [[nodiscard]] std::string_view default_perseus_mode(std::string_view scheduler);
 
-/// Reads what a person configured: `args` a JSON object (empty: none), `mode` one of `frequency`, `power limit`,
+/// Reads a person's configuration: `args` a JSON object (empty: none), `mode` one of `frequency`, `power limit`,
 /// `unspecified`. Plan files of `solution_path` (a file, or a folder whose `.py` files run in the order of their names,
 /// or backwards with `reverse`) are read now, as data. Throws InputError when a scheduler or argument is unknown, an
 /// argument missing or out of range, or the mode not that of the scheduler.

@@ -14,7 +14,7 @@ namespace lowgear::server::perseus {
 /// for schedulers that think in pipelines, the stages.
 struct Layout {
   JobInfo job;
-  std::vector<RankInfo> positions;  ///< of a stage: what one of its ranks registered
+  std::vector<RankInfo> positions;  ///< of a stage: as one of its ranks registered it
   std::vector<int> position_of_rank;
   std::vector<int> power_states;  ///< those that every rank has; highest first
 };
@@ -24,7 +24,7 @@ struct Layout {
 /// One position for every stage, by `pp_rank`, whatever the order of ranks.
 [[nodiscard]] Layout stage_layout(const JobInfo& job, std::span<const RankInfo> ranks);
 
-/// What one computation of a kind took.
+/// Time and energy of one computation of a kind.
 struct Unit {
   double per_iteration = 0;  ///< how many there are in an iteration
   double time_s = 0;         ///< mean
@@ -33,7 +33,7 @@ struct Unit {
   friend bool operator==(const Unit&, const Unit&) = default;
 };
 
-/// What a position measured in one window, without the iterations at its beginning that are warm-up.
+/// The measurements of a position in one window, without the iterations at its beginning that are warm-up.
 struct Window {
   double iteration_time_s = 0;  ///< mean; so are energy and power
   double iteration_energy_j = 0;

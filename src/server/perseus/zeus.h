@@ -9,7 +9,7 @@
 
 namespace lowgear::server::perseus {
 
-/// What one setting of power states led to, all positions together.
+/// The result of one setting of power states, all positions together.
 struct ZeusMeasurement {
   int power_state = 0;            ///< common limit, or state of the heaviest stage
   std::vector<int> power_states;  ///< by position
@@ -54,7 +54,7 @@ class ZeusLocalPowerState final : public Scheduler {
   [[nodiscard]] bool observes() const override { return phase_ == Phase::balancing; }
   /// Throws InputError when the balanced phase was not measured.
   void end_window(std::span<const Window> window) override;
-  /// `ZeusLocalPowerState.json`: the balanced states by the heaviest stage's, and what they led to.
+  /// `ZeusLocalPowerState.json`: the balanced states by the heaviest stage's, and their results.
   [[nodiscard]] std::vector<File> files() const override;
 
  private:

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/core/progress.h"
+#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
 #include "planning/schedule/schedule.h"
 #include "planning/workflow/job_planner.h"
-#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
 #include "server/planning/planning_inputs.h"
 #include "server/planning/solved_pipelines.h"
 
@@ -22,7 +22,7 @@ using workflow::PowerCap;
 struct EnvPipeRequest {
   protocol::JobEnvPipe settings;
   policies::EnvPipeState state;  ///< without clocks: they are those that its profiling finds
-  /// What an iteration measured, by op of the first replica; empty: nothing is decided, the plan is that of the state.
+  /// Waits of an iteration, by op of the first replica; empty: no decision, the plan is that of the state.
   std::vector<double> receive_s;
 };
 
@@ -34,14 +34,14 @@ struct EnvPipeOutcome {
   bool is_finished = false;
 };
 
-/// What a plan has to take into account.
+/// The conditions of a plan.
 struct PlanningConditions {
   workflow::PlanRequest request;
   /// EnvPipe's reconfiguration, by waits that ranks report, of a job that states that policy. It knows neither slow
   /// ranks nor a slowdown.
   std::optional<EnvPipeRequest> envpipe = {};
-  /// Early forwards of the schedule `envpipe` that the ranks run, to be compared with what the profile's times ask for.
-  /// Empty: that is not wanted.
+  /// Early forwards of the schedule `envpipe` that the ranks run, to be compared with the order of the profile's times.
+  /// Empty: no comparison.
   std::vector<int> early_forwards = {};
 };
 
@@ -68,11 +68,11 @@ struct JobOrder {
   std::string problem = {};  ///< why the last two are not known; empty: they are
 };
 
-/// A plan, and what its conditions want to know in addition.
+/// A plan, and the further results that its conditions ask for.
 struct PlannedJob {
   JobPlan plan;
   std::optional<EnvPipeOutcome> envpipe;  ///< of a plan by that policy
-  std::optional<JobOrder> order;          ///< where the conditions want it
+  std::optional<JobOrder> order;          ///< where the conditions ask for it
 };
 
 /// Whether a profile is good enough.
@@ -82,18 +82,18 @@ struct ProfileVerdict {
   std::string reason;
 };
 
-/// Plans for one job by what its ranks have measured, with what has been solved for any job whose pipelines are the
-/// same. Pure but for that. `quick_plan` may be called while another thread is in `plan` or `judge_profile`.
+/// Plans for one job from the measurements of its ranks, with the solved pipelines of all jobs. Pure but for that.
+/// `quick_plan` may be called while another thread is in `plan` or `judge_profile`.
 class MeasuredJob {
  public:
-  /// `progress` (may be null) receives how far work has come, on the threads that call; an exception of it ends that
-  /// work. `solved` is what jobs share. Throws InputError when the profile does not have what the schedule needs.
+  /// `progress` (may be null) receives progress on the calling threads; an exception of it ends that
+  /// work. Jobs share `solved`. Throws InputError when the profile lacks a stage or kind of the schedule.
   explicit MeasuredJob(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress = nullptr,
                        std::shared_ptr<SolvedPipelines> solved = std::make_shared<SolvedPipelines>());
   MeasuredJob(const MeasuredJob&) = delete;
   MeasuredJob& operator=(const MeasuredJob&) = delete;
 
-  /// The best plan known for these conditions, and what they want to know of the order. Throws as
+  /// The best plan for these conditions, and the order that they ask for. Throws as
   /// `workflow::JobPlanner::plan`.
   [[nodiscard]] PlannedJob plan(const PlanningConditions& conditions) const;
   /// As `workflow::JobPlanner::quick_plan`; none for EnvPipe's reconfiguration.

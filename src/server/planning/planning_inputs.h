@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +20,8 @@ struct MeasuredProfile {
   std::vector<protocol::BlockingCell> blocking;  ///< by stage, every stage once
   bool simulated = false;
 };
+/// By profile key, of jobs that ran before.
+using MeasuredProfiles = std::map<std::string, std::shared_ptr<const MeasuredProfile>>;
 
 /// Merges the measurements of all ranks: a stage's units take as long as on its slowest rank, for which a pipeline
 /// waits, and use the mean of the ranks' energy. One entry for each rank, as of TrialSweep; of a cell that it names

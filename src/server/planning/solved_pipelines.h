@@ -24,7 +24,7 @@ namespace lowgear::server {
 /// A number that is equal for equal sequences of values, and hardly ever for others. Not against attackers.
 class Fingerprint {
  public:
-  /// The finalizer of MurmurHash3 (Appleby, public domain), on the sum with what came before.
+  /// The finalizer of MurmurHash3 (Appleby, public domain), on the sum with the values before.
   void add(std::uint64_t value) {
     value_ += 0x9e3779b97f4a7c15 + value;
     value_ = (value_ ^ (value_ >> 33U)) * 0xff51afd7ed558ccd;
@@ -54,7 +54,7 @@ using workflow::PipelineProblem;
 class KeptPipeline final : public workflow::SolvedPipeline {
  public:
   /// Solves the frontier. `progress` may be null; an exception of it ends this. Throws InputError when the profile
-  /// lacks what the schedule needs.
+  /// lacks a stage or kind of the schedule.
   KeptPipeline(const PipelineProblem& problem, Progress* progress);
 
   [[nodiscard]] const planner::Frontier& frontier() const override { return planner_.frontier(); }
@@ -80,10 +80,10 @@ class KeptPipeline final : public workflow::SolvedPipeline {
 };
 
 /// The solved pipelines of all jobs: jobs whose pipelines are the same share one. Those that were needed longest ago go
-/// first; what a job still holds of them stays good. Thread-safe.
+/// first; a pipeline that a job still holds stays valid. Thread-safe.
 class SolvedPipelines final : public workflow::PipelineSolver {
  public:
-  /// Keeps as many as have so many actions together, and one in any case.
+  /// Keeps pipelines of `kept_actions` actions together, and one in any case.
   explicit SolvedPipelines(std::size_t kept_actions = kKeptActions) : kept_actions_(kept_actions) {}
 
   [[nodiscard]] Solved find(const PipelineProblem& problem) override;

@@ -13,7 +13,7 @@ class WorkThread {
  public:
   /// `post` runs a function on the server's thread; it is called from the thread.
   explicit WorkThread(std::function<void(std::function<void()>)> post);
-  /// Waits for what is being done now; drops what waits.
+  /// Waits for the present piece; drops waiting ones.
   ~WorkThread() = default;
   WorkThread(const WorkThread&) = delete;
   WorkThread& operator=(const WorkThread&) = delete;

@@ -9,7 +9,7 @@
 
 namespace lowgear::server {
 
-/// How clocks are tried out in single iterations of a job that trains on.
+/// Settings of trials: clocks are tried in single iterations of a job that trains on.
 struct TrialOptions {
   int iterations = 5;         ///< counted at each clock, at most
   int settle_iterations = 0;  ///< before those, after each change
@@ -18,18 +18,18 @@ struct TrialOptions {
   double steepness = 1;       ///< iterations are expected to take as the clock to the power of minus this; 1 or more
 };
 
-/// What trials may cost a job: time beyond that of the same iterations at full clocks.
+/// The allowance for a job's trials: time beyond that of the same iterations at full clocks.
 class TrialBudget {
  public:
   TrialBudget() = default;
   /// In seconds. Throws InputError unless it is 0 or more and finite. `steepness` as known before.
   explicit TrialBudget(double allowance_s, double steepness = 1);
 
-  /// An iteration at a trial's clock, and what it takes at full clocks. One that took less costs nothing.
+  /// Counts an iteration at a trial's clock; one that is faster than at full clocks costs nothing.
   void spend(double iteration_time_s, double full_clock_time_s);
-  /// An iteration all at a trial's clock, as a share of the full one, took so many times as long as at full clocks.
+  /// An iteration all at a trial's clock (a share of the full one) took `slowdown` times as long as at full clocks.
   void learn(double clock_share, double slowdown);
-  /// That of TrialOptions, as two clocks have shown it: what only one shows may be a hiccup.
+  /// That of TrialOptions, as two clocks have shown it: one alone may be a hiccup.
   [[nodiscard]] double steepness() const;
   [[nodiscard]] double spent_s() const { return spent_s_; }
   [[nodiscard]] double left_s() const { return allowance_s_ > spent_s_ ? allowance_s_ - spent_s_ : 0; }
@@ -45,7 +45,7 @@ class TrialBudget {
 /// Iterations of a trial that do not count, in which the clock settles.
 [[nodiscard]] int settling_iterations(double full_clock_time_s, const TrialOptions& options);
 
-/// What the trials' iterations from `iteration` on are expected to cost, without a margin.
+/// Expected cost of the trials' iterations from `iteration` on, without a margin.
 [[nodiscard]] double expected_cost_s(std::span<const plan::ClockTrial> trials, std::int64_t iteration,
                                      int full_clock_mhz, double full_clock_time_s, double steepness);
 

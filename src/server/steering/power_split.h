@@ -14,7 +14,7 @@ struct CurvePoint {
   double energy_j = 0;
 };
 
-/// How long an iteration takes at a mean power of all GPUs of a job. Between two vertices of its frontier the energy is
+/// Time of an iteration by the mean power of all GPUs of a job. Between two vertices of its frontier the energy is
 /// linear in time, E(t) = c - s t, and every deadline between them has a plan; so the mean power is E(t) / t = c / t -
 /// s. It falls with time and is convex, since E falls and is convex: power has falling returns.
 class PowerCurve {
@@ -75,7 +75,7 @@ struct JobPower {
 };
 
 struct BudgetUse {
-  double power_w = 0;  ///< of all jobs there, and of what else is there
+  double power_w = 0;  ///< of all jobs there and of other consumers
   /// Loss that one more watt there would save: sum of weight * (time / fastest time). 0 where the budget does not bind.
   double price_per_w = 0;
 };

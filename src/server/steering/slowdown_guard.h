@@ -20,7 +20,7 @@ struct GuardOptions {
   double significance = 5;
   int window = 64;              ///< most iterations that a mean is taken over
   int reaction_iterations = 3;  ///< until a decision is in effect at all ranks
-  /// How much longer than planned an iteration may take before the guard can act; what it keeps in reserve for.
+  /// How much longer than planned an iteration may take before the guard can act: its reserve.
   double surprise_factor = 1.25;
   /// How many iterations (at full clocks) later than the limit the whole job may end.
   double overrun_iterations = 2;
@@ -35,7 +35,7 @@ enum class GuardAction {
   excuse_stall,    ///< none: time that no plan has caused was taken off the account
 };
 
-/// What the job runs.
+/// The plan that the job runs.
 struct GuardLevel {
   bool is_full_clocks = false;
   int steps_back = 0;  ///< index into the plans of `set_plans`; meaningless at full clocks
@@ -140,7 +140,7 @@ class SlowdownGuard {
   [[nodiscard]] Pace pace() const;
   /// Returns the excuse of a stall that has ended.
   std::optional<GuardDecision> account(double now_s, double iteration_time_s);
-  /// What counts of an iteration at present, and the excuse.
+  /// The part of an iteration that counts at present, and the excuse.
   [[nodiscard]] double without_stall(double iteration_time_s, std::optional<GuardDecision>& excuse);
   [[nodiscard]] std::optional<GuardDecision> check_job();
   [[nodiscard]] std::optional<GuardDecision> check_pace();

@@ -9,7 +9,7 @@
 
 namespace lowgear::server {
 
-/// What one rank did in one iteration. Communication and waiting are no part of the times: a rank that waits for a
+/// The times of one rank in one iteration. Communication and waiting are no part of the times: a rank that waits for a
 /// straggler is none.
 struct RankIteration {
   int rank = 0;
@@ -34,7 +34,8 @@ enum class SlowdownCause {
 /// How fast a rank has become, or that it is as fast as planned again.
 struct SlowdownChange {
   std::optional<int> rank;  ///< none: all ranks (drift)
-  /// Compute time over expected time, divided by what all ranks have in common (drift: the latter); 1 when it is gone.
+  /// Compute time over expected time, divided by the slowdown that all ranks share (drift: the latter); 1 when it is
+  /// gone.
   double factor = 1;
   SlowdownCause cause = SlowdownCause::straggler;
   int iterations = 1;  ///< how many iterations, the one just observed included, it has been like this
@@ -71,7 +72,7 @@ struct StragglerOptions {
 /// are too high for a while cost less than a job that waits. Eight iterations after a factor was reported it is
 /// reported again if their median says otherwise. A shift that more than half of all ranks show at once (and two at
 /// least), and any slow one, moves the common level, which is reported as drift. A job of one rank has no others to
-/// compare with: what comes at once is its slowdown, what comes slowly is drift.
+/// compare with: a sudden change is its slowdown, a slow one is drift.
 class StragglerDetector {
  public:
   /// Throws InputError unless `ranks` is in [1, 10^6] and the options are valid.
@@ -82,10 +83,10 @@ class StragglerDetector {
   /// 1].
   [[nodiscard]] std::vector<SlowdownChange> observe(std::span<const RankIteration> ranks);
 
-  /// What is known of a rank already, as of a detector before this one: it is tested around this factor, above 1, as if
+  /// Continues a finding of an earlier detector: the rank is tested around this factor, above 1, as if
   /// it had been found here.
   void assume(int rank, double factor, SlowdownCause cause);
-  /// Takes a rank for one that is not slow. What its iterations show from now on is reported anew.
+  /// Takes a rank for one that is not slow. Its next iterations are reported anew.
   void forget(int rank);
 
   /// The present factor of a rank; 1 when it is not slow.

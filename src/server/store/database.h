@@ -55,7 +55,7 @@ class Database {
   void execute(const char* sql);
   /// The only value of the only row of a query.
   [[nodiscard]] std::int64_t integer(const char* sql);
-  /// Replaces everything in `target` by what this file holds now: one moment of it, also while others write to it.
+  /// Replaces everything in `target` by the content of this file: one moment of it, also while others write to it.
   void copy_to(Database& target);
   /// Reads all of the file; empty when it is whole, otherwise the first damage that was found.
   [[nodiscard]] std::string damage();

@@ -16,18 +16,18 @@ namespace lowgear::server {
 
 struct SqliteStoreOptions {
   StoreRetention retention;
-  /// Changes that wait may take so much; one beyond has the outcome `busy`.
+  /// Size of waiting changes at most; a further one has the outcome `busy`.
   std::size_t queue_bytes = std::size_t{64} << 20U;
-  /// From `close` on: what is not written by then is refused, after what is being written. With the wait for another
+  /// From `close` on: changes that are not written by then are refused. With the wait for another
   /// program that holds the file (5 s), this has to be less than the service manager's patience (TimeoutStopSec).
   std::chrono::milliseconds close_patience{15'000};
-  /// Seconds since 1970, for what is kept for some days; empty: the system's clock.
+  /// Seconds since 1970, for rows that expire; empty: the system's clock.
   std::function<double()> now_s;
   /// Takes one line about what went wrong, and when it is over; called on the store's thread. May be empty.
   std::function<void(const std::string&)> log;
 };
 
-/// What the store has done since it was opened.
+/// Counts of the store since it was opened.
 struct StoreStatistics {
   std::uint64_t changes = 0;  ///< committed
   std::uint64_t commits = 0;  ///< flushes to the disk that carried them
@@ -38,7 +38,7 @@ struct StoreStatistics {
 
 /// Keeps everything in an SQLite file in a folder that it holds for itself. One thread writes: all changes that wait
 /// are committed together, with one flush to the disk, then their `done` callbacks are called. A change that
-/// contradicts what is stored fails alone. When the disk is full all that wait get `disk_full`, and the next ones are
+/// contradicts stored rows fails alone. When the disk is full all that wait get `disk_full`, and the next ones are
 /// tried anew. Safe from any thread.
 class SqliteStore final : public Store {
  public:
@@ -61,7 +61,7 @@ class SqliteStore final : public Store {
   void read_page(ExportQuery query, std::function<void(std::optional<ExportPage>)> done) override;
 
   /// Writes everything that waits, as far as `close_patience` lasts, and posts its outcomes; then lets go of the
-  /// folder. What is refused is `busy`, and the log says how much it is. What is written later fails.
+  /// folder. Refused changes are `busy`, and the log states their number. Later changes fail.
   void close();
   [[nodiscard]] StoreStatistics statistics() const;
 

@@ -2,15 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <openssl/evp.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -20,7 +24,6 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
-#include "base/http/tls/sha256.h"
 #include "server/store/database.h"
 #include "server/store/state_folder.h"
 #include "server/store/store_tables.h"
@@ -44,9 +47,32 @@ FileDescriptor open_file(const std::filesystem::path& file, int flags) {
   return opened;
 }
 
-/// The file from where it is on, all but what is kept back from its end, which is returned.
-std::string digest(const FileDescriptor& opened, const std::filesystem::path& file, std::size_t kept_bytes,
-                   http::Sha256& digest) {
+/// The SHA-256 digest of bytes that come piece by piece.
+class Digest {
+ public:
+  Digest() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    require_success(context_ ? EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) : 0);
+  }
+  void add(std::string_view bytes) { require_success(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size())); }
+  /// Ends the digest.
+  [[nodiscard]] std::string seal() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned size = 0;
+    require_success(EVP_DigestFinal_ex(context_.get(), digest.data(), &size));
+    return fmt::format("{}{:02x}\n", kMark, fmt::join(std::span(digest).first(size), ""));
+  }
+
+ private:
+  static void require_success(int result) {
+    if (result != 1) throw Error("OpenSSL computes no SHA-256 digest");
+  }
+
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+/// Adds the rest of the file to the digest, except for the last `kept_bytes`, which it returns.
+std::string read_into(Digest& digest, const FileDescriptor& opened, const std::filesystem::path& file,
+                      std::size_t kept_bytes) {
   std::string kept;
   std::vector<char> piece(kPieceBytes);
   while (true) {
@@ -61,15 +87,13 @@ std::string digest(const FileDescriptor& opened, const std::filesystem::path& fi
   }
 }
 
-std::string seal_of(http::Sha256& digest) { return fmt::format("{}{}\n", kMark, digest.hex()); }
-
 }  // namespace
 
 void seal_backup(const std::filesystem::path& file) {
   const FileDescriptor opened = open_file(file, O_RDWR);
-  http::Sha256 of_file;
-  (void)digest(opened, file, 0, of_file);
-  const std::string seal = seal_of(of_file);
+  Digest digest;
+  (void)read_into(digest, opened, file, 0);
+  const std::string seal = digest.seal();
   // So few bytes are written whole, or the disk is full.
   if (::write(opened.get(), seal.data(), seal.size()) != static_cast<ssize_t>(seal.size())) fail<Error>(file);
   if (::fsync(opened.get()) != 0) fail<Error>(file);
@@ -77,10 +101,10 @@ void seal_backup(const std::filesystem::path& file) {
 
 BackupSeal backup_seal(const std::filesystem::path& file) {
   const FileDescriptor opened = open_file(file, O_RDONLY);
-  http::Sha256 of_file;
-  const std::string end = digest(opened, file, kSealBytes, of_file);
+  Digest digest;
+  const std::string end = read_into(digest, opened, file, kSealBytes);
   if (!end.starts_with(kMark)) return BackupSeal::missing;
-  return end == seal_of(of_file) ? BackupSeal::whole : BackupSeal::broken;
+  return end == digest.seal() ? BackupSeal::whole : BackupSeal::broken;
 }
 
 namespace {

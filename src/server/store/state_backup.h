@@ -23,16 +23,16 @@ void seal_backup(const std::filesystem::path& file);
 /// Reads all of the file. Throws InputError when it cannot be read.
 [[nodiscard]] BackupSeal backup_seal(const std::filesystem::path& file);
 
-/// What a server that starts with these rows could not read, one line each; empty: nothing.
+/// Rows that a server which starts with them could not read, one line each.
 using UnreadableRows = std::function<std::vector<std::string>(StoreContents)>;
 
-/// A state or a backup that has lost something. The message lists what was found, a line each.
+/// A state or a backup that has lost something. The message lists the findings, a line each.
 class DamagedState : public Error {
  public:
   using Error::Error;
 };
 
-/// What a database of the server holds.
+/// Contents of a database of the server.
 struct StateSummary {
   std::int64_t bytes = 0;
   std::int64_t open_jobs = 0;
@@ -56,9 +56,9 @@ struct BackupRequest {
 [[nodiscard]] StateSummary check_backup(const BackupRequest& request);
 
 /// Writes one moment of the state into a new file (mode 0600: it holds the keys of ranks) with its digest, reads all of
-/// it again, and only then gives it its name. What the server acknowledged before is in it. A final backup then marks
-/// the folder as moved. Throws as `check_backup`, DamagedState when rows cannot be read, and Error when the disk
-/// refuses; there is no file then.
+/// it again, and only then gives it its name. It has all changes that the server acknowledged before. A final backup
+/// then marks the folder as moved. Throws as `check_backup`, DamagedState when rows cannot be read, and Error when the
+/// disk refuses; there is no file then.
 StateSummary back_up(const BackupRequest& request);
 
 struct RestoreRequest {

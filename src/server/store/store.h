@@ -15,12 +15,12 @@ namespace lowgear::server {
 /// Largest number of a version, a rank or a clock that the stored state of a job may hold.
 inline constexpr int kMaxStoredNumber = 1 << 30;
 
-/// What is kept of a job. Documents are JSON that only the control plane reads.
+/// The row of a job. Documents are JSON that only the control plane reads.
 struct StoredJob {
   std::string id;
   std::string run;    ///< unique
-  std::string spec;   ///< what was registered
-  std::string state;  ///< what was decided about it
+  std::string spec;   ///< as it was registered
+  std::string state;  ///< its progress and settings
   double created_s = 0;
   std::optional<double> finished_s;
 };
@@ -55,7 +55,7 @@ struct StoredCells {
   int rank = 0;
   int plan_version = 0;
   std::string document;
-  /// First plan of their sweep: what the rank posted for earlier ones is dropped, as the sweep replaces it.
+  /// First plan of their sweep: cells of earlier sweeps are dropped, as this one replaces them.
   int sweep = 0;
 };
 
@@ -66,7 +66,7 @@ struct StoredDecision {
   std::string document;
 };
 
-/// What stays of a job that is over, as JSON: what its documents of docs/server-api.md show. Empty: has expired.
+/// The archive of a job that is over, as JSON of the documents of docs/server-api.md. Empty: has expired.
 struct StoredArchive {
   std::string job;
   std::string summary;
@@ -77,7 +77,7 @@ struct StoredArchive {
   std::string iterations;  ///< the list
 };
 
-/// What a server that starts needs of a job that is over and archived.
+/// The part of an archived job that a server loads when it starts.
 struct StoredFinishedJob {
   std::string id;
   std::string run;
@@ -86,13 +86,13 @@ struct StoredFinishedJob {
   std::string summary;  ///< of the archive
 };
 
-/// A document that belongs to no job: a profile by what it was measured on (`profile/...`), a signal (`signal/...`).
+/// A document that belongs to no job: a profile by its key (`profile/...`), a signal (`signal/...`).
 struct StoredDocument {
   std::string key;
   std::string document;
 };
 
-/// What iterations add to what their job has used. Rows of the same job, hour and baseline add up in the store.
+/// The usage of some iterations of a job. Rows of the same job, hour and baseline add up in the store.
 struct StoredUsage {
   usage::UsageRow row;
   std::int64_t last_iteration = 0;  ///< of those that are counted
@@ -166,7 +166,7 @@ struct StoreChange {
   }
 };
 
-/// What a server that starts needs to continue: jobs that have not finished, with everything of theirs but old reports,
+/// The rows that a server loads when it starts: jobs that have not finished, with all their rows but old reports,
 /// and the jobs that finished last: their summaries, or, of those that are not archived, their rows without ranks,
 /// reports, plans and cells.
 struct StoreContents {
@@ -185,7 +185,7 @@ enum class StoreOutcome : unsigned char {
   committed,
   disk_full,  ///< nothing of the change is kept
   busy,       ///< likewise: more waits to be written than may, or another program holds the file; later it may be taken
-  failed,     ///< likewise: the change contradicts what is stored, or the disk fails; the store has said why in its log
+  failed,     ///< likewise: the change contradicts stored rows, or the disk fails; the store has said why in its log
 };
 
 /// Persistent storage of the control plane.

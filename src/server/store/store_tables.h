@@ -11,12 +11,12 @@
 
 namespace lowgear::server {
 
-/// What is kept for how long, and what of it a server loads when it starts.
+/// How long rows are kept, and how many of them a server loads when it starts.
 struct StoreRetention {
   std::int64_t iterations = 2'000;        ///< reports of a job: of its newest iterations
   int plans = 50;                         ///< of a job: the newest
   std::int64_t decisions = 10'000;        ///< of a job: the newest
-  double finished_days = 30;              ///< what is shown of a job that has finished, but its summary
+  double finished_days = 30;              ///< documents of a finished job, except its summary
   double usage_days = 800;                ///< what jobs have used, by the hour
   double budget_days = 60;                ///< how power budgets were used
   std::int64_t loaded_reports = 200'000;  ///< of a job
@@ -77,7 +77,7 @@ class StoreTables {
     Statement usage;
     Statement budget_use;
   };
-  /// Remove what is too old to be kept of a job that runs.
+  /// Remove rows of a running job that are too old.
   struct Drops {
     explicit Drops(Database& database);
     Statement reports;

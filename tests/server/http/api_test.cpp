@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 #include "server/http/api_routes.h"
-#include "server/http/embedded_files.h"
+#include "server/http/dashboard_files.h"
 #include "server/http/event_hub.h"
 #include "server/server_fakes.h"
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "planning/schedule/generators.h"
 #include "rivals/policies/envpipe/envpipe.h"
 #include "rivals/policies/published_loop.h"
+#include "planning/schedule/generators.h"
 #include "server/simulated_job.h"
 
 namespace lowgear::server {
@@ -96,7 +96,7 @@ class JobEnvPipe : public testing::Test {
       ASSERT_EQ(clocks_mhz(), clocks) << "decision " << decisions;
     }
     EXPECT_TRUE(loop.finished());
-    EXPECT_TRUE(training.record().envpipe.is_finished);
+    EXPECT_TRUE(training.record().envpipe.is_finished());
     EXPECT_GT(decisions, 11);
     EXPECT_THAT(training.reasons("envpipe"), Contains(HasSubstr("the clocks are settled")));
   }
@@ -131,12 +131,12 @@ TEST_F(JobEnvPipe, KeepsThePlanWhereARankReportsNoWaitsAndSaysWhose) {
 TEST_F(JobEnvPipe, ContinuesAfterTheServerWasStartedAgain) {
   training.train();
   training.run(12);
-  const policies::EnvPipeState state = training.record().envpipe.state;
+  const policies::EnvPipeState state = training.record().envpipe.state();
   ASSERT_TRUE(state.threshold_s);
   training.restart_server();
-  EXPECT_EQ(training.record().envpipe.state, state);
+  EXPECT_EQ(training.record().envpipe.state(), state);
   training.run(400);
-  EXPECT_TRUE(training.record().envpipe.is_finished);
+  EXPECT_TRUE(training.record().envpipe.is_finished());
 }
 
 protocol::JobSpec early_job(std::vector<int> early_forwards) {

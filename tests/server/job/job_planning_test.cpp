@@ -25,7 +25,7 @@ using testing::StartsWith;
 constexpr PowerCap kKept{.watts = 200};
 constexpr PowerCap kBelowAnyPlan{.watts = 5};
 
-class JobPlanning : public testing::Test {
+class JobPlanningTest : public testing::Test {
  protected:
   void train_until_running() {
     training.train();
@@ -97,7 +97,7 @@ TEST(JobPolicies, LastForTheLifeOfAJob) {
   EXPECT_EQ(planned_by(training), "perseus");
 }
 
-TEST_F(JobPlanning, KeepsACapThatCameWhileTheFirstPlanWasMade) {
+TEST_F(JobPlanningTest, KeepsACapThatCameWhileTheFirstPlanWasMade) {
   training.register_all();
   training.plans_wait = true;
   ASSERT_TRUE(training.run_until(JobState::planning));
@@ -107,7 +107,7 @@ TEST_F(JobPlanning, KeepsACapThatCameWhileTheFirstPlanWasMade) {
   EXPECT_LE(peak_w(), *kKept.watts * 1.01);
 }
 
-TEST_F(JobPlanning, FollowsSettingsAndSignalsThatCameWhileTheFirstPlanWasMade) {
+TEST_F(JobPlanningTest, FollowsSettingsAndSignalsThatCameWhileTheFirstPlanWasMade) {
   training.register_all();
   training.plans_wait = true;
   ASSERT_TRUE(training.run_until(JobState::planning));
@@ -119,7 +119,7 @@ TEST_F(JobPlanning, FollowsSettingsAndSignalsThatCameWhileTheFirstPlanWasMade) {
   EXPECT_GT(summary_json(training.record())["slowdown_pct"].get<double>(), 15);
 }
 
-TEST_F(JobPlanning, PlansAndGuardsByTheLargestSettings) {
+TEST_F(JobPlanningTest, PlansAndGuardsByTheLargestSettings) {
   train_until_running();
   (void)training.job().set(SlowdownTarget{1'000, 1'000}, training.now_s());
   EXPECT_NO_THROW(training.settle());
@@ -128,7 +128,7 @@ TEST_F(JobPlanning, PlansAndGuardsByTheLargestSettings) {
   EXPECT_GT(summary_json(training.record())["slowdown_pct"].get<double>(), 10);
 }
 
-TEST_F(JobPlanning, PlansOnceACapHasGoneThatNoPlanCouldKeep) {
+TEST_F(JobPlanningTest, PlansOnceACapHasGoneThatNoPlanCouldKeep) {
   training.register_all();
   cap(kBelowAnyPlan);
   ASSERT_TRUE(training.run_until(JobState::observing));
@@ -141,7 +141,7 @@ TEST_F(JobPlanning, PlansOnceACapHasGoneThatNoPlanCouldKeep) {
   EXPECT_GT(summary_json(training.record())["saved_pct"].get<double>(), 1);
 }
 
-TEST_F(JobPlanning, PlansForTheCapThatTakesThePlaceOfOneThatNoPlanCouldKeep) {
+TEST_F(JobPlanningTest, PlansForTheCapThatTakesThePlaceOfOneThatNoPlanCouldKeep) {
   training.register_all();
   cap(kBelowAnyPlan);
   ASSERT_TRUE(training.run_until(JobState::observing));
@@ -153,7 +153,7 @@ TEST_F(JobPlanning, PlansForTheCapThatTakesThePlaceOfOneThatNoPlanCouldKeep) {
   EXPECT_LE(peak_w(), *kKept.watts * 1.01);
 }
 
-TEST_F(JobPlanning, SaysAsLongAsACapIsNotKept) {
+TEST_F(JobPlanningTest, SaysAsLongAsACapIsNotKept) {
   train_until_running();
   cap(kBelowAnyPlan);
   EXPECT_EQ(training.record().state(), JobState::running);
@@ -162,7 +162,7 @@ TEST_F(JobPlanning, SaysAsLongAsACapIsNotKept) {
   EXPECT_EQ(reason(), "follows a plan");
 }
 
-TEST_F(JobPlanning, KeepsTheGuardWhileACapIsNotKept) {
+TEST_F(JobPlanningTest, KeepsTheGuardWhileACapIsNotKept) {
   train_until_running();
   cap(kBelowAnyPlan);
   training.job().set_signal(1, "carbon is high", training.now_s());
@@ -172,7 +172,7 @@ TEST_F(JobPlanning, KeepsTheGuardWhileACapIsNotKept) {
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
 }
 
-TEST_F(JobPlanning, GuardsByNewSettingsWhileACapIsNotKept) {
+TEST_F(JobPlanningTest, GuardsByNewSettingsWhileACapIsNotKept) {
   train_until_running();
   cap(kBelowAnyPlan);
   (void)training.job().set(SlowdownTarget{0, 50}, training.now_s());
@@ -186,7 +186,7 @@ TEST_F(JobPlanning, GuardsByNewSettingsWhileACapIsNotKept) {
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("allowed are 1 %")));
 }
 
-TEST_F(JobPlanning, GuardsAfterTheServerWasStartedAgainThoughACapIsNotKept) {
+TEST_F(JobPlanningTest, GuardsAfterTheServerWasStartedAgainThoughACapIsNotKept) {
   train_until_running();
   cap(kBelowAnyPlan);
   training.restart_server();
@@ -195,7 +195,7 @@ TEST_F(JobPlanning, GuardsAfterTheServerWasStartedAgainThoughACapIsNotKept) {
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
 }
 
-TEST_F(JobPlanning, GuardsNoPlanThatKeepsACapThoughTheNextOneCannotBeKept) {
+TEST_F(JobPlanningTest, GuardsNoPlanThatKeepsACapThoughTheNextOneCannotBeKept) {
   train_until_running();
   cap(kKept);
   training.run(6);
@@ -206,7 +206,7 @@ TEST_F(JobPlanning, GuardsNoPlanThatKeepsACapThoughTheNextOneCannotBeKept) {
   EXPECT_THAT(training.reasons("guard"), IsEmpty());
 }
 
-TEST_F(JobPlanning, RestsTheGuardOnceACapIsKept) {
+TEST_F(JobPlanningTest, RestsTheGuardOnceACapIsKept) {
   train_until_running();
   cap(kKept);
   training.run(60);
@@ -214,7 +214,7 @@ TEST_F(JobPlanning, RestsTheGuardOnceACapIsKept) {
   EXPECT_THAT(training.reasons("guard"), IsEmpty());
 }
 
-TEST_F(JobPlanning, KeepsACapThoughTheGuardTakesFullClocksWhileItIsPlannedFor) {
+TEST_F(JobPlanningTest, KeepsACapThoughTheGuardTakesFullClocksWhileItIsPlannedFor) {
   train_until_running();
   training.plans_wait = true;
   cap(kKept);
@@ -225,7 +225,7 @@ TEST_F(JobPlanning, KeepsACapThoughTheGuardTakesFullClocksWhileItIsPlannedFor) {
   EXPECT_LE(peak_w(), *kKept.watts * 1.01);
 }
 
-TEST_F(JobPlanning, IssuesTheFullClocksThatTheGuardTakesForAPlan) {
+TEST_F(JobPlanningTest, IssuesTheFullClocksThatTheGuardTakesForAPlan) {
   train_until_running();
   const double usual_s = training.time_s();
   training.slow_all(1.3);
@@ -238,7 +238,7 @@ TEST_F(JobPlanning, IssuesTheFullClocksThatTheGuardTakesForAPlan) {
   EXPECT_NEAR(summary_json(training.record())["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.03);
 }
 
-TEST_F(JobPlanning, LeavesFullClocksInForceThatTheGuardHolds) {
+TEST_F(JobPlanningTest, LeavesFullClocksInForceThatTheGuardHolds) {
   train_until_running();
   training.slow_all(1.04);
   training.run(30);
@@ -250,7 +250,7 @@ TEST_F(JobPlanning, LeavesFullClocksInForceThatTheGuardHolds) {
   EXPECT_EQ(training.record().plan_version(), version);
 }
 
-TEST_F(JobPlanning, AnswersWhatIsSetAlreadyWithTheDecisionThatSetIt) {
+TEST_F(JobPlanningTest, AnswersWhatIsSetAlreadyWithTheDecisionThatSetIt) {
   train_until_running();
   const auto set_all = [&](double factor, const std::optional<PowerCap>& limit, std::optional<double> slowdown_pct) {
     Job& job = training.job();
@@ -271,7 +271,7 @@ TEST_F(JobPlanning, AnswersWhatIsSetAlreadyWithTheDecisionThatSetIt) {
   EXPECT_EQ(set_all(1, std::nullopt, 0), taken_back);
 }
 
-TEST_F(JobPlanning, HasADecisionForWhatHasBeenSetFromTheBeginning) {
+TEST_F(JobPlanningTest, HasADecisionForWhatHasBeenSetFromTheBeginning) {
   train_until_running();
   const std::int64_t first = training.job().set(std::optional<PowerCap>(), training.now_s());
   EXPECT_GT(first, 0);

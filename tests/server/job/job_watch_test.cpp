@@ -15,7 +15,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-class JobWatch : public testing::Test {
+class JobWatchTest : public testing::Test {
  protected:
   void train_until_running() {
     training.train();
@@ -25,7 +25,7 @@ class JobWatch : public testing::Test {
   SimulatedJob training{small_job(2)};
 };
 
-TEST_F(JobWatch, FollowsASignalAndBack) {
+TEST_F(JobWatchTest, FollowsASignalAndBack) {
   train_until_running();
   const double usual_s = training.time_s();
   const double usual_j = training.energy_j();
@@ -43,7 +43,7 @@ TEST_F(JobWatch, FollowsASignalAndBack) {
   EXPECT_THAT(training.reasons("signal"), testing::ElementsAre("carbon is high", "carbon is low"));
 }
 
-TEST_F(JobWatch, SeesAStragglerWhileTheGuardHoldsFullClocks) {
+TEST_F(JobWatchTest, SeesAStragglerWhileTheGuardHoldsFullClocks) {
   train_until_running();
   training.slow_all(1.04);
   training.run(30);
@@ -55,7 +55,7 @@ TEST_F(JobWatch, SeesAStragglerWhileTheGuardHoldsFullClocks) {
   EXPECT_EQ(summary_json(training.record())["stragglers"][0]["rank"], 1);
 }
 
-TEST_F(JobWatch, AllowsInItsMetricsWhatTheGuardAllows) {
+TEST_F(JobWatchTest, AllowsInItsMetricsWhatTheGuardAllows) {
   train_until_running();
   EXPECT_DOUBLE_EQ(job_snapshot(training.record()).slowdown_allowed_ratio, 0.02);
   training.job().set_signal(10, "carbon is high", training.now_s());
@@ -63,7 +63,7 @@ TEST_F(JobWatch, AllowsInItsMetricsWhatTheGuardAllows) {
   EXPECT_EQ(summary_json(training.record())["guard_limit_pct"], 12);
 }
 
-TEST_F(JobWatch, KnowsAStragglerWhenTheServerIsStartedAgain) {
+TEST_F(JobWatchTest, KnowsAStragglerWhenTheServerIsStartedAgain) {
   train_until_running();
   training.slow_down(1, 1.3);
   training.run(6);
@@ -77,7 +77,7 @@ TEST_F(JobWatch, KnowsAStragglerWhenTheServerIsStartedAgain) {
   EXPECT_EQ(training.version_of(0), version);
 }
 
-TEST_F(JobWatch, SeesThatAStragglerHasRecoveredWhileTheServerWasAway) {
+TEST_F(JobWatchTest, SeesThatAStragglerHasRecoveredWhileTheServerWasAway) {
   train_until_running();
   training.slow_down(1, 1.3);
   training.run(6);
@@ -88,7 +88,7 @@ TEST_F(JobWatch, SeesThatAStragglerHasRecoveredWhileTheServerWasAway) {
   EXPECT_THAT(summary_json(training.record())["stragglers"], IsEmpty());
 }
 
-TEST_F(JobWatch, FindsAStragglerAgainThatWasRemovedWhileItIsSlow) {
+TEST_F(JobWatchTest, FindsAStragglerAgainThatWasRemovedWhileItIsSlow) {
   train_until_running();
   training.slow_down(1, 1.3);
   training.run(6);
@@ -124,7 +124,7 @@ TEST(JobWatchOfReplicas, MeasuresTheBaselineBesideARankWithoutAnAgent) {
   EXPECT_TRUE(training.run_until(JobState::running, 12));
 }
 
-TEST_F(JobWatch, GuardsAJobOneOfWhoseRanksHasLostItsAgent) {
+TEST_F(JobWatchTest, GuardsAJobOneOfWhoseRanksHasLostItsAgent) {
   train_until_running();
   training.lose_agent(1);
   training.slow_all(1.025);
@@ -133,7 +133,7 @@ TEST_F(JobWatch, GuardsAJobOneOfWhoseRanksHasLostItsAgent) {
   EXPECT_FALSE(summary_json(training.record())["slowdown_pct"].is_null());
 }
 
-TEST_F(JobWatch, GuardsAJobWhoseRanksFollowDifferentPlans) {
+TEST_F(JobWatchTest, GuardsAJobWhoseRanksFollowDifferentPlans) {
   train_until_running();
   training.deaf[1] = true;
   (void)training.job().set(SlowdownTarget{0.5, std::nullopt}, training.now_s());
@@ -143,7 +143,7 @@ TEST_F(JobWatch, GuardsAJobWhoseRanksFollowDifferentPlans) {
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
 }
 
-TEST_F(JobWatch, MeasuresTheProfileAgainWhenAllRanksDrift) {
+TEST_F(JobWatchTest, MeasuresTheProfileAgainWhenAllRanksDrift) {
   train_until_running();
   const double usual_s = training.time_s();
   training.slow_all(1.25);
@@ -157,7 +157,7 @@ TEST_F(JobWatch, MeasuresTheProfileAgainWhenAllRanksDrift) {
   EXPECT_GT(summary_json(training.record())["baseline"]["time_s"].get<double>(), usual_s * 1.2);
 }
 
-TEST_F(JobWatch, RenewsTheBaselineFromTheTimeSinceItChanged) {
+TEST_F(JobWatchTest, RenewsTheBaselineFromTheTimeSinceItChanged) {
   train_until_running();
   const double usual_s = training.time_s();
   training.slow_all(1.04);
@@ -173,7 +173,7 @@ TEST_F(JobWatch, RenewsTheBaselineFromTheTimeSinceItChanged) {
   EXPECT_NEAR(summary_json(training.record())["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.01);
 }
 
-TEST_F(JobWatch, MeasuresTheProfileAgainThoughTheGuardActsOnTheSameIteration) {
+TEST_F(JobWatchTest, MeasuresTheProfileAgainThoughTheGuardActsOnTheSameIteration) {
   train_until_running();
   training.slow_all(1.65);
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
@@ -181,7 +181,7 @@ TEST_F(JobWatch, MeasuresTheProfileAgainThoughTheGuardActsOnTheSameIteration) {
   EXPECT_TRUE(training.run_until(JobState::running));
 }
 
-TEST_F(JobWatch, MeasuresTheProfileOnceAfterOneDrift) {
+TEST_F(JobWatchTest, MeasuresTheProfileOnceAfterOneDrift) {
   for (const double factor : {1.3, 1.6}) {
     protocol::JobSpec spec = small_job(2);
     spec.guard_pct = 900;
@@ -195,7 +195,7 @@ TEST_F(JobWatch, MeasuresTheProfileOnceAfterOneDrift) {
   }
 }
 
-TEST_F(JobWatch, KnowsNoStragglerOfAProfileThatHasBeenReplaced) {
+TEST_F(JobWatchTest, KnowsNoStragglerOfAProfileThatHasBeenReplaced) {
   protocol::JobSpec spec = small_job(4);
   spec.guard_pct = 900;
   SimulatedJob drifting(spec);
@@ -209,7 +209,7 @@ TEST_F(JobWatch, KnowsNoStragglerOfAProfileThatHasBeenReplaced) {
   EXPECT_THAT(summary_json(drifting.record())["stragglers"], IsEmpty()) << "the profile holds how slow it is";
 }
 
-TEST_F(JobWatch, MakesNothingOfPlansFromAProfileThatHasBeenReplaced) {
+TEST_F(JobWatchTest, MakesNothingOfPlansFromAProfileThatHasBeenReplaced) {
   protocol::JobSpec spec = small_job(2, 2);
   spec.guard_pct = 900;
   spec.profiling->clocks = 4;
@@ -225,7 +225,7 @@ TEST_F(JobWatch, MakesNothingOfPlansFromAProfileThatHasBeenReplaced) {
   EXPECT_THAT(drifting.reasons("straggler"), IsEmpty());
 }
 
-TEST_F(JobWatch, PlansNothingFromAProfileThatIsBeingReplaced) {
+TEST_F(JobWatchTest, PlansNothingFromAProfileThatIsBeingReplaced) {
   train_until_running();
   training.plans_wait = true;
   training.slow_all(1.25);
@@ -237,7 +237,7 @@ TEST_F(JobWatch, PlansNothingFromAProfileThatIsBeingReplaced) {
   EXPECT_EQ(training.record().state(), JobState::profiling);
 }
 
-TEST_F(JobWatch, HasARankCountForNothingThatLeapsAhead) {
+TEST_F(JobWatchTest, HasARankCountForNothingThatLeapsAhead) {
   train_until_running();
   const int version = training.version_of(0);
   protocol::RankReports leap;
@@ -252,7 +252,7 @@ TEST_F(JobWatch, HasARankCountForNothingThatLeapsAhead) {
   EXPECT_GT(training.version_of(1), version);
 }
 
-TEST_F(JobWatch, PutsNoPlanOffForIterationsOfNoTime) {
+TEST_F(JobWatchTest, PutsNoPlanOffForIterationsOfNoTime) {
   training.register_all();
   for (int iteration = 0; iteration < 3; ++iteration) {
     for (int rank = 0; rank < 2; ++rank) {
@@ -267,7 +267,7 @@ TEST_F(JobWatch, PutsNoPlanOffForIterationsOfNoTime) {
   EXPECT_LT(plan["from_iteration"].get<std::int64_t>(), 1'000);
 }
 
-TEST_F(JobWatch, RefusesCellsOfAnotherRanksStage) {
+TEST_F(JobWatchTest, RefusesCellsOfAnotherRanksStage) {
   training.register_all();
   ASSERT_TRUE(training.run_until(JobState::profiling));
   const auto posted = [](int rank, int stage) {
@@ -279,7 +279,7 @@ TEST_F(JobWatch, RefusesCellsOfAnotherRanksStage) {
   EXPECT_NO_THROW(training.job().add_cells(posted(0, 0), training.now_s()));
 }
 
-TEST_F(JobWatch, GivesAProfileUpThatNobodyMeasures) {
+TEST_F(JobWatchTest, GivesAProfileUpThatNobodyMeasures) {
   training.register_all();
   ASSERT_TRUE(training.run_until(JobState::profiling));
   while (training.record().state() == JobState::profiling) {
@@ -293,7 +293,7 @@ TEST_F(JobWatch, GivesAProfileUpThatNobodyMeasures) {
   EXPECT_THAT(training.reasons("failed"), IsEmpty());
 }
 
-TEST_F(JobWatch, ContinuesWhenTheServerEndsWhileAProfileIsJudged) {
+TEST_F(JobWatchTest, ContinuesWhenTheServerEndsWhileAProfileIsJudged) {
   training.register_all();
   ASSERT_TRUE(training.run_until(JobState::profiling));
   Job& job = training.job();
@@ -329,7 +329,7 @@ TEST_F(JobWatch, ContinuesWhenTheServerEndsWhileAProfileIsJudged) {
   EXPECT_EQ(changes.planning->kind, PlanningTask::Kind::judge_profile);
 }
 
-TEST_F(JobWatch, IsNotDisturbedByReportsThatComeAgain) {
+TEST_F(JobWatchTest, IsNotDisturbedByReportsThatComeAgain) {
   train_until_running();
   const Json before = summary_json(training.record());
   protocol::RankReports again;

@@ -14,7 +14,7 @@
 #include "base/core/progress.h"
 #include "planning/profile/example_profile.h"
 #include "rivals/policies/published_policies.h"
-#include "server/job/planning_threads.h"
+#include "server/planning/planning_threads.h"
 #include "server/simulated_job.h"
 #include "server/test_loop.h"
 
@@ -76,8 +76,7 @@ TEST(MeasuredJob, RefusesACellThatNoGpuCanHaveRun) {
   PipelineModel wrong = *model(2, 1, 6);
   wrong.measured.cells[2].energy_j *= 1000;
   EXPECT_THAT(error_of([&] { MeasuredJob(std::make_shared<const PipelineModel>(wrong)); }),
-              testing::AllOf(HasSubstr("the profile cannot be right: stage 0 forward at"),
-                             HasSubstr("more than any GPU does; profile again")));
+              testing::AllOf(HasSubstr("the job's profile: stage 0 forward at"), HasSubstr("more than any GPU does")));
 }
 
 TEST(MeasuredJob, SaysThatAProfileIsInDoubtAndAPlanFasterThanFullClocks) {
@@ -87,8 +86,8 @@ TEST(MeasuredJob, SaysThatAProfileIsInDoubtAndAPlanFasterThanFullClocks) {
     if (cell.clock_mhz == wrong.measured.cells[1].clock_mhz) cell.time_s *= 0.5;
   }
   const JobPlan plan = MeasuredJob(std::make_shared<const PipelineModel>(wrong)).plan({}).plan;
-  EXPECT_THAT(plan.note, testing::AllOf(testing::StartsWith("the profile is in doubt: stage 0 forward at"),
-                                        HasSubstr("; and 2 more"), HasSubstr("of all clocks at their highest")));
+  EXPECT_THAT(plan.note, testing::AllOf(testing::StartsWith("the job's profile: stage 0 forward at"),
+                                        HasSubstr("; and 3 more doubts"), HasSubstr("of all clocks at their highest")));
 }
 
 TEST(MeasuredJob, HasAgentsAskAheadWhereClocksChangeLate) {

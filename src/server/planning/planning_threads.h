@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/core/progress.h"
-#include "server/job/planning_service.h"
+#include "server/planning/planning_service.h"
 
 namespace lowgear::server {
 
@@ -26,7 +26,7 @@ struct PlanningTimes {
 inline constexpr std::size_t kActionsPerLimit = 100'000;
 
 /// Bounds what planning for one job takes: the planner's next report throws `Stopped` once the time is over, or once
-/// the job is over. Time is what the thread has computed, so that a busy machine does not shorten it. Thread-safe.
+/// the job is over. Time is the processor time of the thread, so that a busy machine does not shorten it. Thread-safe.
 class PlanningLimit final : public Progress {
  public:
   /// From now on the calling thread may compute for `seconds`. Other threads are not bounded.
@@ -49,7 +49,7 @@ class PlanningLimit final : public Progress {
 /// jobs on as many more, so that each kind holds up only its own; what takes milliseconds is answered by one
 /// more thread, which never waits for the others. Jobs take turns: each has one task that waits, and keeps its place
 /// when a newer one takes that task's place. One job's tasks are done one after the other, and so are those of jobs
-/// whose pipelines are the same: the first one solves them for all. What was solved is kept for the jobs that were
+/// whose pipelines are the same: the first one solves them for all. Solved pipelines are kept for the jobs that were
 /// planned last, as many of them as their pipelines' size allows (`kKeptActions`).
 class PlanningThreads final : public PlanningService {
  public:
@@ -62,7 +62,7 @@ class PlanningThreads final : public PlanningService {
 
   void submit(PlanningTask task, Done done) override;
   void forget(const std::string& job) override;
-  /// Stops what is being planned and drops what waits, all without an answer; nothing is planned any more.
+  /// Stops planning for good: tasks under way and waiting ones get no answer.
   void stop();
 
   /// How many jobs are planned for at present, and how many wait for that.

@@ -1,4 +1,4 @@
-#include "server/job/job_record.h"
+#include "server/job/job_outbox.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
+#include "server/job/reported_energy.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string>
+#include <optional>
 #include <utility>
 
 #include "base/core/energy/energy_check.h"
-#include "server/job/job.h"
 
-/// A job's measurements as they come in: whether they can be, and which of them count.
 namespace lowgear::server {
 namespace {
 
@@ -57,64 +57,57 @@ std::pair<std::string_view, std::string> foreign_energy(const RegisteredRank& ra
 
 }  // namespace
 
-/// The reports without the energies that cannot be, and those that count elsewhere. Their times stay.
-protocol::RankReports Job::judged(const protocol::RankReports& reports, double now_s) {
-  RegisteredRank& rank = *record_.ranks.find(reports.rank);
+JudgedReports judge(const protocol::RankReports& reports, RegisteredRank& rank, const ReportedBefore& before) {
   const std::optional<double> limit_w = limit_of(rank);
-  protocol::RankReports good = reports;
+  JudgedReports judged{.reports = reports, .left_out = {}, .decision = {}};
+  protocol::RankReports& good = judged.reports;
   if (good.gpu.power_w && !why_no_power(*good.gpu.power_w, highest_gpu_power_w(limit_w)).empty()) {
     good.gpu.power_w.reset();
   }
   const auto [foreign, foreign_reason] = foreign_energy(rank);
   const bool counts_elsewhere = rank.shared && !rank.shared->counts_here;
   std::string fault = rank.energy_fault;
-  const auto leave_out = [this](protocol::IterationReport& report, std::string_view why) {
+  const auto leave_out = [&judged](protocol::IterationReport& report, std::string_view why) {
     if (!report.energy_j) return;
-    record_.activity.energy_left_out(why);
+    judged.left_out.push_back(why);
     report.energy_j.reset();
     report.energy_error_j = 0;
   };
   for (protocol::IterationReport& report : good.reports) {
-    // A plan of no version that was issued is none.
-    rank.unknown_plan = report.plan_version > record_.plan_version() ? report.plan_version : 0;
+    // A version that was never issued counts as no plan.
+    rank.unknown_plan = report.plan_version > before.plan_version ? report.plan_version : 0;
     if (rank.unknown_plan > 0) report.plan_version = 0;
-    if (report.iteration <= record_.history.last_iteration(reports.rank)) continue;  // was judged before
-    if (!report.energy_j) continue;
-    const EnergyRun::Judged judged = rank.energies.add(
+    if (report.iteration <= before.iteration || !report.energy_j) continue;
+    const EnergyRun::Judged energy = rank.energies.add(
         report.iteration, stated_energy(*report.energy_j, report.time_s, report.energy_error_j, limit_w));
-    const std::string reason = judged.verdict.usable() ? foreign_reason : energy_reason(report.iteration, judged);
+    const std::string reason = energy.verdict.usable() ? foreign_reason : energy_reason(report.iteration, energy);
     rank.good_energies = reason.empty() ? rank.good_energies + 1 : 0;
     if (!reason.empty() || rank.good_energies >= kGoodAgain) fault = reason;
-    if (!judged.verdict.usable()) {
+    if (!energy.verdict.usable()) {
       // Those that made the sum, as far as they have not been counted.
       for (protocol::IterationReport& other : good.reports) {
-        if (other.iteration < judged.first || other.iteration > report.iteration) continue;
-        if (other.iteration > record_.history.last_iteration(reports.rank))
-          leave_out(other, name(judged.verdict.fault));
+        if (other.iteration < energy.first || other.iteration > report.iteration) continue;
+        if (other.iteration > before.iteration) leave_out(other, name(energy.verdict.fault));
       }
     } else if (!reason.empty() || counts_elsewhere) {
       leave_out(report, foreign.empty() ? "shared" : foreign);
     }
   }
   if (fault.empty() != rank.energy_fault.empty()) {
-    outbox_.changes.summary_changed = true;
-    decide("energy",
-           fault.empty() ? fmt::format("energies of rank {} count again", reports.rank)
-                         : fmt::format("energies of rank {} are left out: the report {}", reports.rank, fault),
-           now_s);
+    judged.decision = fault.empty()
+                          ? fmt::format("energies of rank {} count again", reports.rank)
+                          : fmt::format("energies of rank {} are left out: the report {}", reports.rank, fault);
   }
   rank.energy_fault = std::move(fault);
-  return good;
+  return judged;
 }
 
-/// The cells without those that no GPU can have measured.
-protocol::RankCells Job::judged(const protocol::RankCells& cells, double now_s) {
-  const RegisteredRank& rank = *record_.ranks.find(cells.rank);
+JudgedCells judge(const protocol::RankCells& cells, const RegisteredRank& rank) {
   const std::optional<double> limit_w = limit_of(rank);
   const double highest_w = highest_gpu_power_w(limit_w);
-  protocol::RankCells good = cells;
+  JudgedCells judged{.cells = cells, .decision = {}};
   std::string first;
-  std::size_t left_out = std::erase_if(good.cells, [&](const protocol::ProfileCell& cell) {
+  std::size_t left_out = std::erase_if(judged.cells.cells, [&](const protocol::ProfileCell& cell) {
     const EnergyVerdict verdict =
         check_energy(stated_energy(cell.energy_j, cell.time_s, cell.energy_error_j, limit_w, cell.units));
     if (!verdict.usable() && first.empty()) {
@@ -122,32 +115,15 @@ protocol::RankCells Job::judged(const protocol::RankCells& cells, double now_s) 
     }
     return !verdict.usable();
   });
-  left_out += std::erase_if(good.blocking, [&](const protocol::BlockingCell& cell) {
+  left_out += std::erase_if(judged.cells.blocking, [&](const protocol::BlockingCell& cell) {
     const std::string why = why_no_power(cell.power_w, highest_w);
     if (!why.empty() && first.empty()) first = fmt::format("the power of stage {} while it waits {}", cell.stage, why);
     return !why.empty();
   });
   if (left_out > 0) {
-    decide("energy", fmt::format("{} cells of rank {} are left out: {}", left_out, cells.rank, first), now_s);
+    judged.decision = fmt::format("{} cells of rank {} are left out: {}", left_out, cells.rank, first);
   }
-  return good;
-}
-
-void Job::count_gpu_once(int rank) {
-  for (const int other : record_.ranks.with_gpu_of(rank)) {
-    record_.history.count_elsewhere(other, record_.ranks.counts_elsewhere(other));
-  }
-}
-
-void Job::set_shared(int rank, std::optional<SharedGpu> shared, double now_s) {
-  RegisteredRank& registered = *record_.ranks.find(rank);
-  if (registered.shared == shared) return;
-  const bool before = record_.ranks.shares_with_other_jobs();
-  registered.shared = std::move(shared);
-  outbox_.changes.summary_changed = true;
-  const bool after = record_.ranks.shares_with_other_jobs();
-  if (!before && after) decide("sharing", registered.shared->text, now_s);
-  if (before && !after) decide("sharing", "no other job has GPUs of this one any more", now_s);
+  return judged;
 }
 
 }  // namespace lowgear::server

@@ -1,4 +1,4 @@
-#include "server/job/planning_threads.h"
+#include "server/planning/planning_threads.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/core/backoff.h"
+#include "server/job/plan_version.h"
+#include "server/planning/planning_service.h"
+
+namespace lowgear::server {
+
+/// The tasks and answers of planning for a job.
+class JobPlanning {
+ public:
+  /// Plans are made from this model from now on.
+  void use(std::shared_ptr<const PipelineModel> model) { model_ = std::move(model); }
+  void drop_model() { model_.reset(); }
+  /// Null: the job has no profile to plan from.
+  [[nodiscard]] const std::shared_ptr<const PipelineModel>& model() const { return model_; }
+
+  /// Makes a task the newest one: answers to older ones are out of date.
+  [[nodiscard]] PlanningTask ask(PlanningTask task);
+  /// Answers to all tasks so far are out of date.
+  void withdraw() { ++serial_; }
+  /// Number of the newest task.
+  [[nodiscard]] std::uint64_t serial() const { return serial_; }
+  /// Returns whether the note differs from the one of the last plan.
+  [[nodiscard]] bool note_is_new(const std::string& note) { return std::exchange(note_, note) != note; }
+  /// The job follows this plan.
+  void follow(const JobPlan& plan);
+  /// Time from planning that has failed to the next attempt.
+  [[nodiscard]] double next_retry_s() { return backoff_.next(); }
+
+  /// (time_s, energy_j) of one pipeline
+  [[nodiscard]] const std::vector<std::pair<double, double>>& frontier() const { return frontier_; }
+  /// By the last plan that was followed, in this process.
+  [[nodiscard]] const workflow::PlannedPower& power() const { return power_; }
+
+ private:
+  std::shared_ptr<const PipelineModel> model_;
+  std::uint64_t serial_ = 0;
+  std::string note_;
+  Backoff<double> backoff_{60, 3'600};  ///< seconds
+  std::vector<std::pair<double, double>> frontier_;
+  workflow::PlannedPower power_;
+};
+
+/// The answer's plan as ranks follow it.
+[[nodiscard]] PlanVersion training_plan(const PlanningAnswer& answer);
+[[nodiscard]] bool same_clocks(const PlanVersion& version, const JobPlan& plan);
+/// Whether all units run at this clock.
+[[nodiscard]] bool holds_clock(const PlanVersion& version, int clock_mhz);
+
+}  // namespace lowgear::server
