@@ -28,7 +28,7 @@ install(FILES ${lowgear_deploy}/systemd/lowgear-server.sysusers DESTINATION lib/
         COMPONENT lowgear)
 # For administrators to copy; in effect it would give every agent the rights that only one with MPS daemons needs.
 install(FILES ${lowgear_deploy}/systemd/lowgear-agent-mps.conf DESTINATION ${lowgear_data}/systemd COMPONENT lowgear)
-install(FILES ${lowgear_deploy}/agent.toml ${lowgear_deploy}/server.toml DESTINATION /etc/lowgear COMPONENT lowgear
+install(FILES ${lowgear_deploy}/agent.yaml ${lowgear_deploy}/server.yaml DESTINATION /etc/lowgear COMPONENT lowgear
         EXCLUDE_FROM_ALL)
 # Dashboards and the operator's rules are made of the other files.
 install(DIRECTORY ${lowgear_deploy}/monitoring DESTINATION ${lowgear_data} COMPONENT lowgear

@@ -8,7 +8,7 @@ endif()
 # What is compiled in has licences that ask to be passed on.
 set(lowgear_notices --notice Lowgear=${PROJECT_SOURCE_DIR}/LICENSE --notice d3=${PROJECT_SOURCE_DIR}/deploy/debian/copyright)
 foreach(package libboost1.74-dev libcli11-dev libeigen3-dev libfmt-dev libpcre2-dev libspdlog-dev libsqlite3-dev
-                libssl-dev libstdc++-12-dev libtomlplusplus-dev libyaml-cpp-dev nlohmann-json3-dev)
+                libssl-dev libstdc++-12-dev libyaml-cpp-dev nlohmann-json3-dev)
   set(notice /usr/share/doc/${package}/copyright)
   if(EXISTS ${notice})
     list(APPEND lowgear_notices --notice ${package}=${notice})

@@ -15,9 +15,9 @@ class Server:
     def __init__(self, lowgear, folder, port, log):
         self.log = log
         self.socket = str(folder / "server.sock")
-        config = folder / "server.toml"
+        config = folder / "server.yaml"
         config.write_text(
-            f'state = "{folder}/server"\n[listen]\nunix = "{self.socket}"\ntcp = ["127.0.0.1:{port}"]\nloopback_read = true\n'
+            f'state: "{folder}/server"\nlisten: {{unix: "{self.socket}", tcp: ["127.0.0.1:{port}"], loopback_read: true}}\n'
         )
         config.chmod(0o600)
         self.process = subprocess.Popen([lowgear, "serve", "--config", str(config), "--json"], stdout=subprocess.PIPE,

@@ -51,10 +51,10 @@ class Machine:
 
     def __enter__(self):
         self.run("simgpu", "create", "--gpus", f"{self.gpus}x{self.model}", "--any-user")
-        config = self.folder / "agent.toml"
+        config = self.folder / "agent.yaml"
         config.write_text(
-            f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{self.folder}/lease.sock"\n'
-            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
+            f'journal: "{self.folder}/journal"\nsockets: {{lease_socket: "{self.folder}/lease.sock", http_socket: "{self.folder}/agent.sock"}}\n'
+            "gpu: [{id: all}]\nallow: [{everybody: true}]\n"
         )
         config.chmod(0o600)
         environment = {**os.environ, **({"LOWGEAR_NVML": str(self.agent_nvml)} if self.agent_nvml else {})}

@@ -8,7 +8,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    (void)lowgear::agent::parse_agent_config({reinterpret_cast<const char*>(data), size}, "agent.toml", any_names());
+    (void)lowgear::agent::parse_agent_config({reinterpret_cast<const char*>(data), size}, "agent.yaml", any_names());
   } catch (const lowgear::InputError&) {
     return 0;
   }

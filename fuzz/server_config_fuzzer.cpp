@@ -10,7 +10,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
     const lowgear::server::Config config =
-        lowgear::server::parse_server_config({reinterpret_cast<const char*>(data), size}, "server.toml", any_names());
+        lowgear::server::parse_server_config({reinterpret_cast<const char*>(data), size}, "server.yaml", any_names());
     try {
       lowgear::server::require_safe_listening(config);
     } catch (const lowgear::InputError&) {

@@ -33,8 +33,8 @@ SETTLED_S = 0.045  # a clock change takes some 20 ms on the simulated GPU; then 
 
 def write_config(path, folder):
     path.write_text(
-        f'journal = "{folder}/journal"\n[sockets]\nlease_socket = "{folder}/lease.sock"\n'
-        f'http_socket = "{folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
+        f'journal: "{folder}/journal"\nsockets: {{lease_socket: "{folder}/lease.sock", http_socket: "{folder}/agent.sock"}}\n'
+        "gpu: [{id: all}]\nallow: [{everybody: true}]\n"
     )
     path.chmod(0o600)
 
@@ -174,8 +174,8 @@ def main():
             run(lowgear, "plan", "--profile", folder / "profile.csv", "--stages", 2, "--microbatches", MICROBATCHES,
                 "--schedule", "1f1b", "--blocking-power", 116, "--plans", 4, "--out", folder / "plan")
             run(lowgear, "simgpu", "create", "--gpus", "2xH100", "--any-user")
-            write_config(folder / "agent.toml", folder)
-            processes.append(subprocess.Popen([lowgear, "agent", "--config", folder / "agent.toml"]))
+            write_config(folder / "agent.yaml", folder)
+            processes.append(subprocess.Popen([lowgear, "agent", "--config", folder / "agent.yaml"]))
             while not (folder / "agent.sock").exists() and processes[0].poll() is None:
                 time.sleep(0.01)
 

@@ -65,7 +65,7 @@ def profile(machine, out):
         say(f"profiling while training: {len(CLOCKS_MHZ)} clocks, {SETTLE + counted} steps each")
         sweep = json.dumps({"clocks_mhz": CLOCKS_MHZ, "settle_iterations": SETTLE, "iterations": counted})
         recording = out / f"recording-{counted}"
-        machine.train(out / "profiling", "--steps", len(CLOCKS_MHZ) * (SETTLE + counted), "--recording", recording,
+        machine.train(out / "profiling", "--steps", len(CLOCKS_MHZ) * (SETTLE + counted), "--record", recording,
                       "--set", f"energy.profile={sweep}")
         try:
             machine.run("profile", recording, "--clocks", "few", "--supported-clocks",
@@ -149,7 +149,7 @@ def main():
         baseline = machine.train(out / "baseline")
         say(f"training {STEPS} steps by plan {planned['plan']:05}")
         plan_file = out / "plan" / "plans" / f"{planned['plan']:05}.json"
-        by_plan = machine.train(out / "plan-run", "--plan", plan_file, "--recording", out / "plan-recording",
+        by_plan = machine.train(out / "plan-run", "--plan", plan_file, "--record", out / "plan-recording",
                                 "--set", f"energy.recorded_steps={json.dumps(RECORDED)}")
         units = trace(machine, out, plan_file, switch_latency_ms)
 

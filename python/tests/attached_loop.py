@@ -75,14 +75,14 @@ class AttachedLoop:
         return path
 
     def _start_agent(self):
-        config = self._private("agent.toml", f'''journal = "{self.folder}/journal"
-[sockets]
-lease_socket = "{self.folder}/lease.sock"
-http_socket = "{self.folder}/agent.sock"
-[[gpu]]
-id = "all"
-[[allow]]
-everybody = true
+        config = self._private("agent.yaml", f'''journal: "{self.folder}/journal"
+sockets:
+  lease_socket: "{self.folder}/lease.sock"
+  http_socket: "{self.folder}/agent.sock"
+gpu:
+  - id: all
+allow:
+  - everybody: true
 ''')
         with open(self.folder / "agent.log", "a", encoding="utf-8") as log:
             self._start("agent", "--config", config, stderr=log)
@@ -90,11 +90,11 @@ everybody = true
 
     def _start_server(self):
         tokens = self._private("tokens", TOKENS)
-        config = self._private("server.toml", f'''state = "{self.folder}/server"
-[listen]
-unix = "{self.folder}/server.sock"
-tcp = ["127.0.0.1:0"]
-token_file = "{tokens}"
+        config = self._private("server.yaml", f'''state: "{self.folder}/server"
+listen:
+  unix: "{self.folder}/server.sock"
+  tcp: ["127.0.0.1:0"]
+  token_file: "{tokens}"
 ''')
         with open(self.folder / "server.log", "a", encoding="utf-8") as log:
             server = self._start("serve", "--config", config, "--json", stdout=subprocess.PIPE, stderr=log)

@@ -288,10 +288,10 @@ class WithSimulatedGpus(Attached):
             LOWGEAR_NVML=os.environ["LOWGEAR_NVML"], JOB_SIMULATION=os.environ["LOWGEAR_NVML"],
             LOWGEAR_SIMGPU=str(self.folder / "machine"), LOWGEAR_AGENT_SOCKET=str(self.folder / "lease.sock"))
         self.lowgear("simgpu", "create", "--gpus", "2xH100", "--any-user")
-        config = self.folder / "agent.toml"
+        config = self.folder / "agent.yaml"
         config.write_text(
-            f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{self.folder}/lease.sock"\n'
-            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n')
+            f'journal: "{self.folder}/journal"\nsockets: {{lease_socket: "{self.folder}/lease.sock", http_socket: "{self.folder}/agent.sock"}}\n'
+            "gpu: [{id: all}]\nallow: [{everybody: true}]\n")
         config.chmod(0o600)
         agent = subprocess.Popen([BINARY, "agent", "--config", str(config)], env=self.environment,
                                  stderr=subprocess.DEVNULL)

@@ -12,7 +12,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/user_database.h"
-#include "base/core/formats/toml.h"
+#include "base/core/formats/yaml_section.h"
 #include "base/core/numbers/number.h"
 #include "server/perseus/settings.h"
 #include "server/planning/planning_inputs.h"
@@ -32,137 +32,137 @@ bool is_address(const std::string& text, int family) {
 }
 
 /// A path that does not depend on where the server was started.
-std::optional<std::filesystem::path> absolute_path(TomlTable& table, std::string_view key) {
-  const std::optional<std::string> text = table.text(key);
+std::optional<std::filesystem::path> absolute_path(YamlSection& section, std::string_view key) {
+  const std::optional<std::string> text = section.text(key);
   if (!text) return std::nullopt;
   std::filesystem::path path(*text);
   if (!path.is_absolute() || text->find('\0') != std::string::npos) {
-    table.fail_at(key, fmt::format("{} has to be a path that begins with /", quote(key)));
+    section.fail_at(key, "expected a path that begins with /");
   }
   return path;
 }
 
-void parse_listen(TomlTable table, Config& config, const NameLookup& lookup) {
-  if (const auto path = absolute_path(table, "unix")) config.unix_socket = *path;
-  config.unix_mode = table.file_mode("unix_mode").value_or(config.unix_mode);
-  if (const auto group = table.text("unix_group")) {
-    config.unix_group = table.look_up("unix_group", [&] { return lookup.group(*group); });
+void parse_listen(YamlSection section, Config& config, const NameLookup& lookup) {
+  if (const auto path = absolute_path(section, "unix")) config.unix_socket = *path;
+  config.unix_mode = section.file_mode("unix_mode").value_or(config.unix_mode);
+  if (const auto group = section.text("unix_group")) {
+    config.unix_group = section.look_up("unix_group", [&] { return lookup.group(*group); });
   }
-  for (const std::string& text : table.texts("tcp")) {
-    config.tcp.push_back(table.look_up("tcp", [&] { return parse_tcp_address(text); }));
+  for (const std::string& text : section.texts("tcp")) {
+    config.tcp.push_back(section.look_up("tcp", [&] { return parse_tcp_address(text); }));
   }
-  for (const std::string& text : table.texts("tls")) {
-    config.tls.push_back(table.look_up("tls", [&] { return parse_tcp_address(text); }));
+  for (const std::string& text : section.texts("tls")) {
+    config.tls.push_back(section.look_up("tls", [&] { return parse_tcp_address(text); }));
   }
-  config.token_file = absolute_path(table, "token_file");
-  config.loopback_read = table.boolean("loopback_read").value_or(false);
-  table.finish();
+  config.token_file = absolute_path(section, "token_file");
+  config.loopback_read = section.boolean("loopback_read").value_or(false);
+  section.finish();
 }
 
-void parse_tls(TomlTable table, http::TlsServerFiles& files) {
-  if (const auto path = absolute_path(table, "certificate")) files.certificate = *path;
-  if (const auto path = absolute_path(table, "key")) files.key = *path;
-  if (const auto path = absolute_path(table, "client_ca")) files.client_ca = *path;
-  table.finish();
+void parse_tls(YamlSection section, http::TlsServerFiles& files) {
+  if (const auto path = absolute_path(section, "certificate")) files.certificate = *path;
+  if (const auto path = absolute_path(section, "key")) files.key = *path;
+  if (const auto path = absolute_path(section, "client_ca")) files.client_ca = *path;
+  section.finish();
 }
 
-void parse_limits(TomlTable table, Config& config) {
+void parse_limits(YamlSection section, Config& config) {
   const auto bytes = [](double mebibytes) { return static_cast<std::size_t>(mebibytes * 1024 * 1024); };
-  if (const auto mebibytes = table.number_in("max_body_mb", 0.01, 256))
+  if (const auto mebibytes = section.number_in("max_body_mb", 0.01, 256))
     config.http.limits.body_bytes = bytes(*mebibytes);
-  if (const auto count = table.integer_in("max_connections", 1, 1'000'000)) {
+  if (const auto count = section.integer_in("max_connections", 1, 1'000'000)) {
     config.http.max_connections = static_cast<std::size_t>(*count);
   }
-  if (const auto count = table.integer_in("max_streams", 0, 1'000'000)) {
+  if (const auto count = section.integer_in("max_streams", 0, 1'000'000)) {
     config.http.max_streams = static_cast<std::size_t>(*count);
   }
   http::RateLimit& rate = config.http.rate_limit;
-  rate.requests_per_s = table.number_in("requests_per_s", 0, 1e9).value_or(rate.requests_per_s);
-  rate.burst = table.number_in("burst", 1, 1e9).value_or(std::max(1.0, rate.requests_per_s));
-  if (const auto seconds = table.number_in("request_timeout_s", 0.1, 3'600)) {
+  rate.requests_per_s = section.number_in("requests_per_s", 0, 1e9).value_or(rate.requests_per_s);
+  rate.burst = section.number_in("burst", 1, 1e9).value_or(std::max(1.0, rate.requests_per_s));
+  if (const auto seconds = section.number_in("request_timeout_s", 0.1, 3'600)) {
     config.http.request_timeout = std::chrono::milliseconds(static_cast<long>(*seconds * 1e3));
   }
-  config.max_jobs = table.integer_in("max_jobs", 1, 1'000'000).value_or(config.max_jobs);
-  config.max_ranks = table.integer_in("max_ranks", 1, 10'000'000).value_or(config.max_ranks);
+  config.max_jobs = section.integer_in("max_jobs", 1, 1'000'000).value_or(config.max_jobs);
+  config.max_ranks = section.integer_in("max_ranks", 1, 10'000'000).value_or(config.max_ranks);
   config.max_job_units =
-      table.integer_in("max_job_units", 2, static_cast<int>(kMaxJobActions)).value_or(config.max_job_units);
-  config.max_units = table.integer_in("max_units", 2, 1'000'000'000).value_or(config.max_units);
-  config.max_node_w = table.number_in("max_node_w", 1, 1e6).value_or(config.max_node_w);
-  table.finish();
+      section.integer_in("max_job_units", 2, static_cast<int>(kMaxJobActions)).value_or(config.max_job_units);
+  config.max_units = section.integer_in("max_units", 2, 1'000'000'000).value_or(config.max_units);
+  config.max_node_w = section.number_in("max_node_w", 1, 1e6).value_or(config.max_node_w);
+  section.finish();
 }
 
-void parse_retention(TomlTable table, StoreRetention& retention) {
-  if (const auto iterations = table.integer_in("iterations", 100, 100'000'000)) retention.iterations = *iterations;
-  retention.plans = table.integer_in("plans", 10, 1'000'000).value_or(retention.plans);
-  retention.finished_days = table.number_in("finished_days", 0, 36'500).value_or(retention.finished_days);
-  retention.usage_days = table.number_in("usage_days", 1, 36'500).value_or(retention.usage_days);
-  retention.budget_days = table.number_in("budget_days", 0, 36'500).value_or(retention.budget_days);
-  table.finish();
+void parse_retention(YamlSection section, StoreRetention& retention) {
+  if (const auto iterations = section.integer_in("iterations", 100, 100'000'000)) retention.iterations = *iterations;
+  retention.plans = section.integer_in("plans", 10, 1'000'000).value_or(retention.plans);
+  retention.finished_days = section.number_in("finished_days", 0, 36'500).value_or(retention.finished_days);
+  retention.usage_days = section.number_in("usage_days", 1, 36'500).value_or(retention.usage_days);
+  retention.budget_days = section.number_in("budget_days", 0, 36'500).value_or(retention.budget_days);
+  section.finish();
 }
 
-void parse_perseus(TomlTable table, PerseusConfig& config) {
-  if (const auto address = table.text("listen")) {
-    config.listen = table.look_up("listen", [&] { return parse_tcp_address(*address); });
+void parse_perseus(YamlSection section, PerseusConfig& config) {
+  if (const auto address = section.text("listen")) {
+    config.listen = section.look_up("listen", [&] { return parse_tcp_address(*address); });
   }
-  if (const auto scheduler = table.text("scheduler")) {
-    (void)table.look_up("scheduler", [&] { return perseus::default_perseus_mode(*scheduler); });
+  if (const auto scheduler = section.text("scheduler")) {
+    (void)section.look_up("scheduler", [&] { return perseus::default_perseus_mode(*scheduler); });
     config.scheduler = *scheduler;
   }
-  config.scheduler_args = table.text("scheduler_args").value_or(config.scheduler_args);
-  config.mode = table.text("mode").value_or(config.mode);
-  if (const auto level = table.text("log_level")) {
-    (void)table.look_up("log_level", [&] { return perseus::read_perseus_log_level(*level); });
+  config.scheduler_args = section.text("scheduler_args").value_or(config.scheduler_args);
+  config.mode = section.text("mode").value_or(config.mode);
+  if (const auto level = section.text("log_level")) {
+    (void)section.look_up("log_level", [&] { return perseus::read_perseus_log_level(*level); });
     config.log_level = *level;
   }
-  config.dump = table.boolean("dump").value_or(config.dump);
-  if (const auto path = absolute_path(table, "dump_dir")) config.dump_dir = *path;
-  table.finish();
+  config.dump = section.boolean("dump").value_or(config.dump);
+  if (const auto path = absolute_path(section, "dump_dir")) config.dump_dir = *path;
+  section.finish();
 }
 
-void parse_audit(TomlTable table, AuditConfig& config) {
-  config.keep = table.boolean("keep").value_or(config.keep);
-  if (const auto path = absolute_path(table, "file")) config.file = *path;
-  if (const auto mebibytes = table.number_in("max_mb", 0.01, 100'000)) {
+void parse_audit(YamlSection section, AuditConfig& config) {
+  config.keep = section.boolean("keep").value_or(config.keep);
+  if (const auto path = absolute_path(section, "file")) config.file = *path;
+  if (const auto mebibytes = section.number_in("max_mb", 0.01, 100'000)) {
     config.max_bytes = static_cast<std::size_t>(*mebibytes * 1024 * 1024);
   }
-  config.files = table.integer_in("files", 1, 1'000).value_or(config.files);
-  table.finish();
+  config.files = section.integer_in("files", 1, 1'000).value_or(config.files);
+  section.finish();
 }
 
 /// Of `scopes`, a list, or of `role`, a name of several.
-Scopes parse_scopes_of(TomlTable& table) {
-  const std::optional<std::string> role = table.text("role");
-  const std::vector<std::string> names = table.texts("scopes");
+Scopes parse_scopes_of(YamlSection& section) {
+  const std::optional<std::string> role = section.text("role");
+  const std::vector<std::string> names = section.texts("scopes");
   if (role.has_value() != names.empty()) {
-    table.fail(R"(an [[allow]] needs scopes, such as ["read", "jobs"], or a role: "read", "train" or "admin")");
+    section.fail("needs scopes, such as [read, jobs], or a role: read, train or admin");
   }
   const auto parsed = parse_scopes(role ? *role : fmt::format("{}", fmt::join(names, ",")));
   if (parsed && parsed->contain(Scope::node)) {
-    table.fail_at("scopes", "node is of tokens alone, which name their nodes; root needs none for it");
+    section.fail_at("scopes", "node is of tokens alone, which name their nodes; root needs none for it");
   }
   if (parsed) return *parsed;
-  if (!role) table.fail_at("scopes", "there are the scopes read, jobs and operate, each of them once");
-  table.fail_at("role", fmt::format("there is no role {}; there are read, train and admin", quote(*role)));
+  if (!role) section.fail_at("scopes", "there are the scopes read, jobs and operate, each of them once");
+  section.fail_at("role", fmt::format("there is no role {}; there are read, train and admin", quote(*role)));
 }
 
-PeerRule parse_allow(TomlTable table, const NameLookup& lookup) {
+PeerRule parse_allow(YamlSection section, const NameLookup& lookup) {
   PeerRule rule;
-  rule.scopes = parse_scopes_of(table);
-  if (const auto user = table.text("user")) {
-    rule.user = table.look_up("user", [&] { return lookup.user(*user); });
+  rule.scopes = parse_scopes_of(section);
+  if (const auto user = section.text("user")) {
+    rule.user = section.look_up("user", [&] { return lookup.user(*user); });
   }
-  if (const auto group = table.text("group")) {
-    rule.group = table.look_up("group", [&] { return lookup.group(*group); });
+  if (const auto group = section.text("group")) {
+    rule.group = section.look_up("group", [&] { return lookup.group(*group); });
   }
-  rule.everybody = table.boolean("everybody").value_or(false);
-  table.finish();
+  rule.everybody = section.boolean("everybody").value_or(false);
+  section.finish();
   if ((rule.user ? 1 : 0) + (rule.group ? 1 : 0) + (rule.everybody ? 1 : 0) != 1) {
-    table.fail("an [[allow]] needs one of user, group and everybody = true");
+    section.fail("needs one of user, group and everybody: true");
   }
   return rule;
 }
 
-protocol::JobPolicy parse_policy(const TomlTable& root, const std::string& text) {
+protocol::JobPolicy parse_policy(const YamlSection& root, const std::string& text) {
   if (const auto policy = protocol::find_job_policy(text)) return *policy;
   root.fail_at("policy", fmt::format("there is no policy {}; there are {}", quote(text),
                                      fmt::join(protocol::kJobPolicies, ", ")));
@@ -197,7 +197,7 @@ TcpAddress parse_tcp_address(std::string_view text) {
 
 void require_safe_listening(const Config& config) {
   if (!config.tls.empty() && (config.tls_files.certificate.empty() || config.tls_files.key.empty())) {
-    throw InputError("listen.tls needs a certificate and a key; name them in [tls]");
+    throw InputError("listen.tls needs a certificate and a key; name them in tls");
   }
   if (config.token_file) return;
   for (const std::vector<TcpAddress>* addresses : {&config.tcp, &config.tls}) {
@@ -209,21 +209,21 @@ void require_safe_listening(const Config& config) {
 }
 
 Config parse_server_config(std::string_view text, const std::string& source, const NameLookup& lookup) {
-  TomlTable root = TomlTable::parse(text, source);
+  YamlSection root = YamlSection::parse(text, source);
   Config config;
   if (const auto path = absolute_path(root, "state")) config.state = *path;
   if (const auto policy = root.text("policy")) config.policy = parse_policy(root, *policy);
   config.planning_threads = root.integer_in("planning_threads", 1, 256).value_or(config.planning_threads);
   config.planning_times.limit_s = root.number_in("planning_limit_s", 1, 86'400).value_or(config.planning_times.limit_s);
-  TomlTable listen = root.table("listen");
+  YamlSection listen = root.section("listen");
   parse_listen(listen, config, lookup);
-  parse_tls(root.table("tls"), config.tls_files);
+  parse_tls(root.section("tls"), config.tls_files);
   listen.look_up("tcp", [&] { require_safe_listening(config); });
-  parse_limits(root.table("limits"), config);
-  parse_retention(root.table("retention"), config.retention);
-  parse_perseus(root.table("perseus"), config.perseus);
-  parse_audit(root.table("audit"), config.audit);
-  for (const TomlTable& allow : root.tables("allow")) config.allow.push_back(parse_allow(allow, lookup));
+  parse_limits(root.section("limits"), config);
+  parse_retention(root.section("retention"), config.retention);
+  parse_perseus(root.section("perseus"), config.perseus);
+  parse_audit(root.section("audit"), config.audit);
+  for (const YamlSection& allow : root.sections("allow")) config.allow.push_back(parse_allow(allow, lookup));
   root.finish();
   return config;
 }

@@ -21,7 +21,7 @@
 namespace lowgear::server {
 
 /// Where the server looks for its configuration.
-inline constexpr const char* kDefaultServerConfig = "/etc/lowgear/server.toml";
+inline constexpr const char* kDefaultServerConfig = "/etc/lowgear/server.yaml";
 
 /// An address of IPv4 or IPv6 and a port to listen on.
 struct TcpAddress {
@@ -56,7 +56,7 @@ struct AuditConfig {
   int files = 8;                                   ///< that are kept, the present one included
 };
 
-/// The server's configuration, as deploy/server.toml explains it. Closed by default: it listens on a Unix socket, which
+/// The server's configuration, as deploy/server.yaml explains it. Closed by default: it listens on a Unix socket, which
 /// only root and its own user may use.
 struct Config {
   std::filesystem::path state = "/var/lib/lowgear-server";

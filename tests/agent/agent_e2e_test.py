@@ -270,7 +270,7 @@ class Refuses(AgentTest):
         agent = self.start_agent()
         other = self.folder / "other"
         other.mkdir(mode=0o700)
-        config = other / "agent.toml"
+        config = other / "agent.yaml"
         config.write_text(self.config.read_text().replace(str(self.folder), str(other)))
         config.chmod(0o600)
         (other / "machine").symlink_to(self.folder / "machine")
@@ -306,7 +306,7 @@ class Refuses(AgentTest):
         self.config.chmod(0o666)
         self.assertIn("chmod go-w", self.lowgear("agent", "--config", str(self.config), code=2).stderr)
         self.config.chmod(0o600)
-        link = self.folder / "link.toml"
+        link = self.folder / "link.yaml"
         link.symlink_to(self.config)
         self.assertIn("symbolic link", self.lowgear("agent", "--config", str(link), code=2).stderr)
 
@@ -316,7 +316,7 @@ class Refuses(AgentTest):
         self.assertIn("chmod go-w", self.lowgear("agent", "--config", str(self.config), code=2).stderr)
 
     def test_a_configuration_that_is_not_there(self):
-        self.lowgear("agent", "--config", str(self.folder / "none.toml"), code=2)
+        self.lowgear("agent", "--config", str(self.folder / "none.yaml"), code=2)
 
 
 class ClosedByDefault(AgentTest):
@@ -329,7 +329,7 @@ class ClosedByDefault(AgentTest):
 
 
 class AllowsARange(AgentTest):
-    allow = "everybody = true\nmin_clock_mhz = 1000\nmax_clock_mhz = 1500\n"
+    allow = "everybody: true, min_clock_mhz: 1000, max_clock_mhz: 1500"
 
     def test_no_clock_outside_it(self):
         self.start_agent()
@@ -345,7 +345,7 @@ class AllowsARange(AgentTest):
 
 @unittest.skipUnless(os.geteuid() == 0, "only root can be another user")
 class KeepsOthersOut(AgentTest):
-    allow = 'user = "root"\n'
+    allow = "user: root"
 
     def test_another_user(self):
         self.folder.chmod(0o755)
@@ -366,7 +366,7 @@ class KeepsOthersOut(AgentTest):
 
 class DryRun(AgentTest):
     controlled = ["0000:01:00.0"]
-    allow = "everybody = true\npower = true\nmin_clock_mhz = 900\nmax_power_w = 500\n"
+    allow = "everybody: true, power: true, min_clock_mhz: 900, max_power_w: 500"
 
     def preview(self, *words, **options):
         return self.lowgear("agent", "--dry-run", *words, **options).stdout
@@ -378,11 +378,11 @@ class DryRun(AgentTest):
         self.assertEqual(said[1], f"GPU 0: NVIDIA H100 80GB HBM3, {uuids[0]}, 0000:01:00.0")
         self.assertIn("for everybody: would set SM clocks of 900 to 1980 MHz, a power limit of 200 to 500 W", said[2])
         self.assertEqual(said[3], f"GPU 1: NVIDIA H100 80GB HBM3, {uuids[1]}, 0000:02:00.0")
-        self.assertIn("would only read it: no [[gpu]] of the configuration names it", said[4])
+        self.assertIn("would only read it: no entry of gpu in the configuration names it", said[4])
         self.assertIn(str(self.folder / "agent.sock"), said[5])
         self.assertEqual(said[6], "Nothing was done.")
         self.assertEqual(self.machine()[0]["writes"], 0)
-        self.assertEqual({path.name for path in self.folder.iterdir()}, {"machine", "agent.toml"})
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"machine", "agent.yaml"})
 
     def test_says_what_it_would_restore_first(self):
         agent = self.start_agent()
@@ -401,13 +401,13 @@ class DryRun(AgentTest):
         self.write_config()
         self.assertIn("GPU-none", self.preview("--config", str(self.config)))
 
-    @unittest.skipIf(Path("/etc/lowgear/agent.toml").exists(), "this machine has a configuration")
+    @unittest.skipIf(Path("/etc/lowgear/agent.yaml").exists(), "this machine has a configuration")
     def test_needs_no_configuration(self):
         said = self.preview()
-        self.assertIn("/etc/lowgear/agent.toml does not exist", said)
+        self.assertIn("/etc/lowgear/agent.yaml does not exist", said)
         self.assertEqual(said.count("would only read it"), 2)
         self.assertIn("no configuration", self.preview())
-        self.lowgear("agent", "--dry-run", "--config", str(self.folder / "none.toml"), code=2)
+        self.lowgear("agent", "--dry-run", "--config", str(self.folder / "none.yaml"), code=2)
 
     def test_writes_nothing_and_says_what_it_would(self):
         agent = self.start_agent("--no-writes")

@@ -11,9 +11,9 @@ HOUR_S = 3600
 
 
 class HealthTest(AgentTest):
-    suspend_after_s = "30\nhung_after_s = 2"
+    suspend_after_s = "30, hung_after_s: 2"
     driver_timeout_s = 1
-    allow = "everybody = true\npower = true\npersistence = true\nmemory_clocks = true\n"
+    allow = "everybody: true, power: true, persistence: true, memory_clocks: true"
 
     def setUp(self):
         super().setUp()

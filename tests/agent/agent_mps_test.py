@@ -67,14 +67,8 @@ class MpsTest(AgentTest):
 
     def write_mps(self, gpus=None, group=None):
         names = json.dumps(self.uuids[:1] if gpus is None else gpus)
-        self.config.write_text("")
-        self.write_config()
-        self.config.write_text(
-            self.config.read_text().replace(
-                "[limits]",
-                f'[mps]\ngpus = {names}\ngroup = "{group or self.group_name()}"\nfolder = "{self.mps_folder}"\n'
-                f'program = "{self.program}"\n{self.mps}\n[limits]'))
-        self.config.chmod(0o600)
+        self.write_config(f'mps: {{gpus: {names}, group: "{group or self.group_name()}", folder: "{self.mps_folder}", '
+                          f'program: "{self.program}"{self.mps}}}\n')
 
     def group_name(self):
         import grp
@@ -204,7 +198,7 @@ class Shares(MpsTest):
         for body in ({}, {"percent": 0}, {"percent": 101}, {"percent": 50, "other": 1}, {"percent": 50, "client": "a\nb"},
                      {"percent": 50, "rank": -1}, {"percent": 50, "job": "x" * 200}):
             self.assertEqual(self.http("POST", f"/v1/gpus/{self.uuids[0]}/shares", body)[0], 400, body)
-        self.assertIn("[mps]", self.refused(50, gpu=self.uuids[1], status=404))
+        self.assertIn("mps.gpus", self.refused(50, gpu=self.uuids[1], status=404))
         self.assertEqual(self.shares(), [])
 
     def test_run_starts_a_command_with_its_share(self):
@@ -242,7 +236,7 @@ class Refuses(MpsTest):
         self.write_config()
         self.start_agent()
         self.assertEqual(self.http("GET", "/v1/mps")[0], 404)
-        self.assertIn("[mps]", self.refused(50, status=404))
+        self.assertIn("mps.gpus", self.refused(50, status=404))
         self.assertFalse(self.mps_folder.exists())
 
     def test_a_program_that_is_not_there(self):
@@ -295,7 +289,7 @@ class Refuses(MpsTest):
 
 
 class Survives(MpsTest):
-    mps = "grace_s = 1"
+    mps = ", grace_s: 1"
 
     def test_a_daemon_that_is_killed(self):
         self.start_running()
@@ -352,7 +346,7 @@ class Survives(MpsTest):
 
 
 class Hangs(MpsTest):
-    mps = "answer_s = 3\ngrace_s = 1"
+    mps = ", answer_s: 3, grace_s: 1"
 
     def test_a_daemon_that_hangs_is_replaced(self):
         self.start_running()
@@ -379,7 +373,7 @@ class TwoUsers(MpsTest):
         self.start_running()
         _, status, answer = self.share_as(ALICE, [2])
         self.assertEqual(status, 403, answer)
-        self.assertIn("the group in [mps]", answer["error"]["message"])
+        self.assertIn("mps.group", answer["error"]["message"])
         _, status, answer = self.share_as(ALICE, [1])
         # In a group by the system's database, not by what a process says of itself.
         self.assertEqual(status, 403, answer)

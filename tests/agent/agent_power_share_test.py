@@ -17,7 +17,7 @@ class PowerShareTest(AgentTest):
     def setUp(self):
         super().setUp()
         self.server_socket = self.folder / "server.sock"
-        self.write_config(f'[power_share]\nserver = "unix:{self.server_socket}"\nsafe_w = {SAFE_W}\nhost = "node-1"\n')
+        self.write_config(f'power_share: {{server: "unix:{self.server_socket}", safe_w: {SAFE_W}, host: node-1}}\n')
 
     def start_server(self):
         server = self.start([LOWGEAR, "serve", "--state", str(self.folder / "state"), "--unix", str(self.server_socket)])

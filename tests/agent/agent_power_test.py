@@ -39,7 +39,7 @@ MAX_Q = 1 << 1
 
 class PowerTest(AgentTest):
     gpus = "H100+power,H100"
-    allow = "everybody = true\npower = true\nworkload_power_profiles = true\npower_smoothing = true\n"
+    allow = "everybody: true, power: true, workload_power_profiles: true, power_smoothing: true"
 
     def path(self, what, gpu=0):
         return f"/v1/gpus/{self.machine()[gpu]['uuid']}/{what}"
@@ -109,7 +109,7 @@ class Sets(PowerTest):
 
 
 class Refuses(PowerTest):
-    allow = "everybody = true\npower = true\n"
+    allow = "everybody: true, power: true"
 
     def test_without_the_right(self):
         self.start_agent()
@@ -117,7 +117,7 @@ class Refuses(PowerTest):
                                   ("power_smoothing", {"enabled": True}, "power_smoothing")):
             status, answer = self.http("POST", self.path(what), body)
             self.assertEqual(status, 403, answer)
-            self.assertIn(f"{right} = true", answer["error"]["message"])
+            self.assertIn(f"{right}: true", answer["error"]["message"])
         self.assertEqual(self.http("DELETE", self.path("workload_power_profiles"))[0], 403)
         self.assertEqual(self.machine()[0]["writes"], 0)
 

@@ -17,7 +17,7 @@ sys.exit(nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byre
 
 
 class TellsSettings(AgentTest):
-    allow = "everybody = true\npower = true\npersistence = true\n"
+    allow = "everybody: true, power: true, persistence: true"
 
     def expect(self, path, values):
         wait_until(lambda: self.http("GET", path)[1] == values, f"{path} answers {values}")

@@ -86,7 +86,7 @@ class EndsWhileItStarts(StartTest):
 
 
 class JournalIsDamaged(StartTest):
-    allow = "everybody = true\npower = true\npersistence = true\n"
+    allow = "everybody: true, power: true, persistence: true"
 
     def setUp(self):
         super().setUp()

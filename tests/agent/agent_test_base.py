@@ -33,7 +33,7 @@ def plan_text(clocks, **members):
 
 class AgentTest(unittest.TestCase):
     gpus = "2xH100"
-    allow = "everybody = true\npower = true\n"
+    allow = "everybody: true, power: true"
     controlled = ["all"]
     suspend_after_s = 30
     driver_timeout_s = 60  # the threads of a busy machine are late
@@ -43,7 +43,7 @@ class AgentTest(unittest.TestCase):
         self.processes = []
         os.environ["LOWGEAR_SIMGPU"] = str(self.folder / "machine")
         self.lowgear("simgpu", "create", "--gpus", self.gpus, "--any-user")
-        self.config = self.folder / "agent.toml"
+        self.config = self.folder / "agent.yaml"
         self.write_config()
 
     def tearDown(self):
@@ -58,11 +58,12 @@ class AgentTest(unittest.TestCase):
 
     def write_config(self, extra=""):
         ids = json.dumps(self.controlled)
-        gpu = f"[[gpu]]\nid = {ids}\n" if self.controlled else ""
+        gpu = f"gpu: [{{id: {ids}}}]\n" if self.controlled else ""
         self.config.write_text(
-            f'journal = "{self.folder}/journal"\n{extra}\n[sockets]\nlease_socket = "{self.folder}/lease.sock"\n'
-            f'http_socket = "{self.folder}/agent.sock"\nlease_mode = "0666"\nhttp_mode = "0666"\n'
-            f"[limits]\nsuspend_after_s = {self.suspend_after_s}\ndriver_timeout_s = {self.driver_timeout_s}\n{gpu}[[allow]]\n{self.allow}"
+            f'journal: "{self.folder}/journal"\n{extra}\nsockets:\n  lease_socket: "{self.folder}/lease.sock"\n'
+            f'  http_socket: "{self.folder}/agent.sock"\n  lease_mode: "0666"\n  http_mode: "0666"\n'
+            f"limits: {{suspend_after_s: {self.suspend_after_s}, driver_timeout_s: {self.driver_timeout_s}}}\n"
+            f"{gpu}allow: [{{{self.allow}}}]\n"
         )
         self.config.chmod(0o600)
 

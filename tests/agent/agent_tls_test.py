@@ -55,11 +55,11 @@ class MetricsTest(TlsTest):
     def write_config(self, extra=""):
         self.port = free_port()
         super().write_config(extra)
-        more = (f'[sockets]\nmetrics_address = "{HOST}"\nmetrics_port = {self.port}\n'
-                f'metrics_tls_certificate = "{self.folder}/node.pem"\nmetrics_tls_key = "{self.folder}/node.key"\n')
+        more = (f'sockets:\n  metrics_address: "{HOST}"\n  metrics_port: {self.port}\n'
+                f'  metrics_tls_certificate: "{self.folder}/node.pem"\n  metrics_tls_key: "{self.folder}/node.key"\n')
         if self.client_ca:
-            more += f'metrics_tls_client_ca = "{self.folder}/ca.pem"\n'
-        self.config.write_text(self.config.read_text().replace("[sockets]\n", more, 1))
+            more += f'  metrics_tls_client_ca: "{self.folder}/ca.pem"\n'
+        self.config.write_text(self.config.read_text().replace("sockets:\n", more, 1))
 
     def get(self, path, context=None):
         connection = http.client.HTTPSConnection(HOST, self.port, timeout=PATIENCE_S, context=context or self.context())
@@ -131,12 +131,12 @@ class PowerShare(TlsTest):
 
     def start_server(self):
         """Returns once it has a budget."""
-        config = self.folder / "server.toml"
+        config = self.folder / "server.yaml"
         config.touch(0o600)
-        config.write_text(f'state = "{self.folder}/state"\n[listen]\nunix = "{self.folder}/server.sock"\n'
-                          f'tls = ["{HOST}:0"]\ntoken_file = "{self.folder}/tokens"\n[tls]\n'
-                          f'certificate = "{self.folder}/node.pem"\nkey = "{self.folder}/node.key"\n'
-                          '[[allow]]\nrole = "admin"\neverybody = true\n')
+        config.write_text(f'state: "{self.folder}/state"\nlisten: {{unix: "{self.folder}/server.sock", '
+                          f'tls: ["{HOST}:0"], token_file: "{self.folder}/tokens"}}\n'
+                          f'tls: {{certificate: "{self.folder}/node.pem", key: "{self.folder}/node.key"}}\n'
+                          "allow: [{role: admin, everybody: true}]\n")
         server = self.start([LOWGEAR, "serve", "--config", str(config)])
         line = server.stdout.readline()
         self.assertIn("https://", line)
@@ -149,8 +149,8 @@ class PowerShare(TlsTest):
         connection.close()
 
     def configure(self, more=""):
-        self.write_config(f'[power_share]\nserver = "{self.address}"\nsafe_w = {SAFE_W}\nhost = "node-1"\n'
-                          f'token_file = "{self.folder}/token"\n{more}')
+        self.write_config(f'power_share:\n  server: "{self.address}"\n  safe_w: {SAFE_W}\n  host: node-1\n'
+                          f'  token_file: "{self.folder}/token"\n{more}')
 
     def limits_w(self):
         return [gpu["power_limit_w"] for gpu in self.machine()]
@@ -161,7 +161,7 @@ class PowerShare(TlsTest):
 
     def test_of_a_server_whose_authority_the_configuration_names(self):
         self.start_server()
-        self.configure(f'ca_file = "{self.folder}/ca.pem"\n')
+        self.configure(f'  ca_file: "{self.folder}/ca.pem"\n')
         self.expect_share()
 
     def test_of_a_server_whose_authority_the_environment_names(self):
@@ -180,12 +180,12 @@ class PowerShare(TlsTest):
 
     def test_a_file_without_authorities_is_refused_at_the_start(self):
         self.address = f"https://{HOST}:9"
-        self.configure(f'ca_file = "{self.folder}/none.pem"\n')
+        self.configure(f'  ca_file: "{self.folder}/none.pem"\n')
         self.refuses("none.pem")
 
     def test_a_check_reads_the_token(self):
         self.address = f"https://{HOST}:9"
-        self.configure(f'ca_file = "{self.folder}/ca.pem"\n')
+        self.configure(f'  ca_file: "{self.folder}/ca.pem"\n')
         (self.folder / "token").unlink(missing_ok=True)
         self.refuses(f"{self.folder}/token: cannot be read", actions=["check"])
 

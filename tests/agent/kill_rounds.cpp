@@ -36,8 +36,8 @@ constexpr int kGpus = 2;
 /// Everything below the folder, every GPU for everybody.
 std::string config_text(const std::filesystem::path& folder) {
   return fmt::format(
-      "journal = \"{0}/journal\"\n[sockets]\nlease_socket = \"{0}/lease.sock\"\nhttp_socket = \"{0}/agent.sock\"\n"
-      "[[gpu]]\nid = \"all\"\n[[allow]]\neverybody = true\n",
+      "journal: \"{0}/journal\"\nsockets: {{lease_socket: \"{0}/lease.sock\", http_socket: \"{0}/agent.sock\"}}\n"
+      "gpu: [{{id: all}}]\nallow: [{{everybody: true}}]\n",
       folder.string());
 }
 
@@ -97,7 +97,7 @@ Rounds::Rounds(const KillRoundsOptions& options) : options_(options), random_(op
   config.root_required = false;
   config.seed = options.seed;
   machine_ = simgpu::SimulatedMachine::create(file("machine"), config);
-  write_file_atomically(file("agent.toml"), config_text(options_.folder));
+  write_file_atomically(file("agent.yaml"), config_text(options_.folder));
 }
 
 /// Starts the agent and waits until it serves: it says so as it would to systemd.
@@ -120,7 +120,7 @@ void Rounds::start_agent() {
     ::setenv("NOTIFY_SOCKET", notify.c_str(), 1);
     ::setenv("LOWGEAR_NVML", options_.nvml_library.c_str(), 1);
     ::setenv("LOWGEAR_SIMGPU", file("machine").c_str(), 1);
-    ::execl(options_.agent_binary.c_str(), "lowgear", "agent", "--config", file("agent.toml").c_str(),
+    ::execl(options_.agent_binary.c_str(), "lowgear", "agent", "--config", file("agent.yaml").c_str(),
             static_cast<char*>(nullptr));
     ::_exit(99);
   }

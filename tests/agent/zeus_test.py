@@ -34,7 +34,7 @@ def why_not():
 
 
 class ZeusTest(AgentTest):
-    allow = "everybody = true\npower = true\nmemory_clocks = true\npersistence = true\n"
+    allow = "everybody: true, power: true, memory_clocks: true, persistence: true"
 
     def program(self, name, socket_path=None, **environment):
         """A program with Zeus of zeus_programs.py."""

@@ -149,11 +149,11 @@ class Searches(AgentTest):
 
     def test_are_refused_for_a_limit_that_the_user_may_not_set(self):
         self.kill(self.agent)
-        self.config.write_text(self.config.read_text().replace("power = true\n", ""))
+        self.config.write_text(self.config.read_text().replace(", power: true", ""))
         self.start_agent()
         job = self.start_job("marks", options=[*SEARCH, "--points", "power-limit"])
         line = self.said("no operating point was found", job)
-        self.assertIn("power = true", line)
+        self.assertIn("power: true", line)
         self.assertEqual(json.loads(self.end(job))["state"], "cut_off")
 
     def test_need_an_agent_and_one_node(self):

@@ -37,10 +37,10 @@ class Machine:
         self.folder, self.address, self.process = folder, address, None
         folder.mkdir(mode=0o700)
         self.state = folder / "state"
-        self.config = folder / "server.toml"
+        self.config = folder / "server.yaml"
         self.config.touch(0o600)
-        self.config.write_text(f'state = "{self.state}"\n[listen]\nunix = "{folder}/socket"\ntcp = ["{address}:{PORT}"]\n'
-                               f'token_file = "{tokens}"\n[retention]\niterations = 100000\n')
+        self.config.write_text(f'state: "{self.state}"\nlisten: {{unix: "{folder}/socket", tcp: ["{address}:{PORT}"], '
+                               f'token_file: "{tokens}"}}\nretention: {{iterations: 100000}}\n')
 
     @property
     def url(self):

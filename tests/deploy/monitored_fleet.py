@@ -54,22 +54,22 @@ class SimulatedNode(Listener):
         return f"127.0.0.1:{self.port}"
 
     def write_config(self, port):
-        return private_file(self.folder / "agent.toml", f'''journal = "{self.folder}/journal"
-[sockets]
-lease_socket = "{self.folder}/lease.sock"
-http_socket = "{self.folder}/agent.sock"
-http_port = {port}
-[mps]
-gpus = ["{self.uuids()[1]}"]
-group = "{grp.getgrgid(os.getgid()).gr_name}"
-folder = "{self.folder}/mps"
-program = "{os.environ["LOWGEAR_MPS_CONTROL"]}"
-[[gpu]]
-id = "all"
-[[allow]]
-everybody = true
-power = true
-workload_power_profiles = true
+        return private_file(self.folder / "agent.yaml", f'''journal: "{self.folder}/journal"
+sockets:
+  lease_socket: "{self.folder}/lease.sock"
+  http_socket: "{self.folder}/agent.sock"
+  http_port: {port}
+mps:
+  gpus: ["{self.uuids()[1]}"]
+  group: "{grp.getgrgid(os.getgid()).gr_name}"
+  folder: "{self.folder}/mps"
+  program: "{os.environ["LOWGEAR_MPS_CONTROL"]}"
+gpu:
+  - id: all
+allow:
+  - everybody: true
+    power: true
+    workload_power_profiles: true
 ''')
 
     def is_ready(self):
@@ -130,12 +130,12 @@ class ControlPlane:
 
     def __init__(self, test, folder):
         tokens = private_file(folder / "tokens", f"read,jobs,operate,node nodes=node-* {TOKEN}\n")
-        config = private_file(folder / "server.toml", f'''state = "{folder}/state"
-[listen]
-unix = "{folder}/server.sock"
-tcp = ["127.0.0.1:0"]
-token_file = "{tokens}"
-loopback_read = true
+        config = private_file(folder / "server.yaml", f'''state: "{folder}/state"
+listen:
+  unix: "{folder}/server.sock"
+  tcp: ["127.0.0.1:0"]
+  token_file: "{tokens}"
+  loopback_read: true
 ''')
         self.log = open(folder / "server.log", "w", encoding="utf-8")
         test.addCleanup(self.log.close)

@@ -11,6 +11,8 @@ import tomllib
 import unittest
 from pathlib import Path
 
+import yaml
+
 from installed_files import BUILD, LIBDIR, PACKAGES, PREFIX, SECRET, SOURCE, VERSION, expected_files, run
 
 TRAINING = """
@@ -100,7 +102,7 @@ class Installed(unittest.TestCase):
         for name, verb in (("agent", "agent"), ("server", "serve")):
             with self.subTest(name):
                 unit = self.unit(name)
-                config = f"/etc/lowgear/{name}.toml"
+                config = f"/etc/lowgear/{name}.yaml"
                 self.assertEqual(unit["Service"]["ExecStart"], f"{PREFIX}/bin/lowgear {verb} --config {config}")
                 self.assertEqual(unit["Unit"]["ConditionPathExists"], config)
                 self.assertTrue(under(self.root, config).is_file())
@@ -109,13 +111,13 @@ class Installed(unittest.TestCase):
                     self.assertTrue(os.access(under(self.root, program), os.X_OK), program)
 
     def test_units_make_the_folders_that_the_configurations_name(self):
-        agent = tomllib.loads(under(self.root, "/etc/lowgear/agent.toml").read_text())
+        agent = yaml.safe_load(under(self.root, "/etc/lowgear/agent.yaml").read_text())
         unit = self.unit("agent")["Service"]
         self.assertEqual(agent["journal"], "/var/lib/" + unit["StateDirectory"])
         self.assertIn(f"--journal {agent['journal']}", unit["ExecStopPost"])
         for socket in ("lease_socket", "http_socket"):
             self.assertEqual(os.path.dirname(agent["sockets"][socket]), "/run/" + unit["RuntimeDirectory"])
-        server = tomllib.loads(under(self.root, "/etc/lowgear/server.toml").read_text())
+        server = yaml.safe_load(under(self.root, "/etc/lowgear/server.yaml").read_text())
         unit = self.unit("server")["Service"]
         self.assertEqual(server["state"], "/var/lib/" + unit["StateDirectory"])
         self.assertEqual(os.path.dirname(server["listen"]["unix"]), "/run/" + unit["RuntimeDirectory"])
@@ -131,7 +133,7 @@ class Installed(unittest.TestCase):
         for words in (("agent", "check", "--config"), ("serve", "--check", "--config")):
             name = "agent" if words[0] == "agent" else "server"
             # A folder of this user's own stands for /etc.
-            self.lowgear(*words, under(self.root, f"/etc/lowgear/{name}.toml"))
+            self.lowgear(*words, under(self.root, f"/etc/lowgear/{name}.yaml"))
 
     def test_the_program_runs(self):
         self.assertEqual(self.lowgear("--version").stdout, f"lowgear {VERSION}\n")

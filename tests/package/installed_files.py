@@ -40,7 +40,8 @@ def expected_files():
     share, lib = PREFIX / "share", PREFIX / LIBDIR
     zsh = "vendor-completions" if PREFIX == Path("/usr") else "site-functions"
     data = [path.relative_to(SOURCE) for path in (SOURCE / "data").rglob("*") if path.is_file()]
-    lowgear = [PREFIX / "bin/lowgear", lib / "liblowgear_planning.so", Path("/etc/lowgear/agent.toml"), Path("/etc/lowgear/server.toml")]
+    lowgear = [PREFIX / "bin/lowgear", lib / "liblowgear_planning.so",
+               Path("/etc/lowgear/agent.yaml"), Path("/etc/lowgear/server.yaml")]
     lowgear += [PREFIX / f"lib/systemd/system/lowgear-{name}.service" for name in ("agent", "server")]
     lowgear += [share / "lowgear/systemd/lowgear-agent-mps.conf"]
     lowgear += [PREFIX / "lib/sysusers.d/lowgear-server.conf"]

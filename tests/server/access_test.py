@@ -177,13 +177,13 @@ class Access(ServerTest):
         self.assertIn("lowgear_server_audit_failing 0\n", self.request("GET", "/metrics").text)
 
     def test_a_server_that_cannot_write_it_does_not_start(self):
-        self.config = f'[audit]\nfile = "{self.folder}/none/audit.jsonl"\n'
+        self.config = f'audit: {{file: "{self.folder}/none/audit.jsonl"}}\n'
         result = subprocess.run(self.command(), capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("audit log cannot be written", result.stderr)
 
     def test_it_can_be_left_out(self):
-        self.config = "[audit]\nkeep = false\n"
+        self.config = "audit: {keep: false}\n"
         self.start()
         self.ok("PUT", "/v1/budgets/one", {"watts": 1000})
         self.assertFalse((self.state / "audit.jsonl").exists())

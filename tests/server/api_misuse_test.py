@@ -24,7 +24,7 @@ def report(iteration, **changes):
 
 
 class Misuse(ServerTest):
-    config = "[limits]\nrequest_timeout_s = 3600\n"  # what is slow is not ended
+    config = "limits: {request_timeout_s: 3600}\n"  # what is slow is not ended
 
     def setUp(self):
         super().setUp()
@@ -339,7 +339,7 @@ class Misuse(ServerTest):
 
 
 class ShortPatience(ServerTest):
-    config = "[limits]\nrequest_timeout_s = 0.5\nmax_connections = 40\nmax_jobs = 5\nmax_ranks = 12\nmax_streams = 2\n"
+    config = "limits: {request_timeout_s: 0.5, max_connections: 40, max_jobs: 5, max_ranks: 12, max_streams: 2}\n"
 
     def test_a_slow_loris_is_closed(self):
         self.start()

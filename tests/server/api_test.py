@@ -252,7 +252,7 @@ class EventsOfOperators(ServerTest):
 
 
 class Policies(ServerTest):
-    top = 'policy = "perseus"\n'
+    top = "policy: perseus\n"
 
     def planner_of(self, ranks):
         for rank in range(ranks.pp):
@@ -282,11 +282,11 @@ class Policies(ServerTest):
 
         self.assertIn("policy of jobs that state none: perseus", check().stdout)
         self.assertEqual(json.loads(check("--json").stdout)["policy"], "perseus")
-        self.top = 'policy = "zeus"\n'
+        self.top = "policy: zeus\n"
         refused = check()
         self.assertEqual(refused.returncode, 2)
         self.assertRegex(refused.stderr,
-                         r'server\.toml:2:10: there is no policy "zeus"; there are lowgear, perseus, envpipe')
+                         r'server\.yaml:2:9: policy: there is no policy "zeus"; there are lowgear, perseus, envpipe')
 
 
 class Documents(ServerTest):

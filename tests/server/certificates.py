@@ -48,10 +48,10 @@ class TlsServerTest(ServerTest):
         self.authority = Authority(self.folder)
         self.authority.issue("server", f"IP:{ADDRESS},DNS:localhost")
 
-    def write_config(self, name="server.toml"):
+    def write_config(self, name="server.yaml"):
         path = self.folder / name
         path.touch(0o600)
-        path.write_text(f'state = "{self.state}"\n[listen]\nunix = "{self.folder}/socket"\ntls = ["{ADDRESS}:{self.port}"]'
-                        f'\ntoken_file = "{self.folder}/tokens"\n[tls]\ncertificate = "{self.folder}/server.pem"\n'
-                        f'key = "{self.folder}/server.key"\n{self.client_ca}{self.config}')
+        path.write_text(f'state: "{self.state}"\nlisten: {{unix: "{self.folder}/socket", tls: ["{ADDRESS}:{self.port}"], '
+                        f'token_file: "{self.folder}/tokens"}}\ntls:\n  certificate: "{self.folder}/server.pem"\n'
+                        f'  key: "{self.folder}/server.key"\n{self.client_ca}{self.config}')
         return path

@@ -68,7 +68,7 @@ void Process::launch() {
   const std::string state = state_folder().string();
   const std::string path = socket().string();
   const std::string tokens = (folder_ / "tokens").string();
-  const std::string config = (folder_ / "server.toml").string();
+  const std::string config = (folder_ / "server.yaml").string();
   std::ofstream(config).flush();
   std::filesystem::permissions(config, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   process_ = fork_with_parent();

@@ -46,8 +46,8 @@ ADDRESS = "127.{}.{}.{}".format(1 + (os.getpid() >> 16 & 0x3f), os.getpid() >> 8
 class ServerTest(unittest.TestCase):
     """A server for each test, on a loopback port and a Unix socket."""
 
-    top = ""  # of the configuration, before its tables
-    config = ""  # more of it, after [listen]
+    top = ""  # of the configuration, before its sections
+    config = ""  # more of it, after listen
     wrapper = ()  # what the server is started by
 
     def setUp(self):
@@ -60,11 +60,11 @@ class ServerTest(unittest.TestCase):
         tokens.touch(0o600)
         tokens.write_text(TOKEN_LINES)
 
-    def write_config(self, name="server.toml"):
+    def write_config(self, name="server.yaml"):
         path = self.folder / name
         path.touch(0o600)
-        path.write_text(f'state = "{self.state}"\n{self.top}[listen]\nunix = "{self.folder}/socket"\ntcp = ["{ADDRESS}:'
-                        f'{self.port}"]\ntoken_file = "{self.folder}/tokens"\n{self.config}')
+        path.write_text(f'state: "{self.state}"\n{self.top}listen: {{unix: "{self.folder}/socket", tcp: ["{ADDRESS}:'
+                        f'{self.port}"], token_file: "{self.folder}/tokens"}}\n{self.config}')
         return path
 
     def command(self):

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-Config parse(const std::string& text) { return parse_server_config(text, "server.toml", known_names()); }
+Config parse(const std::string& text) { return parse_server_config(text, "server.yaml", known_names()); }
 
 TEST(ServerConfig, IsClosedWhenItIsEmpty) {
   const Config config = parse("");
@@ -32,57 +32,55 @@ TEST(ServerConfig, IsClosedWhenItIsEmpty) {
 
 TEST(ServerConfig, ReadsEverything) {
   const Config config = parse(R"(
-state = "/s"
-policy = "perseus"
-planning_threads = 3
-planning_limit_s = 30
-[listen]
-unix = "/u"
-unix_mode = "0600"
-unix_group = "training"
-tcp = ["0.0.0.0:7787", "[::1]:0"]
-tls = ["192.0.2.10:7788"]
-token_file = "/t"
-loopback_read = true
-[limits]
-max_body_mb = 2
-max_connections = 5
-max_streams = 6
-requests_per_s = 7.5
-burst = 8
-request_timeout_s = 1.5
-max_jobs = 9
-max_ranks = 10
-[retention]
-iterations = 500
-plans = 12
-finished_days = 1.5
-usage_days = 90
-[perseus]
-listen = "127.0.0.1:7787"
-scheduler = "InstructionProfiler"
-scheduler_args = '{"minimum_power_state": 900}'
-mode = "power limit"
-log_level = "debug"
-dump = false
-dump_dir = "/d"
-[[allow]]
-role = "train"
-group = "training"
-[[allow]]
-role = "admin"
-user = "alice"
-[[allow]]
-scopes = ["read", "operate"]
-everybody = true
-[tls]
-certificate = "/c.pem"
-key = "/k.pem"
-client_ca = "/ca.pem"
-[audit]
-file = "/a.jsonl"
-max_mb = 2
-files = 3
+state: /s
+policy: perseus
+planning_threads: 3
+planning_limit_s: 30
+listen:
+  unix: /u
+  unix_mode: '0600'
+  unix_group: training
+  tcp: ['0.0.0.0:7787', '[::1]:0']
+  tls: ['192.0.2.10:7788']
+  token_file: /t
+  loopback_read: true
+limits:
+  max_body_mb: 2
+  max_connections: 5
+  max_streams: 6
+  requests_per_s: 7.5
+  burst: 8
+  request_timeout_s: 1.5
+  max_jobs: 9
+  max_ranks: 10
+retention:
+  iterations: 500
+  plans: 12
+  finished_days: 1.5
+  usage_days: 90
+perseus:
+  listen: '127.0.0.1:7787'
+  scheduler: InstructionProfiler
+  scheduler_args: '{"minimum_power_state": 900}'
+  mode: power limit
+  log_level: debug
+  dump: false
+  dump_dir: /d
+allow:
+  - role: train
+    group: training
+  - role: admin
+    user: alice
+  - scopes: [read, operate]
+    everybody: true
+tls:
+  certificate: /c.pem
+  key: /k.pem
+  client_ca: /ca.pem
+audit:
+  file: /a.jsonl
+  max_mb: 2
+  files: 3
 )");
   EXPECT_EQ(config.state, "/s");
   EXPECT_EQ(config.policy, protocol::JobPolicy::perseus);
@@ -135,7 +133,7 @@ files = 3
 }
 
 TEST(ServerConfig, IsTheDefaultInTheExample) {
-  const std::string path = std::string(LOWGEAR_SOURCE_DIR) + "/deploy/server.toml";
+  const std::string path = std::string(LOWGEAR_SOURCE_DIR) + "/deploy/server.yaml";
   const Config example = parse(read_file(path));
   const Config empty = parse("");
   EXPECT_EQ(example.state, empty.state);
@@ -168,48 +166,51 @@ TEST(ServerConfig, IsTheDefaultInTheExample) {
 
 TEST(ServerConfig, SaysWhereAMistakeIs) {
   const auto refusal = [](const std::string& text) { return error_of([&] { (void)parse(text); }); };
-  EXPECT_THAT(refusal("state = 5"), HasSubstr("server.toml:1:9: \"state\" has to be a text"));
-  EXPECT_THAT(refusal("state = 'here'"), HasSubstr("begins with /"));
-  EXPECT_THAT(refusal("state = ''"), HasSubstr("begins with /"));
-  EXPECT_THAT(refusal("stat = '/s'"), HasSubstr("did you mean \"state\"?"));
-  EXPECT_THAT(refusal("[listen]\ntpc = '127.0.0.1:1'"), HasSubstr("did you mean \"tcp\"?"));
-  EXPECT_THAT(refusal("[limits]\nmax_jobs = 0"), HasSubstr("from 1 to 1000000"));
-  EXPECT_THAT(refusal("[limits]\nmax_body_mb = inf"), HasSubstr("server.toml:2:15"));
-  EXPECT_THAT(refusal("[retention]\niterations = 1"), HasSubstr("from 100"));
-  EXPECT_THAT(refusal("planning_threads = 1.5"), HasSubstr("whole number"));
-  EXPECT_THAT(refusal("\npolicy = 'zeus'"),
-              HasSubstr("server.toml:2:10: there is no policy \"zeus\"; there are lowgear, perseus, envpipe"));
-  EXPECT_THAT(refusal("policy = 1"), HasSubstr("server.toml:1:10"));
-  EXPECT_THAT(refusal("[perseus]\nscheduler = 'AllMin'"),
-              HasSubstr("server.toml:2:13: no scheduler \"AllMin\"; schedulers are AllMaxFrequency, "));
-  EXPECT_THAT(refusal("[perseus]\nlog_level = 'loud'"), HasSubstr("server.toml:2:13: no log level \"loud\""));
-  EXPECT_THAT(refusal("[perseus]\nlisten = 'here'"), HasSubstr("server.toml:2:10"));
-  EXPECT_THAT(refusal("[perseus]\ndump_dir = 'dump'"), HasSubstr("begins with /"));
-  EXPECT_THAT(refusal("[perseus]\ndump_di = '/d'"), HasSubstr("did you mean \"dump_dir\"?"));
-  EXPECT_THAT(refusal("[listen]\nunix_group = 'x'"), HasSubstr("server.toml:2:14: there is no group"));
-  EXPECT_THAT(refusal("[[allow]]\nuser = 'alice'"), HasSubstr("needs scopes"));
-  EXPECT_THAT(refusal("[[allow]]\nrole = 'root'\nuser = 'alice'"), HasSubstr("server.toml:2:8: there is no role"));
-  EXPECT_THAT(refusal("[[allow]]\nscopes = ['read', 'root']\nuser = 'alice'"), HasSubstr("there are the scopes"));
-  EXPECT_THAT(refusal("[[allow]]\nrole = 'read'\nscopes = ['read']\nuser = 'alice'"), HasSubstr("needs scopes"));
-  EXPECT_THAT(refusal("[listen]\ntls = ['127.0.0.1:1']"), HasSubstr("needs a certificate and a key"));
-  EXPECT_THAT(refusal("[listen]\ntls = ['127.0.0.1:1']\n[tls]\ncertificate = '/c'"), HasSubstr("needs a certificate"));
-  EXPECT_THAT(refusal("[listen]\ntls = ['0.0.0.0:1']\n[tls]\ncertificate = '/c'\nkey = '/k'"),
+  EXPECT_THAT(refusal("state: 5"), HasSubstr("server.yaml:1:8: state: expected a text in quotes"));
+  EXPECT_THAT(refusal("state: here"), HasSubstr("begins with /"));
+  EXPECT_THAT(refusal("state: ''"), HasSubstr("state: expected a text"));
+  EXPECT_THAT(refusal("stat: /s"), HasSubstr("did you mean state?"));
+  EXPECT_THAT(refusal("listen:\n  tpc: '127.0.0.1:1'"), HasSubstr("did you mean tcp?"));
+  EXPECT_THAT(refusal("limits:\n  max_jobs: 0"), HasSubstr("from 1 to 1000000"));
+  EXPECT_THAT(refusal("limits:\n  max_body_mb: inf"), HasSubstr("server.yaml:2:16: limits.max_body_mb"));
+  EXPECT_THAT(refusal("retention:\n  iterations: 1"), HasSubstr("from 100"));
+  EXPECT_THAT(refusal("planning_threads: 1.5"), HasSubstr("whole number"));
+  EXPECT_THAT(refusal("\npolicy: zeus"),
+              HasSubstr("server.yaml:2:9: policy: there is no policy \"zeus\"; there are lowgear, perseus, envpipe"));
+  EXPECT_THAT(refusal("policy: 1"), HasSubstr("server.yaml:1:9"));
+  EXPECT_THAT(
+      refusal("perseus:\n  scheduler: AllMin"),
+      HasSubstr("server.yaml:2:14: perseus.scheduler: no scheduler \"AllMin\"; schedulers are AllMaxFrequency, "));
+  EXPECT_THAT(refusal("perseus:\n  log_level: loud"),
+              HasSubstr("server.yaml:2:14: perseus.log_level: no log level \"loud\""));
+  EXPECT_THAT(refusal("perseus:\n  listen: here"), HasSubstr("server.yaml:2:11"));
+  EXPECT_THAT(refusal("perseus:\n  dump_dir: dump"), HasSubstr("begins with /"));
+  EXPECT_THAT(refusal("perseus:\n  dump_di: /d"), HasSubstr("did you mean dump_dir?"));
+  EXPECT_THAT(refusal("listen:\n  unix_group: x"), HasSubstr("server.yaml:2:15: listen.unix_group: there is no group"));
+  EXPECT_THAT(refusal("allow:\n  - user: alice"), HasSubstr("needs scopes"));
+  EXPECT_THAT(refusal("allow:\n  - role: root\n    user: alice"),
+              HasSubstr("server.yaml:2:11: allow[0].role: there is no role"));
+  EXPECT_THAT(refusal("allow:\n  - scopes: [read, root]\n    user: alice"), HasSubstr("there are the scopes"));
+  EXPECT_THAT(refusal("allow:\n  - role: read\n    scopes: [read]\n    user: alice"), HasSubstr("needs scopes"));
+  EXPECT_THAT(refusal("listen:\n  tls: ['127.0.0.1:1']"), HasSubstr("needs a certificate and a key"));
+  EXPECT_THAT(refusal("listen:\n  tls: ['127.0.0.1:1']\ntls:\n  certificate: /c"), HasSubstr("needs a certificate"));
+  EXPECT_THAT(refusal("listen:\n  tls: ['0.0.0.0:1']\ntls:\n  certificate: /c\n  key: /k"),
               HasSubstr("name a token_file"));
-  EXPECT_THAT(refusal("[tls]\nkey = 'k'"), HasSubstr("begins with /"));
-  EXPECT_THAT(refusal("[audit]\nfile = 'a'"), HasSubstr("begins with /"));
-  EXPECT_THAT(refusal("[audit]\nfiles = 0"), HasSubstr("files"));
-  EXPECT_THAT(refusal("[[allow]]\nrole = 'read'"), HasSubstr("one of user, group and everybody"));
-  EXPECT_THAT(refusal("[[allow]]\nrole = 'read'\nuser = 'bob'"), HasSubstr("there is no user"));
+  EXPECT_THAT(refusal("tls:\n  key: k"), HasSubstr("begins with /"));
+  EXPECT_THAT(refusal("audit:\n  file: a"), HasSubstr("begins with /"));
+  EXPECT_THAT(refusal("audit:\n  files: 0"), HasSubstr("files"));
+  EXPECT_THAT(refusal("allow:\n  - role: read"), HasSubstr("one of user, group and everybody"));
+  EXPECT_THAT(refusal("allow:\n  - role: read\n    user: bob"), HasSubstr("there is no user"));
 }
 
 TEST(ServerConfig, NeedsTokensBeyondThisMachine) {
   const auto refusal = [](const std::string& address, const std::string& more) {
-    return error_of([&] { (void)parse("[listen]\ntcp = '" + address + "'\n" + more); });
+    return error_of([&] { (void)parse("listen:\n  tcp: '" + address + "'\n" + more); });
   };
   for (const char* address : {"0.0.0.0:7787", "192.0.2.7:7787", "[::]:7787", "[::ffff:127.0.0.1]:7787"}) {
-    EXPECT_THAT(refusal(address, ""), HasSubstr("server.toml:2:7")) << address;
-    EXPECT_THAT(refusal(address, "loopback_read = true"), HasSubstr("name a token_file")) << address;
-    EXPECT_EQ(refusal(address, "token_file = '/t'"), "no error") << address;
+    EXPECT_THAT(refusal(address, ""), HasSubstr("server.yaml:2:8: listen.tcp: ")) << address;
+    EXPECT_THAT(refusal(address, "  loopback_read: true"), HasSubstr("name a token_file")) << address;
+    EXPECT_EQ(refusal(address, "  token_file: /t"), "no error") << address;
   }
   for (const char* address : {"127.0.0.1:7787", "127.0.0.53:0", "[::1]:65535"}) {
     EXPECT_EQ(refusal(address, ""), "no error") << address;
@@ -226,8 +227,8 @@ TEST(ServerConfig, RefusesWhatIsNoAddressAndPort) {
 
 TEST(ServerConfig, RefusesAFileThatOthersMayChange) {
   const TemporaryFolder folder;
-  const auto path = folder / "server.toml";
-  write_file_atomically(path, "planning_threads = 2\n");
+  const auto path = folder / "server.yaml";
+  write_file_atomically(path, "planning_threads: 2\n");
   ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
   EXPECT_EQ(load_server_config(path).planning_threads, 2);
   ASSERT_EQ(::chmod(path.c_str(), 0664), 0);

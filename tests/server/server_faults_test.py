@@ -390,7 +390,7 @@ class DamagedRows(ServerTest):
 
 class TakenPlaces(ServerTest):
     def refused_start(self, config, text):
-        path = self.folder / "second.toml"
+        path = self.folder / "second.yaml"
         path.touch(0o600)
         path.write_text(config)
         ended = subprocess.run([LOWGEAR, "serve", "--config", str(path)], capture_output=True, text=True, timeout=PATIENCE_S)
@@ -401,10 +401,9 @@ class TakenPlaces(ServerTest):
     def test_state_port_and_socket_of_another_server(self):
         self.start()
         other = self.folder / "other"
-        self.refused_start(f'state = "{self.state}"\n[listen]\nunix = "{self.folder}/socket2"\n', str(self.state))
-        self.refused_start(f'state = "{other}"\n[listen]\nunix = "{self.folder}/socket2"\n'
-                           f'tcp = ["{ADDRESS}:{self.port}"]\n', str(self.port))
-        self.refused_start(f'state = "{other}"\n[listen]\nunix = "{self.folder}/socket"\n', "socket")
+        self.refused_start(f'state: "{self.state}"\nlisten: {{unix: "{self.folder}/socket2"}}\n', str(self.state))
+        self.refused_start(f'state: "{other}"\nlisten: {{unix: "{self.folder}/socket2", tcp: ["{ADDRESS}:{self.port}"]}}\n', str(self.port))
+        self.refused_start(f'state: "{other}"\nlisten: {{unix: "{self.folder}/socket"}}\n', "socket")
         self.ok("GET", "/healthz")
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self.folder / "socket"))  # still its own

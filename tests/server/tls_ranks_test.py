@@ -81,7 +81,7 @@ class TlsRanks(TlsServerTest):
         self.assertIn("this port speaks TLS", seen["problem"])
 
     def test_a_rank_shows_its_certificate(self):
-        self.client_ca = f'client_ca = "{self.folder}/ca.pem"\n'
+        self.client_ca = f'  client_ca: "{self.folder}/ca.pem"\n'
         self.start()
         self.assertFalse(self.rank(":", ca=self.folder / "ca.pem")["connected"])  # any problem
         self.authority.issue("rank")

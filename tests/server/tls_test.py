@@ -106,7 +106,7 @@ class Tls(TlsServerTest):
         self.assertIn(b"https://", answer.read())
 
     def test_slow_handshakes_delay_no_other_and_end(self):
-        self.config = "[limits]\nrequest_timeout_s = 2\n"
+        self.config = "limits: {request_timeout_s: 2}\n"
         self.start()
         held = [self.connect() for _ in range(50)]
         for number, connection in enumerate(held):
@@ -116,7 +116,7 @@ class Tls(TlsServerTest):
             self.assertEqual(connection.recv(1), b"", "the server ends it")
 
     def test_a_handshake_byte_by_byte_gains_no_time(self):
-        self.config = "[limits]\nrequest_timeout_s = 1\n"
+        self.config = "limits: {request_timeout_s: 1}\n"
         self.start()
         connection = self.connect()
         ended = threading.Event()
@@ -152,7 +152,7 @@ class Tls(TlsServerTest):
             return False
 
     def test_clients_show_a_certificate(self):
-        self.client_ca = f'client_ca = "{self.folder}/ca.pem"\n'
+        self.client_ca = f'  client_ca: "{self.folder}/ca.pem"\n'
         self.start()
         self.authority.issue("rank")
         Authority(self.folder, "stranger").issue("intruder")

@@ -53,7 +53,7 @@ def write_plan(jobs, order, ranks, microbatches, out):
                 lines.append(f"{stage},{kind},{mhz},{time_s:.6f},{time_s * (150 + 520 * (mhz / 1980) ** 2.4):.4f}")
     profile.write_text("\n".join(lines) + "\n")
     words = [jobs.arguments.command, "plan", "--profile", profile, "--schedule", order.schedule, "--stages", ranks,
-             "--microbatches", microbatches, "--chunks", order.chunks, "--blocking-power", 116, "--slowdown", 10, "--quiet",
+             "--microbatches", microbatches, "--virtual-stages", order.chunks, "--blocking-power", 116, "--slowdown", 10, "--quiet",
              "--out", out]
     made = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
     require(made.returncode == 0, f"lowgear plan: {made.stderr}")
@@ -77,9 +77,9 @@ def agent(jobs, folder):
                  "LOWGEAR_AGENT_SOCKET": str(lease)}
     subprocess.run([command, "simgpu", "create", "--gpus", f"{jobs.arguments.ranks}xH200", "--any-user"], check=True,
                    env={**os.environ, **variables}, capture_output=True)
-    config = folder / "agent.toml"
-    config.write_text(f'journal = "{folder}/journal"\n[sockets]\nlease_socket = "{lease}"\n'
-                      f'http_socket = "{folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n')
+    config = folder / "agent.yaml"
+    config.write_text(f'journal: "{folder}/journal"\nsockets: {{lease_socket: "{lease}", http_socket: "{folder}/agent.sock"}}\n'
+                      "gpu: [{id: all}]\nallow: [{everybody: true}]\n")
     config.chmod(0o600)
     process = subprocess.Popen([command, "agent", "--config", str(config)], env={**os.environ, **variables},
                                stderr=subprocess.DEVNULL)

@@ -8,17 +8,18 @@ import socket
 import time
 from pathlib import Path
 
-CONFIGURATION = Path("/etc/lowgear/agent.toml")
+CONFIGURATION = Path("/etc/lowgear/agent.yaml")
 PATIENCE_S = 10
 
 
 def http_socket(configuration=CONFIGURATION):
     """That of the node's agent, which all jobs on the node share: as its configuration names it."""
     try:
-        found = re.search(r"""^\s*http_socket\s*=\s*["']([^"']+)["']""", configuration.read_text("utf-8"), re.MULTILINE)
+        found = re.search(r"""^(?:[^#\n]*[ {,])?http_socket: +(?:"([^"]+)"|'([^']+)'|([^\s,}#]+))""",
+                          configuration.read_text("utf-8"), re.MULTILINE)
     except (OSError, ValueError):
         found = None
-    return found[1] if found else "/run/lowgear/agent.sock"
+    return found[found.lastindex] if found else "/run/lowgear/agent.sock"
 
 
 class AgentError(Exception):

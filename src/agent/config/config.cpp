@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/user_database.h"
-#include "base/core/formats/toml.h"
+#include "base/core/formats/yaml_section.h"
 #include "base/core/units.h"
 #include "hardware/gpu/gpu_setting.h"
 
@@ -20,13 +20,13 @@ namespace {
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
 
-std::optional<gid_t> parse_group(TomlTable& section, std::string_view key, const NameLookup& lookup) {
+std::optional<gid_t> parse_group(YamlSection& section, std::string_view key, const NameLookup& lookup) {
   const std::optional<std::string> group = section.text(key);
   if (!group) return std::nullopt;
   return section.look_up(key, [&] { return lookup.group(*group); });
 }
 
-ZeusdEvents parse_zeusd_events(TomlTable& section) {
+ZeusdEvents parse_zeusd_events(YamlSection& section) {
   const std::string events = section.text("zeusd_events").value_or("device");
   if (events == "device") return ZeusdEvents::device;
   if (events == "snapshot") return ZeusdEvents::snapshot;
@@ -41,7 +41,7 @@ bool is_ip_address(const std::string& text) {
          ::inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1;
 }
 
-std::optional<http::TlsServerFiles> parse_metrics_tls(TomlTable& section) {
+std::optional<http::TlsServerFiles> parse_metrics_tls(YamlSection& section) {
   const auto path = [&](std::string_view key) { return std::filesystem::path(section.text(key).value_or("")); };
   const http::TlsServerFiles files{.certificate = path("metrics_tls_certificate"),
                                    .key = path("metrics_tls_key"),
@@ -53,7 +53,7 @@ std::optional<http::TlsServerFiles> parse_metrics_tls(TomlTable& section) {
   return files;
 }
 
-std::optional<MetricsAddress> parse_metrics(TomlTable& section) {
+std::optional<MetricsAddress> parse_metrics(YamlSection& section) {
   const std::optional<std::string> address = section.text("metrics_address");
   if (address && !is_ip_address(*address)) {
     section.fail_at("metrics_address", fmt::format("{} is not an address, such as 0.0.0.0 or ::", quote(*address)));
@@ -66,7 +66,7 @@ std::optional<MetricsAddress> parse_metrics(TomlTable& section) {
   return MetricsAddress{address.value_or("0.0.0.0"), static_cast<std::uint16_t>(*port), std::move(tls)};
 }
 
-void parse_sockets(TomlTable& section, ProcessOptions& options, const NameLookup& lookup) {
+void parse_sockets(YamlSection& section, ProcessOptions& options, const NameLookup& lookup) {
   options.agent.lease_server.socket = section.text("lease_socket").value_or("/run/lowgear/lease.sock");
   options.agent.lease_server.mode = section.file_mode("lease_mode").value_or(0660);
   options.http_socket = section.text("http_socket").value_or("/run/lowgear/agent.sock");
@@ -79,7 +79,7 @@ void parse_sockets(TomlTable& section, ProcessOptions& options, const NameLookup
   section.finish();
 }
 
-void parse_limits(TomlTable& section, Options& options) {
+void parse_limits(YamlSection& section, Options& options) {
   const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(static_cast<long>(seconds * 1e3)); };
   if (const auto clients = section.integer_in("max_clients", 1, 4096)) {
     options.lease_server.max_connections = static_cast<std::size_t>(*clients);
@@ -96,12 +96,12 @@ void parse_limits(TomlTable& section, Options& options) {
   section.finish();
 }
 
-void parse_mps(TomlTable& section, MpsOptions& options, const NameLookup& lookup) {
+void parse_mps(YamlSection& section, MpsOptions& options, const NameLookup& lookup) {
   constexpr int kMostPercent = 1'000;
   options.gpus = section.texts("gpus");
   const std::optional<gid_t> group = parse_group(section, "group", lookup);
   if (!options.gpus.empty() && !group) {
-    section.fail("[mps] needs a group: whose users may use the daemons, and ask for shares");
+    section.fail("\"group\" is missing: the group whose users may use the daemons and ask for shares");
   }
   options.group = group.value_or(0);
   if (std::ranges::find(options.gpus, "all") != options.gpus.end()) {
@@ -115,17 +115,16 @@ void parse_mps(TomlTable& section, MpsOptions& options, const NameLookup& lookup
   section.finish();
 }
 
-std::optional<PowerShareOptions> parse_power_share(TomlTable& section) {
+std::optional<PowerShareOptions> parse_power_share(YamlSection& section) {
   const std::optional<std::string> server = section.text("server");
   PowerShareOptions options;
   if (const auto file = section.text("token_file")) options.token_file = *file;
   if (const auto file = section.text("ca_file")) options.ca_file = *file;
   const std::optional<double> safe_w = section.number_in("safe_w", 1, gpu::kMaxPowerW);
   options.host = section.text("host").value_or(host_name());
-  if (server && !safe_w)
-    section.fail("[power_share] needs safe_w: the power limit of each GPU while the server is away");
+  if (server && !safe_w) section.fail("\"safe_w\" is missing: the power limit of each GPU while the server is away");
   if (!server && (safe_w || !options.token_file.empty() || !options.ca_file.empty()))
-    section.fail("[power_share] needs a server");
+    section.fail("\"server\" is missing");
   const bool is_name = !options.host.empty() &&
                        options.host.find_first_not_of(
                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == std::string::npos;
@@ -137,14 +136,14 @@ std::optional<PowerShareOptions> parse_power_share(TomlTable& section) {
   return options;
 }
 
-std::vector<std::string> parse_gpu(TomlTable& section) {
+std::vector<std::string> parse_gpu(YamlSection& section) {
   std::vector<std::string> names = section.texts("id");
-  if (names.empty()) section.fail("a [[gpu]] needs an id: UUID or PCI address of the GPU, or \"all\"");
+  if (names.empty()) section.fail("\"id\" is missing: UUID or PCI address of the GPU, or \"all\"");
   section.finish();
   return names;
 }
 
-AllowRule parse_allow(TomlTable& section, const NameLookup& lookup) {
+AllowRule parse_allow(YamlSection& section, const NameLookup& lookup) {
   AllowRule rule;
   if (const auto user = section.text("user")) {
     rule.user = section.look_up("user", [&] { return lookup.user(*user); });
@@ -165,7 +164,7 @@ AllowRule parse_allow(TomlTable& section, const NameLookup& lookup) {
   rule.read = section.boolean("read").value_or(true);
   section.finish();
   if ((rule.user ? 1 : 0) + (rule.group ? 1 : 0) + (rule.everybody ? 1 : 0) != 1) {
-    section.fail("an [[allow]] needs one of user, group and everybody = true");
+    section.fail("needs one of user, group and everybody: true");
   }
   if (rule.min_clock_mhz && rule.max_clock_mhz && *rule.min_clock_mhz > *rule.max_clock_mhz) {
     section.fail("min_clock_mhz is above max_clock_mhz");
@@ -179,21 +178,21 @@ AllowRule parse_allow(TomlTable& section, const NameLookup& lookup) {
 }  // namespace
 
 Config parse_agent_config(std::string_view text, const std::string& source, const NameLookup& lookup) {
-  TomlTable root = TomlTable::parse(text, source);
+  YamlSection root = YamlSection::parse(text, source);
   Config config;
-  TomlTable sockets = root.table("sockets");
+  YamlSection sockets = root.section("sockets");
   parse_sockets(sockets, config.process, lookup);
-  TomlTable limits = root.table("limits");
+  YamlSection limits = root.section("limits");
   parse_limits(limits, config.process.agent);
-  TomlTable mps = root.table("mps");
+  YamlSection mps = root.section("mps");
   parse_mps(mps, config.process.mps, lookup);
-  TomlTable power_share = root.table("power_share");
+  YamlSection power_share = root.section("power_share");
   config.process.power_share = parse_power_share(power_share);
   config.process.agent.shares_power = config.process.power_share.has_value();
   if (const auto journal = root.text("journal")) config.journal = *journal;
   if (const auto folder = root.text("clock_log")) config.clock_log = *folder;
   if (const auto rate_hz = root.number_in("telemetry_hz", 0.1, 100)) config.process.agent.telemetry_rate_hz = *rate_hz;
-  for (TomlTable& gpu : root.tables("gpu")) {
+  for (YamlSection& gpu : root.sections("gpu")) {
     for (std::string& name : parse_gpu(gpu)) {
       if (name == "all") {
         config.all_gpus = true;
@@ -202,7 +201,7 @@ Config parse_agent_config(std::string_view text, const std::string& source, cons
       }
     }
   }
-  for (TomlTable& allow : root.tables("allow")) config.allow.push_back(parse_allow(allow, lookup));
+  for (YamlSection& allow : root.sections("allow")) config.allow.push_back(parse_allow(allow, lookup));
   root.finish();
   return config;
 }

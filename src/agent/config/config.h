@@ -60,9 +60,9 @@ struct ProcessOptions {
 };
 
 /// Where the agent looks for its configuration.
-inline constexpr const char* kDefaultAgentConfig = "/etc/lowgear/agent.toml";
+inline constexpr const char* kDefaultAgentConfig = "/etc/lowgear/agent.yaml";
 
-/// The agent's configuration, as deploy/agent.toml explains it.
+/// The agent's configuration, as deploy/agent.yaml explains it.
 struct Config {
   ProcessOptions process;
   std::filesystem::path journal = "/var/lib/lowgear";

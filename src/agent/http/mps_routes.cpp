@@ -19,7 +19,7 @@ constexpr std::size_t kMaxClientBytes = 128;
 
 MpsSharing& sharing(const RouteCall& call) {
   if (call.context.mps == nullptr) {
-    throw NotFound("this agent runs no MPS daemon; its configuration names GPUs in [mps] for that");
+    throw NotFound("this agent runs no MPS daemon; its configuration names GPUs in mps.gpus for that");
   }
   return *call.context.mps;
 }

@@ -43,7 +43,7 @@ std::optional<int> allowed_limit_w(const plan::PlannedOp& op, const AllowedRange
   if (!limit_w) return limit_w;
   if (!allowed.power) {
     throw InputError(fmt::format(
-        "the plan runs {} at {} W; this user may not set power limits: its [[allow]] would need power = true", what,
+        "the plan runs {} at {} W; this user may not set power limits: its entry of allow would need power: true", what,
         *limit_w));
   }
   if (*limit_w >= allowed.min_power_w && *limit_w <= allowed.max_power_w) return limit_w;

@@ -126,8 +126,8 @@ void make_folder(const fs::path& folder, gid_t group) {
     throw Error(fmt::format("{}: cannot be {}: {}", folder.string(), what, ::strerrordesc_np(errno)));
   };
   if (::mkdir(folder.c_str(), 0700) != 0) fail("made");
-  if (::chown(folder.c_str(), static_cast<uid_t>(-1), group) != 0) fail("given to the group of [mps]");
-  if (::chmod(folder.c_str(), kMode) != 0) fail("opened for the group of [mps]");
+  if (::chown(folder.c_str(), static_cast<uid_t>(-1), group) != 0) fail("given to mps.group");
+  if (::chmod(folder.c_str(), kMode) != 0) fail("opened for mps.group");
 }
 
 /// The last line that a program wrote: the real daemon logs its clients to its output, line by line.

@@ -86,12 +86,12 @@ fs::path trusted_program(const fs::path& program) {
   std::error_code error;
   const fs::path file = fs::canonical(program, error);
   if (error) {
-    throw InputError(fmt::format("[mps] program: {}: {}; it comes with NVIDIA's driver (Debian: nvidia-cuda-mps)",
+    throw InputError(fmt::format("mps.program: {}: {}; it comes with NVIDIA's driver (Debian: nvidia-cuda-mps)",
                                  printable(program.string()), error.message()));
   }
   require_trusted_file(file);
   if (::access(file.c_str(), X_OK) != 0) {
-    throw InputError(fmt::format("[mps] program: {}: may not be executed", printable(file.string())));
+    throw InputError(fmt::format("mps.program: {}: may not be executed", printable(file.string())));
   }
   return file;
 }
@@ -100,12 +100,12 @@ void make_trusted_folder(const fs::path& folder) {
   constexpr mode_t kMode = 0755;
   constexpr std::size_t kLongestName = 64;  // of a UUID and a socket below it
   if (folder.string().size() + kLongestName >= sizeof(sockaddr_un::sun_path)) {
-    throw InputError(fmt::format("[mps] folder: {}: is too long for the names of sockets", printable(folder.string())));
+    throw InputError(fmt::format("mps.folder: {}: is too long for the names of sockets", printable(folder.string())));
   }
   if (::mkdir(folder.c_str(), kMode) == 0) {
     ::chmod(folder.c_str(), kMode);  // whatever the umask is
   } else if (errno != EEXIST) {
-    throw InputError(fmt::format("[mps] folder: {}: cannot be made: {}", printable(folder.string()),
+    throw InputError(fmt::format("mps.folder: {}: cannot be made: {}", printable(folder.string()),
                                  std::generic_category().message(errno)));
   }
   require_trusted_folder(folder);
@@ -180,13 +180,12 @@ const MpsSharing::Managed& MpsSharing::find(std::string_view gpu) const {
     if (gpu::is_called(managed.gpu.identity, gpu)) return managed;
   }
   throw NotFound(
-      fmt::format("GPU {} has no MPS daemon of this agent; its configuration names such GPUs in [mps]", quote(gpu)));
+      fmt::format("GPU {} has no MPS daemon of this agent; its configuration names such GPUs in mps.gpus", quote(gpu)));
 }
 
 void MpsSharing::require_may_share(const Peer& peer) const {
   if (peer.uid == 0 || peer.gid == options_.group || environment_.in_group(peer.uid, options_.group)) return;
-  throw AccessDenied(
-      fmt::format("user {} may not share GPUs; the group in [mps] of the agent's configuration may", peer.uid));
+  throw AccessDenied(fmt::format("user {} may not share GPUs; mps.group of the agent's configuration may", peer.uid));
 }
 
 const MpsShare& MpsSharing::open(const Peer& peer, std::string_view gpu, MpsShareRequest request,
@@ -267,7 +266,7 @@ namespace {
 std::string refusal_of(const gpu::GpuSurvey& gpu) {
   const std::string& uuid = gpu.identity.uuid;
   if (gpu.identity.mig_enabled) {
-    return fmt::format("{}: no MPS daemon: MIG is on, and jobs get instances of this GPU; name another GPU in [mps]",
+    return fmt::format("{}: no MPS daemon: MIG is on, and jobs get instances of this GPU; name another GPU in mps.gpus",
                        uuid);
   }
   if (gpu.compute_mode == gpu::ComputeMode::prohibited) {

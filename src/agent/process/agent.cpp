@@ -259,10 +259,10 @@ void Agent::require_may_know(const Peer& peer, std::string_view gpu) const {
   } catch (const Error&) {
     // Why is none of this user's business.
   }
-  throw AccessDenied(
-      fmt::format("user {} may not use GPU {} of this agent; its configuration needs an [[allow]] for the user or one "
-                  "of its groups",
-                  peer.uid, quote(gpu)));
+  throw AccessDenied(fmt::format(
+      "user {} may not use GPU {} of this agent; its configuration needs an entry of allow for the user or one "
+      "of its groups",
+      peer.uid, quote(gpu)));
 }
 
 void Agent::require_not_of_others(const Peer& peer, std::size_t gpu) {

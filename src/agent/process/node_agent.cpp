@@ -352,14 +352,14 @@ std::string lines_of(const Config& config, gpu::Gpu& gpu, bool controlled) {
   const gpu::GpuIdentity& identity = gpu.identity();
   std::string text =
       fmt::format("GPU {}: {}, {}, {}\n", identity.index, identity.name, identity.uuid, identity.pci_address);
-  if (!controlled) return text + "  would only read it: no [[gpu]] of the configuration names it\n";
+  if (!controlled) return text + "  would only read it: no entry of gpu in the configuration names it\n";
   bool anybody = false;
   for (const AllowRule& rule : config.allow) {
     if (!is_for(rule, identity)) continue;
     text += fmt::format("  for {}: {}\n", users_of(rule), rights_of(rule, gpu));
     anybody = true;
   }
-  return anybody ? text : text + "  would only read it: no [[allow]] of the configuration lets anyone set it\n";
+  return anybody ? text : text + "  would only read it: no entry of allow in the configuration lets anyone set it\n";
 }
 
 std::string sockets_of(const ProcessOptions& process) {

@@ -67,7 +67,7 @@ AllowedRange AccessRules::allow(const Peer& peer, const KnownGpu& gpu) const {
     return range;
   }
   throw AccessDenied(fmt::format(
-      "user {} may not change GPU {}; the agent's configuration needs an [[allow]] for the user or one of its groups",
+      "user {} may not change GPU {}; the agent's configuration needs an entry of allow for the user or one of its groups",
       peer.uid, gpu.identity.uuid));
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 /// `right` is the key of the configuration that gives it.
 void require_right(bool allowed, const char* right) {
-  if (!allowed) throw AccessDenied(fmt::format("this user may not do that; its [[allow]] would need {} = true", right));
+  if (!allowed)
+    throw AccessDenied(fmt::format("this user may not do that; its entry of allow would need {}: true", right));
 }
 
 void require(const gpu::LockSmClocks& clocks, const AllowedRange& allowed) {

@@ -19,13 +19,13 @@ constexpr auto kOptions = std::to_array<SamplingOption>({
     {"--out", "DIR", "Folder to write the samples to; an interrupted run continues where it stopped"},
     {"--operators", "LIST", "Operators by name or family, as linear,norm,RoPE (default all but stage-optimizer)"},
     {"--collectives", "LIST", "Collectives, of allreduce,allgather,reduce_scatter,p2p (default all)"},
-    {"--type", "TYPE", "Data type: bf16 (default), fp16 or fp32"},
+    {"--dtype", "TYPE", "Data type: bf16 (default), fp16 or fp32"},
     {"--device", "DEVICE", "Device: cuda (default) or cpu"},
     {"--quick", "", "Use a small grid of sizes, for a first look"},
     {"--hidden", "LIST", "Hidden sizes, instead of the grid's"},
     {"--tp", "LIST", "Numbers of tensor parallel ranks, as 1,2,4"},
     {"--microbatch", "LIST", "Sequences per microbatch, as 1,2,4"},
-    {"--sequence", "LIST", "Tokens per sequence, as 2048,4096"},
+    {"--seq", "LIST", "Tokens per sequence, as 2048,4096"},
     {"--head-dim", "LIST", "Widths of an attention head, as 64,128"},
     {"--heads", "LIST", "Numbers of heads, as 16,32, in place of as many of --head-dim as fit"},
     {"--parameters", "LIST", "Numbers of parameters per rank, for the optimizer"},
@@ -133,7 +133,7 @@ void read_grid(const Reader& reader, OperatorGrid& grid) {
   reader.list("--hidden", grid.hidden);
   reader.list("--tp", grid.tp);
   reader.list("--microbatch", grid.microbatch);
-  reader.list("--sequence", grid.sequence);
+  reader.list("--seq", grid.sequence);
   reader.list("--head-dim", grid.head_dim);
   reader.list("--heads", grid.heads);
   if (reader.has("--head-dim") && reader.has("--heads")) throw InputError("--heads: give it or --head-dim, not both");
@@ -147,7 +147,7 @@ void read_grid(const Reader& reader, OperatorGrid& grid) {
 
 void refuse_options_of_others(const Reader& reader, SamplingSubject subject) {
   constexpr auto kOfOperators = std::to_array<std::string_view>(
-      {"--operators", "--quick", "--hidden", "--tp", "--microbatch", "--sequence", "--head-dim", "--heads",
+      {"--operators", "--quick", "--hidden", "--tp", "--microbatch", "--seq", "--head-dim", "--heads",
        "--parameters", "--layers", "--experts", "--expert-width", "--experts-per-token", "--part"});
   constexpr std::array<std::string_view, 3> kOfCollectives = {"--collectives", "--min-bytes", "--max-bytes"};
   const auto refuse_all = [&reader](std::span<const std::string_view> options, std::string_view subject_name) {
@@ -166,9 +166,9 @@ SamplingSubject subject_named(std::string_view word) {
 }
 
 SampleType type_named(const Reader& reader) {
-  if (!reader.has("--type")) return SampleType::bf16;
-  const std::optional<SampleType> type = sample_type(reader.text("--type"));
-  if (!type) refuse("--type", reader.text("--type"), "bf16, fp16 or fp32");
+  if (!reader.has("--dtype")) return SampleType::bf16;
+  const std::optional<SampleType> type = sample_type(reader.text("--dtype"));
+  if (!type) refuse("--dtype", reader.text("--dtype"), "bf16, fp16 or fp32");
   return *type;
 }
 

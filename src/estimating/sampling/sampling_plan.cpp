@@ -30,7 +30,7 @@ constexpr auto kLists = std::to_array<GridList>({
     {"--hidden", &OperatorGrid::hidden, 1 << 17},
     {"--tp", &OperatorGrid::tp, 1024},
     {"--microbatch", &OperatorGrid::microbatch, 4096},
-    {"--sequence", &OperatorGrid::sequence, 1 << 20},
+    {"--seq", &OperatorGrid::sequence, 1 << 20},
     {"--head-dim", &OperatorGrid::head_dim, 1024},
     {"--heads", &OperatorGrid::heads, 1 << 17, 0},
     {"--parameters", &OperatorGrid::parameters, std::int64_t{1} << 36},

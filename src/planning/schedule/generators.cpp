@@ -20,14 +20,15 @@ Action compute(OpKind kind, int stage, int microbatch) { return {ActionKind::com
 
 void check_size(std::string_view name, int ranks, int microbatches, int chunks, int kinds) {
   if (ranks < 1 || microbatches < 1 || chunks < 1) {
-    throw InputError(fmt::format("{}: {} ranks, {} microbatches, {} chunks; a schedule needs at least 1 of each", name,
-                                 ranks, microbatches, chunks));
+    throw InputError(
+        fmt::format("{}: {} ranks, {} microbatches, {} virtual stages per rank; a schedule needs at least 1 of each",
+                    name, ranks, microbatches, chunks));
   }
   const double actions = static_cast<double>(ranks) * microbatches * chunks * kinds;
   if (actions <= static_cast<double>(kMaxActions)) return;
   constexpr double kBytesEach = sizeof(Action) + sizeof(ComputeOp) + 2 * sizeof(DagEdge) + sizeof(int);
   throw InputError(fmt::format(
-      "{}: {} ranks x {} microbatches x {} chunks are {:.3g} computations, which would take about {:.0f} GiB "
+      "{}: {} ranks x {} microbatches x {} virtual stages are {:.3g} computations, which would take about {:.0f} GiB "
       "with their graph; at most {} are supported: lower one of them",
       name, ranks, microbatches, chunks, actions, actions * kBytesEach / (1 << 30), kMaxActions));
 }
@@ -164,7 +165,7 @@ class ZbVRank {
 
 Schedule from_request_zb_v(const ScheduleRequest& request) {
   if (request.chunks > 2) {
-    throw InputError(fmt::format("zb-v: {} chunks; it runs two stages per rank", request.chunks));
+    throw InputError(fmt::format("zb-v: {} virtual stages per rank; it runs two", request.chunks));
   }
   return zb_v_schedule(request.ranks, request.microbatches);
 }
@@ -337,7 +338,7 @@ Schedule make_schedule(const ScheduleRequest& request) {
     throw InputError(fmt::format("no schedule is called {}; there are {}", quote(request.name), names));
   }
   if (request.chunks != 1 && !found->takes_chunks) {
-    throw InputError(fmt::format("{}: {} chunks; it runs one stage per rank", found->name, request.chunks));
+    throw InputError(fmt::format("{}: {} virtual stages per rank; it runs one", found->name, request.chunks));
   }
   return found->generate(request);
 }

@@ -94,7 +94,7 @@ PublishedSampling operators_of(const YamlView& file, const std::string& kernel) 
   const std::map<std::string, std::string> options{{"mp", "--tp"},
                                                    {"b", "--microbatch"},
                                                    {"h", "--heads"},
-                                                   {"l", "--sequence"},
+                                                   {"l", "--seq"},
                                                    {"dim", "--hidden"},
                                                    {"encoders", "--layers"},
                                                    {"moe_num_experts", "--experts"},

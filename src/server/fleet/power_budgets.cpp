@@ -389,13 +389,13 @@ protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol
     throw Refused(
         Refusal::not_allowed,
         fmt::format("host {} names {} GPUs with limits of {:.6g} W together, and the GPUs of a node may have {:.6g} W "
-                    "(max_node_w in [limits] of server.toml)",
+                    "(limits.max_node_w of server.yaml)",
                     quote(host), node.gpus.size(), most_w, most_node_w_));
   }
   if (shares_.is_another(host, node, now_s)) {
     throw Refused(Refusal::disagrees,
                   fmt::format("another machine, with other GPUs, asks for its share of power as host {}, too: "
-                              "give each a name of its own (power_share.host of agent.toml)",
+                              "give each a name of its own (power_share.host of agent.yaml)",
                               quote(host)));
   }
   if (const std::string other = shares_.claimant(host, node, now_s); !other.empty()) {

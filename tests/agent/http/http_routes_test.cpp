@@ -79,7 +79,7 @@ TEST_F(HttpRoutes, WithoutMpsThereAreNoShares) {
                                      {"DELETE", std::string("/v1/shares/1")}}) {
     const RouteAnswer response = ask(method, path, "{\"percent\": 50}");
     EXPECT_EQ(response.status, 404) << path;
-    EXPECT_THAT(error_message(response), HasSubstr("names GPUs in [mps]"));
+    EXPECT_THAT(error_message(response), HasSubstr("names GPUs in mps.gpus"));
   }
   EXPECT_EQ(error_code(ask("POST", gpu_path("/shares"), "{}", std::nullopt)), "not_attested");
   EXPECT_EQ(ask("GET", "/metrics").text().find("lowgear_mps"), std::string::npos);

@@ -298,7 +298,7 @@ TEST_F(ZeusdRoutes, MemoryClocksThatNobodyCanLockNeedNoReset) {
     if (++calls % 2 == 0) refuse();  // the memory's clocks come second
   };
   const auto status = [&] { return ask("POST", "/gpu/reset_locked_clocks", "gpu_ids=0&block=true").status; };
-  refuse = [] { throw AccessDenied("its [[allow]] would need memory_clocks = true"); };
+  refuse = [] { throw AccessDenied("its entry of allow would need memory_clocks: true"); };
   EXPECT_EQ(status(), 200);
   refuse = [] { throw gpu::GpuError(gpu::GpuErrorCode::not_supported, "no memory clocks"); };
   EXPECT_EQ(status(), 200);

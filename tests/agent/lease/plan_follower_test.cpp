@@ -113,7 +113,7 @@ TEST(PlanFollower, ReadsPowerLimitsFromSettings) {
   allowed.max_power_w = 250;
   expect_refused(message, allowed, "at 300 W; this user may set 200 to 250 W");
   allowed.power = false;
-  expect_refused(message, allowed, "would need power = true");
+  expect_refused(message, allowed, "would need power: true");
 }
 
 TEST(PlanFollower, TakesTheNearestBelowWhenAsked) {

@@ -44,14 +44,14 @@ TEST(RequireAllowed, NamesTheRightThatIsMissing) {
     return [setting] { require_allowed(setting, kClocksAlone); };
   };
   EXPECT_THAT(refused(gpu::LockMemoryClocks{1593, 2619}),
-              ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks = true")));
-  EXPECT_THAT(refused(gpu::ResetMemoryClocks{}), ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks = true")));
-  EXPECT_THAT(refused(gpu::SetPowerLimit{400}), ThrowsMessage<AccessDenied>(HasSubstr("power = true")));
-  EXPECT_THAT(refused(gpu::SetPersistenceMode{true}), ThrowsMessage<AccessDenied>(HasSubstr("persistence = true")));
+              ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks: true")));
+  EXPECT_THAT(refused(gpu::ResetMemoryClocks{}), ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks: true")));
+  EXPECT_THAT(refused(gpu::SetPowerLimit{400}), ThrowsMessage<AccessDenied>(HasSubstr("power: true")));
+  EXPECT_THAT(refused(gpu::SetPersistenceMode{true}), ThrowsMessage<AccessDenied>(HasSubstr("persistence: true")));
   EXPECT_THAT(refused(gpu::RequestWorkloadPowerProfiles{}),
-              ThrowsMessage<AccessDenied>(HasSubstr("workload_power_profiles = true")));
+              ThrowsMessage<AccessDenied>(HasSubstr("workload_power_profiles: true")));
   EXPECT_THAT(refused(gpu::SetPowerSmoothing{false, {}}),
-              ThrowsMessage<AccessDenied>(HasSubstr("power_smoothing = true")));
+              ThrowsMessage<AccessDenied>(HasSubstr("power_smoothing: true")));
 }
 
 }  // namespace

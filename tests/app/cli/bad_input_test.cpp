@@ -98,7 +98,7 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
       {"stages are not whole", {"--stages", "2.5"}, {}, {"--stages", "whole number"}},
       {"no microbatches", {"--microbatches", "0"}, {}, {"--microbatches", "from 1"}},
       {"microbatches are not said", {}, {"--microbatches"}, {"1f1b", "needs --microbatches"}},
-      {"ranks and chunks are not said", {"--schedule", "interleaved", "--chunks", "2"}, {"--stages"}, {"--stages"}},
+      {"ranks and chunks are not said", {"--schedule", "interleaved", "--virtual-stages", "2"}, {"--stages"}, {"--stages"}},
       {"other stages than the profile's", {"--stages", "4"}, {}, {"profile has 3 stages", "has 4"}},
       {"power is not a number", {"--blocking-power", "hot"}, {}, {"hot"}},
       {"power is negative", {"--blocking-power", "-5"}, {}, {"-5"}},
@@ -132,7 +132,7 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
        {"--perseus-plans", "half", "--policy", "perseus"},
        {},
        {"--perseus-plans", "all", "every:50"}},
-      {"free order with chunks", {"--schedule", "auto", "--chunks", "2"}, {}, {"--chunks"}},
+      {"free order with chunks", {"--schedule", "auto", "--virtual-stages", "2"}, {}, {"--virtual-stages"}},
       {"free order with extra activations", {"--schedule", "auto", "--extra-activations", "2"}, {}, {"--memory-limit"}},
       {"free order of another policy", {"--schedule", "auto", "--policy", "perseus"}, {}, {"perseus"}},
       {"free order with other stages", {"--schedule", "auto", "--stages", "4"}, {}, {"--stages", "one stage per rank"}},
@@ -142,9 +142,9 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
       {"a stage without layers", {"--schedule", "auto", "--layers", "4,0,4"}, {}, {"--layers", "4,0,4"}},
       {"no layers", {"--schedule", "auto", "--layers", ""}, {}, {"--layers"}},
       {"free order with too early a deadline", {"--schedule", "auto", "--deadline", "0.01"}, {}, {"0.01", "T_min"}},
-      {"chunks without use", {"--chunks", "2"}, {}, {"chunks"}},
+      {"chunks without use", {"--virtual-stages", "2"}, {}, {"virtual stages per rank"}},
       {"interleaving that does not divide",
-       {"--schedule", "interleaved", "--chunks", "2", "--microbatches", "7"},
+       {"--schedule", "interleaved", "--virtual-stages", "2", "--microbatches", "7"},
        {},
        {"interleaved"}},
       {"split backwards not measured", {"--schedule", "zb-h1"}, {}, {"backward_split", "input_gradient"}},
@@ -326,7 +326,7 @@ TEST_F(BadInput, PathsOfTheWrongKindAreCalledWhatTheyAre) {
   expect_refused({"profile", folder + "/none", "--out", out()},
                  {"none: cannot be read", "name a folder of recordings"});
   expect_refused({"data", "show", folder + "/none.bin"}, {"none.bin: cannot be read", "check the path"});
-  expect_refused({"serve", "--config", folder + "/none.toml"}, {"none.toml: No such file", "check the path"});
+  expect_refused({"serve", "--config", folder + "/none.yaml"}, {"none.yaml: No such file", "check the path"});
 }
 
 TEST_F(BadInput, OtherVerbsRefuseToo) {

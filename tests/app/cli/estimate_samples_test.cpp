@@ -174,7 +174,7 @@ TEST(EstimateByThePublishedFormula, SaysWhichSamplesAreMissing) {
   const ProgramResult no_folder = run_lowgear({"estimate", "--peer-formula", "--job", job});
   EXPECT_EQ(no_folder.exit_code, 2);
   EXPECT_THAT(no_folder.err,
-              HasSubstr("operator_data_folder: there is no folder \"./o\", neither beside the job nor in "
+              HasSubstr("operator_data_folder: there is no folder \"./o\", neither next to the job nor in "
                         "the current folder; give the folder that has the folders operator and nccl with "
                         "--operators"));
   std::filesystem::create_directory(folder / "o");

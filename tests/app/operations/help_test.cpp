@@ -60,6 +60,23 @@ TEST(Help, ShowsNoChecksOfTheParser) {
   }
 }
 
+TEST(Help, HidesEarlierNamesOfOptions) {
+  const std::vector<std::string> command = {"schedule", "--schedule",     "interleaved", "--stages",
+                                            "2",        "--microbatches", "4",           "--json"};
+  const auto with = [&](const std::string& name) {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), {name, "2"});
+    return run_lowgear(words);
+  };
+  EXPECT_EQ(with("--chunks").exit_code, 0) << with("--chunks").err;
+  EXPECT_EQ(with("--chunks").out, with("--virtual-stages").out);
+  for (const std::string& shown : {run_lowgear({"schedule", "--help"}).out, run_lowgear({"man", "schedule"}).out,
+                                   run_lowgear({"completion", "bash"}).out, run_lowgear({"completion", "zsh"}).out}) {
+    EXPECT_THAT(shown, Not(HasSubstr("chunks")));
+  }
+  EXPECT_THAT(run_lowgear({"schedule", "--help"}).out, HasSubstr("\n  --virtual-stages N "));
+}
+
 TEST(Help, ListsEveryVerb) {
   const ProgramResult result = run_lowgear({"--help"});
   EXPECT_EQ(result.exit_code, 0);

@@ -14,7 +14,7 @@ from clean_environment import CLEAN
 
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 SAMPLER = os.environ["LOWGEAR_SAMPLER"]
-TINY = ("--device cpu --hidden 64,128 --tp 1,2 --microbatch 1,2 --sequence 16 --head-dim 32 --parameters 1000 "
+TINY = ("--device cpu --hidden 64,128 --tp 1,2 --microbatch 1,2 --seq 16 --head-dim 32 --parameters 1000 "
         "--experts 4 --expert-width 32 --experts-per-token 2").split()
 QUICK = [*TINY, "--repeats", "2"]
 PUBLISHED = {
@@ -57,7 +57,7 @@ class SampleTest(unittest.TestCase):
         return result
 
     def test_every_operator_has_a_file_in_the_published_columns(self):
-        result = json.loads(self.sampled("operators", "--out", "all", *QUICK, "--type", "fp32", "--json").stdout)
+        result = json.loads(self.sampled("operators", "--out", "all", *QUICK, "--dtype", "fp32", "--json").stdout)
         self.assertTrue(result["complete"])
         self.assertEqual(result["device"], "CPU")
         self.assertEqual(len(result["files"]), 22)
@@ -138,7 +138,7 @@ class SampleTest(unittest.TestCase):
 
     def test_a_time_limit_ends_it_and_it_continues(self):
         words = ["operators", "--out", "limited", "--operators", "norm,residual", "--device", "cpu", "--hidden", "64,128",
-                 "--microbatch", "1,2,4,8", "--sequence", "16"]
+                 "--microbatch", "1,2,4,8", "--seq", "16"]
         result = json.loads(self.sampled(*words, "--repeats", "60", "--time-limit", "1", "--json").stdout)
         self.assertFalse(result["complete"])
         rows = [file["rows"] for file in result["files"]]

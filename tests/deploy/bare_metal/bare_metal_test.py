@@ -8,9 +8,10 @@ import re
 import subprocess
 import sys
 import tempfile
-import tomllib
 import unittest
 from pathlib import Path
+
+import yaml
 
 SOURCE, LOWGEAR = Path(os.environ["SOURCE"]), os.environ["LOWGEAR_BINARY"]
 os.environ.update(PREFIX="/usr", LIBDIR="lib/x86_64-linux-gnu")
@@ -79,19 +80,19 @@ def refused_configurations(text):
     with tempfile.TemporaryDirectory() as folder:
         etc = Path(folder) / "etc/lowgear"
         etc.mkdir(parents=True)
-        for name in ("agent.toml", "server.toml"):
+        for name in ("agent.yaml", "server.yaml"):
             (etc / name).write_text((SOURCE / "deploy" / name).read_text())
             (etc / name).chmod(0o644)
         mine = grp.getgrgid(os.getgid()).gr_name
         for block in blocks_of(text):
-            if block.is_run and re.search(r"/etc/lowgear/(agent|server)\.toml", block.text):
-                script = STAND_INS + block.text.replace("/etc/", f"{folder}/etc/").replace('"training"', f'"{mine}"')
+            if block.is_run and re.search(r"/etc/lowgear/(agent|server)\.yaml", block.text):
+                script = STAND_INS + block.text.replace("/etc/", f"{folder}/etc/").replace("group: training", f"group: {mine}")
                 done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], capture_output=True, text=True,
                                       env=os.environ | {"USER": "user"})
                 if done.returncode:
                     return [f"line {block.line}: ended with {done.returncode}: {done.stdout}{done.stderr}"]
-        agent = tomllib.loads((etc / "agent.toml").read_text())
-        server = tomllib.loads((etc / "server.toml").read_text())
+        agent = yaml.safe_load((etc / "agent.yaml").read_text())
+        server = yaml.safe_load((etc / "server.yaml").read_text())
         wanted = {"group of the sockets": (agent["sockets"].get("group"), mine), "GPUs": (agent.get("gpu"), [{"id": "all"}]),
                   "users": (agent.get("allow"), [{"group": mine}]), "address": (server["listen"].get("tcp"), ["0.0.0.0:7787"]),
                   "tokens": (server["listen"].get("token_file"), f"{folder}/etc/lowgear/server.tokens")}
@@ -107,8 +108,8 @@ FAULTS = {
     "an option after a line break": ("--require-server", "--need-server", "no option --need-server"),
     "a path in no package": ("/usr/share/lowgear/examples/", "/usr/share/lowgear/example/", "no package has"),
     "a unit that is not installed": ("enable --now lowgear-server", "enable --now lowgear-serve", "no unit lowgear-serve"),
-    "a change that changes nothing": ("s|^# tcp = .*|", "s|^#tcp = .*|", "address: None is configured"),
-    "a setting that the agent does not know": ('[[allow]]\ngroup', '[[allow]]\ngruop', "ended with"),
+    "a change that changes nothing": ("s|^  # tcp: .*|", "s|^  #tcp: .*|", "address: None is configured"),
+    "a setting that the agent does not know": ("- group: training", "- gruop: training", "ended with"),
     "a machine that the page does not have": ("```sh planner", "```sh plannner", "no machine is called plannner"),
 }
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from manifests import port_names
 
 SOCKETS = "/run/lowgear"
-AGENT_CONFIG = "/etc/lowgear/agent.toml"
-SERVER_CONFIG = "/etc/lowgear/server.toml"
+AGENT_CONFIG = "/etc/lowgear/agent.yaml"
+SERVER_CONFIG = "/etc/lowgear/server.yaml"
 TRAINING_IMAGE = "registry.example/training:1"  # stands for the image of a user's own job
 # Files that manifests name inside our images, and the package that brings each.
 FILES = {

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,7 +127,7 @@ class Cluster:
                 volume = pod.volume(mount["name"])
                 if mount["mountPath"] == path and volume and "configMap" in volume:
                     text = (self.files_of(pod, volume) or {}).get(mount.get("subPath"))
-                    return None if text is None else tomllib.loads(text)
+                    return None if text is None else yaml.safe_load(text)
         return None
 
 

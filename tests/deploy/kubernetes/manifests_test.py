@@ -213,7 +213,7 @@ FAULTS = {
         lambda d: pod_spec(one(d, "StatefulSet"))["containers"][0].pop("image"), "image: is required"),
     "another kind": (lambda d: one(d, "PodMonitor").update(kind="PodMonitr"), "the kind monitoring.coreos.com/v1/PodMonitr"),
     "another port in the agent's configuration": (
-        lambda d: edit(one(d, "ConfigMap", agent_map(d)), "metrics_port = 9401", "metrics_port = 9400"), "configuration says 9400"),
+        lambda d: edit(one(d, "ConfigMap", agent_map(d)), "metrics_port: 9401", "metrics_port: 9400"), "configuration says 9400"),
     "another port of the server's container": (
         lambda d: edit(one(d, "StatefulSet"), '"containerPort": 7787', '"containerPort": 7788'), "configuration says 7787"),
     "another port of the server's service": (
@@ -248,7 +248,7 @@ FAULTS = {
     "a configuration that nothing provides": (
         lambda d: without(one(d, "ConfigMap", agent_map(d)), d), "no manifest provides ConfigMap"),
     "a configuration mounted as links": (
-        lambda d: edit(one(d, "StatefulSet"), '"subPath": "server.toml"', '"readOnly": true'), "refuse links"),
+        lambda d: edit(one(d, "StatefulSet"), '"subPath": "server.yaml"', '"readOnly": true'), "refuse links"),
     "an image that ./dev image does not make": (
         lambda d: edit(one(d, "StatefulSet"), "lowgear-server:0", "lowgear-sever:0"), "makes no image lowgear-sever"),
     "an image of another version": (

@@ -52,14 +52,14 @@ ReturnToService=2
 NodeName={NODE} NodeAddr={ADDRESS} CPUs=32 RealMemory=1000 Gres=gpu:h100:{GPUS} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-AGENT_TOML = f"""journal = "/var/lib/lowgear"
-[sockets]
-group = "{GROUP[0]}"
-[[gpu]]
-id = "all"
-[[allow]]
-group = "{GROUP[0]}"
-power = true
+AGENT_CONFIG = f"""journal: /var/lib/lowgear
+sockets:
+  group: "{GROUP[0]}"
+gpu:
+  - id: all
+allow:
+  - group: "{GROUP[0]}"
+    power: true
 """
 
 
@@ -125,16 +125,16 @@ class Cluster:
         Path("/etc/slurm/gres.conf").write_text(f"Name=gpu Type=h100 File=/run/gpus/nvidia[0-{GPUS - 1}]\n")
         Path("/etc/slurm/cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # slurmd looks for one that it would not use
         Path("/etc/slurm/slurm.conf").write_text(SLURM_CONF + self.lines)
-        config = Path("/etc/lowgear/agent.toml")
+        config = Path("/etc/lowgear/agent.yaml")
         config.touch(0o600)
-        config.write_text(AGENT_TOML)
+        config.write_text(AGENT_CONFIG)
 
     def _daemon(self, name, command):
         with open(f"/var/log/{name}.out", "ab") as log:
             self.daemons[name] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def start_agent(self):
-        self._daemon("agent", [LOWGEAR, "agent", "--config", "/etc/lowgear/agent.toml"])
+        self._daemon("agent", [LOWGEAR, "agent", "--config", "/etc/lowgear/agent.yaml"])
         wait_until(self._agent_responds, lambda: f"the agent responds: {Path('/var/log/agent.out').read_text()}")
 
     def _agent_responds(self):

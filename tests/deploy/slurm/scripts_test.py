@@ -117,10 +117,12 @@ class Records(unittest.TestCase):
             self.assertEqual((lost["energy_j"], lost["problem"]), (None, "GPU-1 reported no energy at the end"))
 
     def test_the_socket_is_that_of_the_nodes_agent(self):
-        configuration = self.folder / "agent.toml"
+        configuration = self.folder / "agent.yaml"
         self.assertEqual(agent.http_socket(configuration), "/run/lowgear/agent.sock")
-        configuration.write_text('# http_socket = "/no"\njournal = "/x"\nhttp_socket = "/run/other/agent.sock"  # ours\n')
-        self.assertEqual(agent.http_socket(configuration), "/run/other/agent.sock")
+        for line in ('  http_socket: "/run/other/agent.sock"  # ours', "  http_socket: /run/other/agent.sock",
+                     "sockets: {lease_socket: /l, http_socket: '/run/other/agent.sock'}"):
+            configuration.write_text(f'sockets:\n  # http_socket: "/no"\n{line}\n')
+            self.assertEqual(agent.http_socket(configuration), "/run/other/agent.sock", line)
 
     def test_what_users_may_write_harms_nothing(self):
         self.begin()

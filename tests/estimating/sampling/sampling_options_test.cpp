@@ -28,7 +28,7 @@ TEST(SamplingOptions, SampleEverythingByDefault) {
 
 TEST(SamplingOptions, AreReadInAnyOrder) {
   const SamplingOptions options =
-      parse({"operators", "--hidden", "64,128",       "--quick", "--out",     "x",           "--type",   "fp32",
+      parse({"operators", "--hidden", "64,128",       "--quick", "--out",     "x",           "--dtype",   "fp32",
              "--device",  "cpu",      "--part",       "2/3",     "--repeats", "7",           "--energy", "0",
              "--window",  "0.5",      "--time-limit", "60",      "--json",    "--operators", "gelu"});
   EXPECT_THAT(options.grid.hidden, ElementsAre(64, 128));
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadWords{{"operators", "--out", "x", "--hidden", "64,"}, "--hidden"},
         BadWords{{"operators", "--out", "x", "--hidden", "-64"}, "--hidden: -64 is not in 1 to"},
         BadWords{{"operators", "--out", "x", "--tp", "9999999999999999999"}, "--tp"},
-        BadWords{{"operators", "--out", "x", "--type", "fp8"}, "--type: \"fp8\""},
+        BadWords{{"operators", "--out", "x", "--dtype", "fp8"}, "--dtype: \"fp8\""},
         BadWords{{"operators", "--out", "x", "--device", "gpu"}, "--device"},
         BadWords{{"operators", "--out", "x", "--repeats", "0"}, "--repeats"},
         BadWords{{"operators", "--out", "x", "--window", "nan"}, "--window"},

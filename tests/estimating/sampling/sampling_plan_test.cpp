@@ -129,7 +129,7 @@ TEST(PlanSamples, RefusesGridsThatAreNone) {
     require_valid(grid);
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--sequence: 0 is not in 1 to "));
+    EXPECT_THAT(error.what(), HasSubstr("--seq: 0 is not in 1 to "));
   }
 }
 

@@ -359,7 +359,10 @@ TEST(MakeSchedule, NamesTheSchedulesThatExist) {
 }
 
 TEST(MakeSchedule, RefusesARequestThatDoesNotFit) {
-  EXPECT_EQ(error_of([] { (void)make_schedule({"1f1b", 4, 8, 2, {}}); }), "1f1b: 2 chunks; it runs one stage per rank");
+  EXPECT_EQ(error_of([] {
+              (void)make_schedule({"1f1b", 4, 8, 2, {}});
+            }),
+            "1f1b: 2 virtual stages per rank; it runs one");
   EXPECT_THAT(error_of([] {
                 (void)make_schedule({"envpipe", 4, 8, 1, equal_stages(3, 1, 2)});
               }),
@@ -383,11 +386,11 @@ TEST(MakeSchedule, RefusesSizesOutOfBounds) {
     EXPECT_THAT(error_of([&] { (void)make_schedule({name, most, most, 1, {}}); }), HasSubstr("GiB"));
   }
   EXPECT_THAT(error_of([] { (void)interleaved_schedule(8, 1 << 20, 1 << 20); }), HasSubstr("GiB"));
-  EXPECT_THAT(error_of([] { (void)interleaved_schedule(8, 16, 0); }), HasSubstr("0 chunks"));
-  EXPECT_EQ(
-      error_of([] { (void)one_f_one_b_schedule(64, 1'000'000); }),
-      "1f1b: 64 ranks x 1000000 microbatches x 1 chunks are 1.28e+08 computations, which would take about 6 GiB with "
-      "their graph; at most 67108864 are supported: lower one of them");
+  EXPECT_THAT(error_of([] { (void)interleaved_schedule(8, 16, 0); }), HasSubstr("0 virtual stages"));
+  EXPECT_EQ(error_of([] { (void)one_f_one_b_schedule(64, 1'000'000); }),
+            "1f1b: 64 ranks x 1000000 microbatches x 1 virtual stages are 1.28e+08 computations, which would take "
+            "about 6 GiB with "
+            "their graph; at most 67108864 are supported: lower one of them");
 }
 
 using ::testing::ElementsAre;

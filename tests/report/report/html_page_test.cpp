@@ -20,7 +20,7 @@ using ::testing::Not;
 
 Page sample_estimate() {
   return {.lowgear_version = "1.2.3",
-          .command = "lowgear estimate --report page.html",
+          .command = "lowgear estimate --html page.html",
           .title = "a model on 8 GPUs",
           .facts = {{"Layout", "tp 2, pp 4"}},
           .cards = {{"Iteration time", "1.5 s", "\u00b1 0.1 s"}},

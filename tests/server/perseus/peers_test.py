@@ -106,13 +106,13 @@ class PeersTest(unittest.TestCase):
                             "SSL_CERT_FILE": "", "SSL_CERT_DIR": str(self.folder / "lib"),
                             "PYTHONDONTWRITEBYTECODE": "1"}
         self.make_uvicorn("perseus", f'exec "{sys.executable}" -m uvicorn "$1" --host 127.0.0.1 --port "$PORT"')
-        self.make_uvicorn("lowgear", f'''exec "{LOWGEAR}" serve --json --config server.toml --unix "$PWD/socket" \\
+        self.make_uvicorn("lowgear", f'''exec "{LOWGEAR}" serve --json --config server.yaml --unix "$PWD/socket" \\
   --perseus-listen "127.0.0.1:$PORT" --perseus-scheduler "$PERSEUS_SCHEDULER" \\
   --perseus-args "$PERSEUS_SCHEDULER_ARGS" --perseus-mode "$PERSEUS_MODE" --perseus-dump-dir dump''')
         (self.folder / "lowgear").mkdir()
-        config = self.folder / "lowgear" / "server.toml"
+        config = self.folder / "lowgear" / "server.yaml"
         config.touch(0o600)
-        config.write_text(f'state = "{self.folder}/lowgear/state"\n')
+        config.write_text(f'state: "{self.folder}/lowgear/state"\n')
         self.jobs = 0
 
     def make_uvicorn(self, name, command):
@@ -355,12 +355,12 @@ class ZeusOptimizer(PeersTest):
 
     def start_agent(self):
         """In the place of Zeus' daemon, over the simulated GPUs."""
-        config = self.folder / "agent.toml"
+        config = self.folder / "agent.yaml"
         config.touch(0o600)
         config.write_text(
-            f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{self.folder}/lease.sock"\n'
-            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = ["all"]\n[[allow]]\neverybody = true\npower = true\n'
-            "memory_clocks = true\n")
+            f'journal: "{self.folder}/journal"\nsockets: {{lease_socket: "{self.folder}/lease.sock", '
+            f'http_socket: "{self.folder}/agent.sock"}}\ngpu: [{{id: all}}]\n'
+            "allow: [{everybody: true, power: true, memory_clocks: true}]\n")
         log = open(self.folder / "agent.log", "wb")
         self.addCleanup(log.close)
         agent = subprocess.Popen([LOWGEAR, "agent", "--config", str(config)], stdout=log, stderr=subprocess.STDOUT,

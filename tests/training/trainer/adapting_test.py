@@ -33,7 +33,7 @@ adapt:
 class AdaptingTest(AgentTraining):
     config = CONFIG
     gpus = f"{RANKS}xA100"
-    allow = "everybody = true\npower = true\n"
+    allow = "everybody: true, power: true"
 
     def words(self, name, *more):
         return ["train", str(self.folder / "job.yaml"), "--metrics", str(self.folder / f"{name}.jsonl"), "--set",
@@ -58,7 +58,7 @@ class AdaptingTest(AgentTraining):
 
     def test_all_ranks_are_at_one_point_and_train_the_same_as_without(self):
         self.run_lowgear(*self.words("plain"))
-        out = self.run_lowgear(*self.words("searching", "--adapt", "slowdown", "--recording", str(self.folder / "rec")))
+        out = self.run_lowgear(*self.words("searching", "--adapt", "slowdown", "--record", str(self.folder / "rec")))
         self.assertEqual(self.losses("searching"), self.losses("plain"))
         self.assertNotIn("operating_point", self.lines("plain")[0])
         self.assertIn("after step 1: slowdown: try: 3 operating points", out)
@@ -102,7 +102,7 @@ class AdaptingTest(AgentTraining):
         self.assertEqual(self.lines("refused"), [])
 
     def test_a_placebo_decides_and_changes_nothing(self):
-        self.run_lowgear(*self.words("placebo", "--adapt", "slowdown", "--set", "adapt.placebo=true", "--recording",
+        self.run_lowgear(*self.words("placebo", "--adapt", "slowdown", "--set", "adapt.placebo=true", "--record",
                                      str(self.folder / "rec")))
         lines = self.lines("placebo")
         self.assertTrue(any("decisions" in line for line in lines))

@@ -20,7 +20,7 @@ class AgentTraining(unittest.TestCase):
 
     config = ""
     gpus = "1xA100"
-    allow = "everybody = true\n"
+    allow = "everybody: true"
     patience_s = PATIENCE_S
 
     def setUp(self):
@@ -31,10 +31,10 @@ class AgentTraining(unittest.TestCase):
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "LOWGEAR_SIMGPU": str(self.folder / "machine"),
                             "LOWGEAR_AGENT_SOCKET": str(socket)}
         self.run_lowgear("simgpu", "create", "--gpus", self.gpus, "--any-user")
-        config = self.folder / "agent.toml"
+        config = self.folder / "agent.yaml"
         config.write_text(
-            f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{socket}"\n'
-            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\n{self.allow}'
+            f'journal: "{self.folder}/journal"\nsockets: {{lease_socket: "{socket}", http_socket: "{self.folder}/agent.sock"}}\n'
+            f"gpu: [{{id: all}}]\nallow: [{{{self.allow}}}]\n"
         )
         config.chmod(0o600)
         agent = self.start("agent", "--config", str(config))

@@ -75,7 +75,7 @@ class EnvPipeTest(AgentTraining):
         return len(steps)
 
     def test_decisions_on_what_ranks_measured_are_those_of_the_published_rules(self):
-        out = self.run_lowgear(*self.with_profile("profiled", "--recording", str(self.folder / "rec")))
+        out = self.run_lowgear(*self.with_profile("profiled", "--record", str(self.folder / "rec")))
         metrics = self.lines("profiled")
         self.assertEqual({line["policy"] for line in metrics}, {"envpipe"})
         reconfigured = [line for line in metrics if line["envpipe"]["phase"] == "reconfiguring"]

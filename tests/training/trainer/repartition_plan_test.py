@@ -62,7 +62,7 @@ class RepartitionPlanTest(AgentTraining):
         job = str(self.folder / "job.yaml")
         self.run_lowgear("train", job, "--metrics", str(self.folder / "plain.jsonl"))
         repartition = f"{{profile: {self.folder / 'profile.csv'}, blocking_power: 80}}"
-        out = self.run_lowgear("train", job, "--metrics", str(self.folder / "moved.jsonl"), "--recording",
+        out = self.run_lowgear("train", job, "--metrics", str(self.folder / "moved.jsonl"), "--record",
                                str(self.folder / "rec"), "--set", f"adapt.repartition={repartition}")
         plain, moved = self.lines("plain"), self.lines("moved")
         self.assertEqual([line["loss"] for line in moved], [line["loss"] for line in plain])

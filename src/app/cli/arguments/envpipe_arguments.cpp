@@ -41,7 +41,7 @@ void add_word(CLI::App& app, const std::string& name, std::span<const std::strin
 void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
   app.add_option("--envpipe-config", arguments.config,
                  "envpipe: read its settings from the member envpipe of this DeepSpeed configuration, as EnvPipe does; "
-                 "options given here hold rather than the file")
+                 "options of the command line override the file")
       ->type_name("FILE");
   add_word(app, "--envpipe-type", policies::kEnvPipeTypeWords, policies::kEnvPipeTypes, &EnvPipeOptions::type,
            arguments,
@@ -51,11 +51,10 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
            arguments,
            "envpipe: the order of --schedule (1f1b), or EnvPipe's own with more early forwards, as far as memory "
            "admits them (ours, the default)");
-  add_word(
-      app, "--envpipe-reconfig", policies::kEnvPipeReconfigWords, policies::kEnvPipeReconfigurations,
-      &EnvPipeOptions::reconfiguration, arguments,
-      "envpipe: how clocks rise on the path of waiting: not at all (its word is default), one unit a step (greedy), or "
-      "all of the lowest clock (balanced, when this is left out)");
+  add_word(app, "--envpipe-reconfig", policies::kEnvPipeReconfigWords, policies::kEnvPipeReconfigurations,
+           &EnvPipeOptions::reconfiguration, arguments,
+           "envpipe: how clocks rise on the path of waiting: never (default, as EnvPipe calls it), one unit per step "
+           "(greedy), or all units with the lowest clock (balanced, without this option)");
   add_number(app, "--envpipe-threshold-scale", {0, 1e9}, given<double>(arguments, &EnvPipeOptions::threshold_scale),
              "envpipe: a unit waits when receiving takes this many times the shortest receive (default 4)");
   add_whole_number(app, "--envpipe-start-clock", {1, kMaxClockMhz},
@@ -65,13 +64,14 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
   add_whole_number(app, "--envpipe-lowest-clock", {1, kMaxClockMhz},
                    given<int>(arguments, &EnvPipeOptions::lowest_clock_mhz),
                    "envpipe: lowest clock that it uses, in MHz (default: the profile's)");
-  add_whole_number(
-      app, "--envpipe-profile-step", {1, kMaxClockMhz}, given<int>(arguments, &EnvPipeOptions::profile_step_mhz),
-      "envpipe: distance of the clocks of which it takes that of least energy, in MHz (default 90, EnvPipe's "
-      "on every GPU)");
+  add_whole_number(app, "--envpipe-profile-step", {1, kMaxClockMhz},
+                   given<int>(arguments, &EnvPipeOptions::profile_step_mhz),
+                   "envpipe: distance between the clocks among which it finds the one of least energy, in MHz (default "
+                   "90, EnvPipe's "
+                   "on every GPU)");
   add_whole_number(
       app, "--envpipe-raise-step", {1, kMaxClockMhz}, given<int>(arguments, &EnvPipeOptions::raise_step_mhz),
-      "envpipe: by how much a clock rises in one step of the reconfiguration, greedy by three times that, in "
+      "envpipe: rise of a clock in one step of the reconfiguration; greedy raises it by three times as much, in "
       "MHz (default 30)");
   add_number(
       app, "--envpipe-transfer", {0, 1e6},
@@ -97,7 +97,7 @@ EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::opt
   if (extra_activations) throw InputError("--extra-activations: give it or --memory-limit");
   const int ranks = pipeline.schedule.rank_count();
   const int microbatches = pipeline.schedule.microbatches;
-  // Of virtual stages it is not known what a rank holds.
+  // The column states activations by stage, not by rank: with virtual stages a rank has several.
   const bool by_rank = input.columns.activation_bytes.size() == static_cast<std::size_t>(ranks);
   const joint::MemoryLimit limit = joint::parse_memory_limit(
       *memory_limit, by_rank ? std::span<const double>(input.columns.activation_bytes) : std::span<const double>());

@@ -26,6 +26,7 @@ struct JobOption {
   const char* path;  ///< in a job file
   const char* type;
   const char* help;
+  const char* earlier = "";  ///< names that are still accepted
 };
 
 constexpr auto kOptions = std::to_array<JobOption>({
@@ -52,10 +53,10 @@ constexpr auto kOptions = std::to_array<JobOption>({
     {"--ep", "parallel.ep", "N", "Expert parallel ranks: those that divide the experts of a layer (default 1)"},
     {"--cp", "parallel.cp", "N", "Context parallel ranks (default 1)"},
     {"--global-batch", "batch.global", "N", "Sequences per iteration, of all replicas together"},
-    {"--micro-batch", "batch.micro", "N", "Sequences per microbatch (default 1)"},
+    {"--microbatch", "batch.micro", "N", "Sequences per microbatch (default 1)", ",--micro-batch"},
     {"--seq", "batch.sequence", "N", "Tokens per sequence"},
     {"--recompute", "recompute", "none|selective|full", "Activations that the backward pass recomputes (default none)"},
-    {"--zero", "zero", "0|1|2|3", "ZeRO stage: what the replicas divide among themselves (default 1)"},
+    {"--zero", "zero", "0|1|2|3", "ZeRO stage: the states that the replicas divide among themselves (default 1)"},
     {"--dtype", "dtype", "fp32|tf32|fp16|bf16|fp8", "Data type of the inputs of matrix products (default bf16)"},
     {"--overlap-gradients", "overlap.gradients", "true|false",
      "Gradient sums of dp run concurrently with the last backward pass (default true)"},
@@ -71,10 +72,10 @@ constexpr auto kOptions = std::to_array<JobOption>({
 });
 
 constexpr auto kLayoutOptions = std::to_array<const char*>(
-    {"--gpus", "--nodes", "--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--micro-batch", "--recompute",
+    {"--gpus", "--nodes", "--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--microbatch", "--recompute",
      "--zero", "--schedule", "--sequence-parallel", "--no-sequence-parallel"});
 
-/// What a job without a file cannot do without.
+/// Settings that a job without a file needs.
 constexpr auto kRequired = std::to_array<std::string_view>({"model", "gpu", "batch.global", "batch.sequence"});
 
 bool given(const JobArguments& arguments, std::string_view path) {
@@ -108,15 +109,15 @@ void require_whole(const JobArguments& arguments) {
 
 void add_job_options(CLI::App& app, JobArguments& arguments) {
   app.add_option("--job", arguments.file,
-                 "Job as a YAML file, also one of estimate-train-time; options override what it says")
+                 "Job as a YAML file, also one of estimate-train-time; options override its values")
       ->type_name("FILE");
   const auto set = [&arguments](const char* option, const char* path, const std::string& value) {
     arguments.settings.push_back({fmt::format("{} {}", option, printable(value)), path, value});
   };
   for (const JobOption& option : kOptions) {
     app.add_option_function<std::string>(
-           option.option, [set, option](const std::string& value) { set(option.option, option.path, value); },
-           option.help)
+           fmt::format("{}{}", option.option, option.earlier),
+           [set, option](const std::string& value) { set(option.option, option.path, value); }, option.help)
         ->type_name(option.type);
   }
   constexpr const char* kPath = "parallel.sequence_parallel";
@@ -218,11 +219,10 @@ estimator::SampleSet load_samples(const std::string& folder) {
 
 namespace {
 
-/// What the published estimator reads for the job: from `operators` and `collectives`, the folders of sampling files of
-/// its GPU. Throws InputError where one of them or its `{GPU}.csv` is missing.
-published_estimator::PublishedSamples read_published_samples(const published_estimator::SampledJob& job,
-                                                             const std::filesystem::path& operators,
-                                                             const std::filesystem::path& collectives) {
+/// The files that the published estimator reads for the job: from `operators` and `collectives`, the folders of
+/// sampling files of its GPU. Throws InputError where one of them or its `{GPU}.csv` is missing.
+published_estimator::PublishedSamples read_published_samples(const published_estimator::SampledJob& job, const std::filesystem::path& operators,
+                                         const std::filesystem::path& collectives) {
   published_estimator::PublishedSamples samples;
   append_files(operators, samples.files);
   append_files(collectives, samples.files);
@@ -242,7 +242,7 @@ std::filesystem::path named_folder(const std::filesystem::path& from, const std:
     if (std::filesystem::is_directory(folder, failure)) return folder;
   }
   throw InputError(fmt::format(
-      "{}: there is no folder {}, neither beside the job nor in the current folder; give the folder that has the "
+      "{}: there is no folder {}, neither next to the job nor in the current folder; give the folder that has the "
       "folders operator and nccl with --operators",
       key, quote(name)));
 }

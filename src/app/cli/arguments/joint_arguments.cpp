@@ -126,7 +126,7 @@ workflow::LayerScale parse_layer_scale(const std::string& text) {
 namespace {
 
 void require_free_order(const ScheduleArguments& arguments) {
-  if (arguments.chunks) throw InputError("--chunks: the search chooses the stages of each rank; leave it out");
+  if (arguments.chunks) throw InputError("--virtual-stages: the search chooses the stages of each rank; leave it out");
   if (arguments.extra_activations) {
     throw InputError("--extra-activations: give --memory-limit, which holds for every order of the search");
   }
@@ -145,12 +145,11 @@ void require_countable_memory(const std::string& memory_limit, const joint::Memo
 }  // namespace
 
 void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_limit) {
-  app.add_option(
-         "--memory-limit", memory_limit,
-         "With --schedule auto or the policy envpipe: activations that fit into the memory of each rank, as "
-         "1f1b (what 1F1B holds on "
-         "it, the default), as a number of microbatches, the same on every rank or one for each (8,8,6,4), or as "
-         "bytes (12GiB) where the profile has the column activation_bytes")
+  app.add_option("--memory-limit", memory_limit,
+                 "With --schedule auto or the policy envpipe: activations that fit into the memory of each rank, as "
+                 "1f1b (the activations that 1F1B holds, the default), as a number of microbatches, the same on every "
+                 "rank or one for each (8,8,6,4), or as "
+                 "bytes (12GiB) where the profile has the column activation_bytes")
       ->type_name("1f1b|N|BYTES|N,N,...");
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Options of the command line whose values are checked where they are read: a wrong one is a CLI::ValidationError that
-/// says what was expected.
+/// names the expected values.
 
 #include <CLI/CLI.hpp>
 #include <concepts>
@@ -41,7 +41,7 @@ CLI::Option* add_numbers(CLI::App& app, const std::string& name, NumberRange<dou
 /// Text before and after the first `separator`; the second is empty without a separator.
 [[nodiscard]] std::pair<std::string_view, std::string_view> split_at(std::string_view text, char separator);
 
-/// `2=1.3`: a rank or stage, and by how many times it is slower.
+/// `2=1.3`: a rank or stage, and the factor by which it is slower.
 struct NumberedFactor {
   int number = 0;
   double factor = 1;

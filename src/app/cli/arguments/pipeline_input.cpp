@@ -99,7 +99,7 @@ schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
   require_equal(path, "ranks", ranks, "--stages", arguments.stages);
   require_equal(path, "microbatches", schedule.microbatches, "--microbatches", arguments.microbatches);
   if (arguments.chunks) {
-    require_equal(path, "virtual stages", schedule.stages, "--stages x --chunks", *arguments.chunks * ranks);
+    require_equal(path, "virtual stages", schedule.stages, "--stages x --virtual-stages", *arguments.chunks * ranks);
   }
   workflow::require_planning_memory(schedule.stages, schedule.microbatches, 1, available_memory_bytes());
   if (has_communication(schedule)) require_runnable(schedule, arguments.grouping);
@@ -117,7 +117,7 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
                    "Pipeline ranks (default: as in the schedule file or the profile)");
   add_whole_number(app, "--microbatches", {1, schedule::kMaxMicrobatches}, into(arguments.microbatches),
                    "Microbatches per iteration (default: as in the schedule file; required without one)");
-  add_whole_number(app, "--chunks", {1, kMaxChunks}, into(arguments.chunks),
+  add_whole_number(app, "--virtual-stages,--chunks", {1, kMaxChunks}, into(arguments.chunks),
                    "Virtual stages per rank, for interleaved (default 1). The profile has one stage per virtual stage, "
                    "or one per rank, which is then divided into equal parts");
   add_whole_number(app, "--extra-activations", {0, schedule::kMaxMicrobatches}, into(arguments.extra_activations),

@@ -37,7 +37,7 @@ struct PipelineArguments {
   std::string gpu_name;  ///< model on which the profile was measured; empty: not stated
 };
 
-/// `--schedule`, `--stages`, `--microbatches`, `--chunks`, `--extra-activations`, `--p2p`.
+/// `--schedule`, `--stages`, `--microbatches`, `--virtual-stages`, `--extra-activations`, `--p2p`.
 void add_schedule_options(CLI::App& app, ScheduleArguments& arguments);
 /// `--profile`.
 CLI::Option* add_profile_option(CLI::App& app, std::string& path);
@@ -58,8 +58,8 @@ struct PipelineInput {
 };
 
 /// The schedule as named or as the file has it, messages included where it has them. `profile` and `blocking_power_w`
-/// (by rank) are what EnvPipe's schedule depends on, null and empty when not known. Throws InputError when it does not
-/// exist, contradicts the other arguments, is larger than memory, or can hang.
+/// (by rank) determine EnvPipe's schedule; they are null and empty when they are unknown. Throws InputError when it
+/// does not exist, contradicts the other arguments, is larger than memory, or can hang.
 [[nodiscard]] schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                                                std::span<const double> blocking_power_w);
 

@@ -213,13 +213,12 @@ void add_request_options(CLI::App& app, workflow::PlanRequest& request) {
          [&request](const std::vector<std::string>& texts) {
            for (const std::string& text : texts) request.slow.push_back(slow_rank(text));
          },
-         "A rank that is slower than profiled, by how many times; may be given for several ranks")
+         "Rank that takes FACTOR times as long as its profile; may be repeated")
       ->type_name("RANK=FACTOR");
   app.add_option_function<std::string>(
          "--power-cap", [&request](const std::string& text) { request.power_cap = power_cap(text); },
-         "Most power of each GPU (300), or of the pipeline's GPUs together, one a rank (2400:job), in W: make one "
-         "plan, "
-         "the fastest within the cap that is no faster than its deadline")
+         "Highest power of each GPU (300), or of the pipeline's GPUs together, one per rank (2400:job), in W. Makes "
+         "one plan: the fastest within the cap that is no faster than its deadline")
       ->type_name("W[:SCOPE]");
 }
 

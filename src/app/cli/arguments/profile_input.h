@@ -14,7 +14,7 @@ namespace lowgear::cli {
 /// parts and ranks. Throws InputError when a folder is neither, or as `read_recording` does.
 [[nodiscard]] std::vector<profile::Recording> load_recordings(const std::vector<std::string>& paths);
 
-/// What the order states that an attached job wrote next to its ranks' folders (`schedule.csv`).
+/// Size of the order that an attached job wrote next to its ranks' folders (`schedule.csv`).
 struct RecordedSchedule {
   int stages = 0;
   int microbatches = 0;

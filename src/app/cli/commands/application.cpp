@@ -115,9 +115,8 @@ Application::Application(std::vector<Verb> verbs)
     app->footer(footer(verb));
     add_choice(
         *app, "--log-level", kLogLevelNames, [this](std::size_t place) { log_level_ = static_cast<LogLevel>(place); },
-        "What to say on standard error; debug adds requests, decisions, clock writes and files. Programs that it "
-        "starts "
-        "take it over (LOWGEAR_LOG)")
+        "Lowest level of the messages on standard error; debug adds requests, decisions, clock writes and files. "
+        "Programs that the command starts inherit the level (LOWGEAR_LOG)")
         ->default_str("info");
     actions_.emplace(verb.name, verb.declare(*app));
   }

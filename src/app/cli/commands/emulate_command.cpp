@@ -76,7 +76,7 @@ std::string emulation_text(const std::vector<evaluation::Emulation>& emulations)
                {"all clocks highest J"},
                {"planned J"},
                {"saving"},
-               {"of it extrinsic"}});
+               {"extrinsic part"}});
   for (const evaluation::Emulation& emulation : emulations) {
     const std::vector<std::string> cluster = {fmt::to_string(emulation.gpus),
                                               fmt::to_string(emulation.cluster.pipelines),
@@ -156,15 +156,15 @@ VerbAction declare_emulate(CLI::App& app) {
   add_whole_number(app, "--global-microbatches", {1, kMaxPipelines}, into(arguments->global_microbatches),
                    "Microbatches of all pipelines together, in place of --pipelines")
       ->excludes(pipelines);
-  add_whole_number(app, "--tensor-parallel", {1, kMaxTensorParallel}, into(arguments->tensor_parallel),
+  add_whole_number(app, "--tp,--tensor-parallel", {1, kMaxTensorParallel}, into(arguments->tensor_parallel),
                    "GPUs of a stage, each as the profile has one (default 1)");
   add_numbers(app, "--straggler", {1, simulator::kMaxSlowdownFactor}, into(arguments->stragglers),
-              "How many times as long one of the pipelines takes (default 1.05,1.1,1.2,1.3,1.4,1.5)")
+              "Factors by which one of the pipelines takes longer (default 1.05,1.1,1.2,1.3,1.4,1.5)")
       ->type_name("FACTOR,FACTOR");
   add_choice(
       app, "--policy", kEmulationMethods,
       [arguments](std::size_t place) { arguments->method = static_cast<evaluation::PlansOf>(place); },
-      "Whose plans the pipelines run: Lowgear's, replayed (lowgear, the default), or those of Perseus' model "
+      "Policy whose plans the pipelines run: Lowgear's, replayed (lowgear, the default), or those of Perseus' model "
       "(perseus)");
   add_number(app, "--perseus-unit", {1e-9, 1e3}, into(arguments->unit_s),
              "perseus: its time step, in s (default 0.001)");

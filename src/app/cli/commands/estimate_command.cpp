@@ -159,7 +159,7 @@ std::string next_text(const EstimateArguments& arguments, const estimator::JobEs
 }
 
 /// `--examples` and `--show-example` print what is built in: any option but `--json` would have no effect.
-void refuse_beside(const CLI::App& app, const std::string& printing) {
+void refuse_with(const CLI::App& app, const std::string& printing) {
   if (app.get_option(printing)->count() == 0) return;
   for (const CLI::Option* const option : app.get_options([](const CLI::Option* given) { return given->count() > 0; })) {
     const std::string name = option->get_name();
@@ -228,8 +228,8 @@ VerbAction declare_estimate(CLI::App& app) {
       ->type_name("FILE")
       ->excludes(peer)
       ->excludes(example);
-  app.add_option("--report", arguments->report,
-                 "Write an HTML page to this file: what takes time, energy and memory, and the frontier of a plan")
+  app.add_option("--html,--report", arguments->report,
+                 "Write an HTML page to this file: the parts of time, energy and memory, and the frontier of a plan")
       ->type_name("FILE")
       ->excludes(peer)
       ->excludes(example);
@@ -238,7 +238,7 @@ VerbAction declare_estimate(CLI::App& app) {
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) {
     arguments->command = command_line(app);
-    for (const char* printing : {"--examples", "--show-example"}) refuse_beside(app, printing);
+    for (const char* printing : {"--examples", "--show-example"}) refuse_with(app, printing);
     return run_estimate(*arguments, console);
   };
 }

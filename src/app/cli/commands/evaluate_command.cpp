@@ -36,7 +36,7 @@ struct FoundFile {
   std::filesystem::path path;
 };
 
-/// What a folder given holds, in the order of names.
+/// Contents of a folder, in the order of names.
 struct FoundFolder {
   std::vector<FoundFile> artifact;                                            ///< files of the artifact's names
   std::map<std::filesystem::path, std::vector<std::filesystem::path>> dumps;  ///< `N.prof.json` by their folder
@@ -92,7 +92,7 @@ void refuse_folders_given_twice(const std::vector<std::string>& folders) {
   }
 }
 
-/// What the folders given hold, and for the artifact what it comes to.
+/// Contents of all folders, and the evaluation of the artifact.
 struct Evaluated {
   evaluation::Artifact artifact = {};
   std::vector<evaluation::Dump> dumps = {};

@@ -22,7 +22,7 @@
 namespace lowgear::cli {
 namespace {
 
-/// What a packing was made of, for its texts.
+/// Inputs of a packing, for its texts.
 struct PackingReport {
   sharing::JobTable table;
   std::string gpu_name;
@@ -254,15 +254,17 @@ void add_gpu_options(CLI::App& app, PackArguments& arguments) {
   app.add_option("--gpu", arguments.gpu, "GPU of the node, by the names of lowgear estimate: its memory and power")
       ->type_name("NAME")
       ->required();
-  add_number(app, "--gpu-memory", kMemoryRange, into(arguments.memory_gib), "Memory of a GPU instead, in GiB")
+  add_number(app, "--gpu-memory", kMemoryRange, into(arguments.memory_gib),
+             "Memory of a GPU in GiB (default: that of --gpu)")
       ->type_name("GIB");
   add_number(app, "--idle-power", kPowerRange, into(arguments.idle_w),
-             "Power of a GPU that no process uses instead, in W")
+             "Power of a GPU that no process uses, in W (default: that of --gpu)")
       ->type_name("W");
   add_number(app, "--awake-power", kPowerRange, into(arguments.awake_w),
-             "Power of a GPU with a process and no kernel instead, in W")
+             "Power of a GPU with a process and no kernel, in W (default: that of --gpu)")
       ->type_name("W");
-  add_number(app, "--power-limit", kPowerRange, into(arguments.limit_w), "Power limit of a GPU instead, in W")
+  add_number(app, "--power-limit", kPowerRange, into(arguments.limit_w),
+             "Power limit of a GPU in W (default: that of --gpu)")
       ->type_name("W");
   add_choice(
       app, "--compute-mode", kComputeModes,
@@ -283,7 +285,7 @@ void add_sharing_options(CLI::App& app, sharing::PackOptions& options) {
       [&options](std::size_t place) {
         options.freed = place == 0 ? sharing::FreedGpus::idle : sharing::FreedGpus::used;
       },
-      "What becomes of GPUs that are not needed any more: they draw their idle power (idle, the default), or are "
+      "State of the GPUs that become free: they draw their idle power (idle, the default), or are "
       "switched off or used by other work (used)");
   add_whole_number(app, "--jobs-per-gpu", {2, sharing::kMaxJobsPerGpu}, into(options.max_jobs_per_gpu),
                    "Most jobs that share a GPU (default 2)")
@@ -294,7 +296,7 @@ void add_sharing_options(CLI::App& app, sharing::PackOptions& options) {
       ->type_name("PCT");
   add_number(
       app, "--margin", kSlowdownRange, [&options](double pct) { options.margin = pct / kPctPerShare; },
-      "What sharing may cost beyond the model, in per cent; part of the upper bound (default 43 for mps, 5 for "
+      "Cost of sharing beyond the model, in per cent; part of the upper bound (default 43 for mps, 5 for "
       "time-slicing)")
       ->type_name("PCT");
   add_number(app, "--reserve", {0, 1e4}, into(options.reserve_gib),

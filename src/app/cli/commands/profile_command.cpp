@@ -118,7 +118,7 @@ profile::FewClockFit fill(const profile::StageProfile& profile, const ProfileArg
   return fit_few_clocks(profile, within);
 }
 
-/// What a profile states besides its rows.
+/// Values that a profile states in addition to its rows.
 struct ProfileColumns {
   std::optional<double> switch_latency_s;
   profile::StageColumns of_stages;
@@ -215,7 +215,7 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   if (recorded.simulated) console.note("made from simulated GPUs: simulated, not measured");
   Json json = recorded_json(recorded);
   if (latency) json["switch_latency"] = switch_latency_json(*latency);
-  // Checked as a reader would: every stage with what a plan needs.
+  // The check of a reader: every stage has the kinds that a plan needs.
   const profile::StageProfile profile =
       profile::read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
   const profile::StageActivations activations = activations_by_stage(recordings, profile.stages());
@@ -252,7 +252,7 @@ profile::ComposedProfile composed_of(const std::string& parts, const ProfileArgu
   if (arguments.max_options) options.max_options = static_cast<std::size_t>(*arguments.max_options);
   if (arguments.profiling.blocking_w) options.blocking_power_w = *arguments.profiling.blocking_w;
   profile::ComposedProfile composed = compose_profile(profile::read_part_table(read_file(parts), parts), options);
-  // Checked as a reader would: every stage with what a plan needs.
+  // The check of a reader: every stage has the kinds that a plan needs.
   const std::string source = "the profile composed of " + parts;
   (void)profile::read_stage_profile(write_stage_profile(composed.profile), source);
   for (const std::string& doubt : profile_doubts(composed.profile, {.source = source})) console.warn(doubt);
@@ -330,8 +330,8 @@ VerbAction declare_profile(CLI::App& app) {
   add_whole_number(app, "--max-options", {2, static_cast<int>(profile::kMaxSettings)}, into(arguments->max_options),
                    "compose: most options of a stage, instruction and clock (default 64)");
   add_whole_number(app, "--own-clock", {1, kMaxClockMhz}, into(arguments->profiling.own_clock_mhz),
-                   "Clock of the units for which none was requested, in MHz, where the GPU chose its own: recordings "
-                   "without a plan (default: such units are left out)");
+                   "Clock in MHz of units that ran without a requested clock, as in recordings without a plan "
+                   "(default: such units are left out)");
   app.add_option("--out", arguments->out, "File to write the stage profile to")->type_name("FILE");
   app.add_option("--errors-out", arguments->errors_out,
                  "File to write the origin and the errors of the profile's rows to (default: the profile's name with "

@@ -224,7 +224,7 @@ void add_fixed_options(CLI::App& app, estimator::FixedLayout& fixed) {
   add("--virtual-stages", kRanks, fixed.virtual_stages, "virtual stages per pipeline rank");
   add("--ep", kRanks, fixed.ep, "expert parallel ranks");
   add("--cp", kRanks, fixed.cp, "context parallel ranks");
-  add("--micro-batch", {1, kMaxMicroBatch}, fixed.micro_batch, "sequences per microbatch");
+  add("--microbatch,--micro-batch", {1, kMaxMicroBatch}, fixed.micro_batch, "sequences per microbatch");
   add_whole_number(app, "--zero", {0, 3}, into(fixed.zero), "Only layouts with this ZeRO stage");
   static constexpr std::array<std::string_view, kRecomputes.size()> kNames{"none", "selective", "full"};
   add_choice(
@@ -296,7 +296,7 @@ VerbAction declare_search(CLI::App& app) {
   add_choice(
       app, "--objective", kObjectives,
       [arguments](std::size_t place) { arguments->objective = static_cast<estimator::SearchObjective>(place); },
-      "What to minimise: time, energy of a plan that takes no longer, or its cost (default time)");
+      "Quantity to minimise: time, energy of a plan that takes no longer, or its cost (default time)");
   add_whole_number(app, "--top", {1, kMaxTop}, into(arguments->top), "Layouts to plan and show (default 10)");
   app.add_option("--operators", arguments->samples,
                  "Folder of sampling files that lowgear sample has written; measured times replace estimated ones "
@@ -308,11 +308,12 @@ VerbAction declare_search(CLI::App& app) {
                    "Largest number of virtual stages per rank to try (default 8)");
   add_whole_number(app, "--max-cp", {1, estimator::kMaxJobGpus}, into(arguments->limits.max_context_parallel),
                    "Largest number of context parallel ranks to try (default 8)");
-  add_whole_number(app, "--max-micro-batch", {1, kMaxMicroBatch}, into(arguments->limits.max_micro_batch),
+  add_whole_number(app, "--max-microbatch,--max-micro-batch", {1, kMaxMicroBatch},
+                   into(arguments->limits.max_micro_batch),
                    "Largest number of sequences per microbatch to try (default 16)");
   add_whole_number(app, "--threads", {1, kMaxThreads}, into(arguments->threads),
                    "Threads that estimate layouts (default: one per core)");
-  app.add_option("--report", arguments->report,
+  app.add_option("--html,--report", arguments->report,
                  "Write an HTML page to this file: the layouts by time and energy, and why the first is best")
       ->type_name("FILE");
   add_json_flag(app, arguments->json);

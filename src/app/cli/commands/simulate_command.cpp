@@ -52,12 +52,12 @@ struct PlannedPipeline {
   std::optional<plan::Plan> plan;  ///< absent for plans of Perseus, which state no figures of ours
 };
 
-/// What the replays gave, and how a recording of the plan compares with them.
+/// Results of the replays, and the comparison of a recording with them.
 struct Simulation {
   workflow::PlanReplays replays;
   std::vector<report::MeasuredTimeline> measured;         ///< empty: nothing was recorded
   std::optional<report::IterationComparison> comparison;  ///< of these with the replay
-  std::vector<std::string> warnings;                      ///< about what was recorded
+  std::vector<std::string> warnings;                      ///< about the recording
 };
 
 /// With energies that can be; names ranks that have no recording.
@@ -78,7 +78,7 @@ std::vector<profile::Recording> load_settled_recordings(const std::vector<std::s
 simulator::StageSlowdown parse_straggler(const std::string& text) {
   const auto slow = numbered_factor(text, 1);
   if (!slow) {
-    // Without the option's name, which is put before what a check of `each` throws.
+    // Without the option's name, which CLI11 puts before the message of a check of `each`.
     throw CLI::ValidationError(fmt::format("expected STAGE=FACTOR with a factor from 1 to {}, not {}",
                                            simulator::kMaxSlowdownFactor, quote(text)));
   }
@@ -92,7 +92,7 @@ bool is_perseus_plan(std::string_view text) {
   return first != std::string_view::npos && (text[first] == '[' || text[first] == '#');
 }
 
-/// The option stands before what the plan says.
+/// The option overrides the plan.
 std::string_view gpu_name_of(const SimulateArguments& arguments, const plan::Plan& plan) {
   return arguments.pipeline.gpu_name.empty() ? plan.gpu_name : arguments.pipeline.gpu_name;
 }
@@ -327,7 +327,7 @@ VerbAction declare_simulate(CLI::App& app) {
   app.add_option("--trace", arguments->trace, "Write the timeline to this file, for Perfetto and chrome://tracing")
       ->type_name("FILE");
   app.add_option("--measured", arguments->measured,
-                 "Recording of a run with this plan (lowgear train --recording): its units are compared with the "
+                 "Recording of a run with this plan (lowgear train --record): its units are compared with the "
                  "replay, and --trace shows both")
       ->type_name("RECORDING");
   add_whole_number(app, "--iteration", {0, profile::kMaxIteration}, into(arguments->iteration),

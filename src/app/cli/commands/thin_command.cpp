@@ -18,7 +18,7 @@
 namespace lowgear::cli {
 namespace {
 
-/// In the folder that is written: what it was made from.
+/// File in the written folder that names its source.
 constexpr const char* kRecord = "thinned.json";
 
 struct ThinArguments {

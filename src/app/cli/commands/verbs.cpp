@@ -37,16 +37,16 @@ constexpr auto kPlanningVerbs = std::to_array<Verb>({
     {"schedule", "Write a schedule in PyTorch's notation, show the memory it needs, and check that it cannot deadlock",
      "lowgear schedule --schedule zb-h1 --stages 4 --microbatches 8 --out zb.csv", declare_schedule},
     {"evaluate",
-     "Show what each window of a job of Perseus' server saved; or Perseus' published tables beside what its data and "
-     "Lowgear give",
+     "Show what each window of a job of Perseus' server saved; or Perseus' published tables next to those that its "
+     "data and Lowgear give",
      "lowgear evaluate dump\n"
      "  lowgear evaluate sosp24_data",
      declare_evaluate},
     {"emulate",
-     "Energy of a cluster of thousands of GPUs from one profile, by degree of a straggler: planned, emulated",
+     "Compute the energy of a cluster of thousands of GPUs from one profile, for several degrees of a straggler",
      "lowgear emulate --profile profile.csv --blocking-power 83.64 --microbatches 12,24,48,96 --global-microbatches "
      "1536 "
-     "--tensor-parallel 8",
+     "--tp 8",
      declare_emulate},
     {"example", "Write an example profile for trying out Lowgear: modelled, not measured",
      "lowgear example --out example", declare_example},
@@ -56,7 +56,7 @@ constexpr auto kPlanningVerbs = std::to_array<Verb>({
      "  lowgear profile --fill measured.csv --supported-clocks 1410-855/15 --out profile.csv\n"
      "  lowgear profile compose parts.csv --out profile.csv",
      declare_profile},
-    {"pack", "Find jobs of a node that can share GPUs, how much slower they get and what that saves",
+    {"pack", "Find jobs of a node that can share GPUs, with the slowdown and the saving",
      "lowgear pack jobs.csv --gpu h100-sxm --freed used", declare_pack},
 });
 

@@ -194,7 +194,7 @@ class JointFiles {
     write(files_.plans.emplace_back(), output_file::plan(number), write_plan(plan));
   }
 
-  /// Completes `run` with what only the caller knows.
+  /// Adds to `run` the members that only the caller knows.
   void add_run(workflow::RunFile& run, const workflow::JointPlanResult& result) {
     complete(run);
     write(files_.run, output_file::kRun, write_run(run));

@@ -33,6 +33,13 @@ std::string wrapped(const std::string& text, std::size_t width) {
 
 HelpFormatter::HelpFormatter() { column_width(kColumn); }
 
+std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
+  if (is_positional || option->get_lnames().empty()) return Formatter::make_option_name(option, is_positional);
+  std::string names;
+  for (const std::string& name : option->get_snames()) names += "-" + name + ",";
+  return names + "--" + option->get_lnames().front();
+}
+
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   std::string text;
   if (option->get_expected_max() != 0) text += " " + option->get_type_name();

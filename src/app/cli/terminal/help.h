@@ -5,11 +5,13 @@
 
 namespace lowgear::cli {
 
-/// Help that fits a terminal of 80 columns: descriptions are wrapped next to the options.
+/// Help that fits a terminal of 80 columns: descriptions are wrapped next to the options. Of an option's long names it
+/// shows the first alone; the others are earlier names, which the parser still accepts.
 class HelpFormatter final : public CLI::Formatter {
  public:
   HelpFormatter();
 
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override;
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_option_desc(const CLI::Option* option) const override;
   std::string make_subcommand(const CLI::App* verb) const override;

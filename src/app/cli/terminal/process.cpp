@@ -62,7 +62,7 @@ void end_on_signals() {
   for (const int signal_number : kSignals) {
     if (!is_ignored(signal_number)) std::signal(signal_number, SIG_DFL);
   }
-  throw_if_interrupted();  // after that: what comes in between ends the program
+  throw_if_interrupted();  // after that: a signal in between ends the program
 }
 
 void repeat_received_signal() {

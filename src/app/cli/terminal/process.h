@@ -47,8 +47,8 @@ void repeat_received_signal();
 /// Ends the process by the signal itself, as its parent expects. Returns only when that is not possible.
 void raise_by_default(int signal_number);
 
-/// Memory that this process may still take: what the machine has available, or less where its control group is limited.
-/// Empty when the system does not say.
+/// Memory that this process may still allocate: the available memory of the machine, or less in a limited control
+/// group. Empty when the system does not say.
 [[nodiscard]] std::optional<std::uint64_t> available_memory_bytes();
 
 }  // namespace lowgear::cli

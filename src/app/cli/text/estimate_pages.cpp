@@ -141,7 +141,7 @@ report::Bars time_bars(const estimator::TrainingJob& job, const estimator::Itera
   std::vector<std::vector<estimator::TimePart>> breakdowns;
   for (const std::size_t rank : shown(ranks)) {
     breakdowns.push_back(time_breakdown(job, iteration, static_cast<int>(rank)));
-    // Work first, then what every rank has at the end.
+    // Computation first, then the parts that every rank has at its end.
     for (const estimator::TimePart& part : breakdowns.back()) {
       if (part.name != estimator::kWaitingPart && part.name != estimator::kGradientsPart &&
           part.name != estimator::kOptimizerPart) {

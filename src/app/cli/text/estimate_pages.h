@@ -10,7 +10,7 @@
 
 namespace lowgear::cli {
 
-/// The page of `lowgear estimate --report`: where time, energy and memory go on every pipeline rank, and the frontier.
+/// The page of `lowgear estimate --html`: time, energy and memory of every pipeline rank by part, and the frontier.
 /// `command` is the command line.
 [[nodiscard]] report::Page estimate_page(const estimator::JobEstimate& estimate,
                                          const estimator::PlannedEstimate& planned, const PriceArguments& prices,
@@ -25,9 +25,9 @@ namespace lowgear::cli {
 /// `llama-3-70b on 64 h100-sxm`.
 [[nodiscard]] std::string job_title(const estimator::TrainingJob& job, int gpus);
 
-/// The page of `lowgear search --report`: time against energy of the layouts, the best, and where the winner's time,
-/// energy and memory go.
+/// The page of `lowgear search --html`: time against energy of the layouts, the best ones, and the time, energy and
+/// memory of the first by part.
 [[nodiscard]] report::Page search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
-                                       const estimator::SearchReportData& found, std::string command);
+                                                 const estimator::SearchReportData& found, std::string command);
 
 }  // namespace lowgear::cli

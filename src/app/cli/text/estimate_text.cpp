@@ -301,7 +301,7 @@ std::string plan_command(const estimator::TrainingJob& job, const std::string& p
   std::string command =
       fmt::format("lowgear plan --profile {} --stages {} --microbatches {} --schedule {} --blocking-power {}",
                   shell_word(profile), job.parallel.pp, job.microbatches(), job.schedule, job.gpu.power.blocking_w);
-  if (job.parallel.virtual_stages > 1) command += fmt::format(" --chunks {}", job.parallel.virtual_stages);
+  if (job.parallel.virtual_stages > 1) command += fmt::format(" --virtual-stages {}", job.parallel.virtual_stages);
   return command + " --out DIR";
 }
 

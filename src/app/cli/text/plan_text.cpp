@@ -150,7 +150,7 @@ std::string plans_text(const workflow::JointPlanResult& result, std::size_t orde
   return text.empty() ? "no plan" : "plans " + text;
 }
 
-/// How far the plans are from what any order could reach.
+/// Distance of the plans from the lower bound of all orders.
 std::string joint_gap_text(const workflow::JointPlanResult& result) {
   double largest_pct = 0;
   double sum_pct = 0;

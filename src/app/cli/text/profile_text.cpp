@@ -240,7 +240,7 @@ Json composed_json(const profile::ComposedProfile& composed) {
 
 namespace {
 
-/// One row: where an op uses least energy, and what that clock costs in time.
+/// One row: the clock of least energy of an op, and its cost in time.
 std::vector<std::string> least_row(const profile::StageProfile& profile, const profile::StageOp& op) {
   const profile::Measurement& fastest = profile.at_max_clock(op.stage, op.kind);
   const profile::Measurement& least = *std::ranges::min_element(op.measurements, {}, &profile::Measurement::energy_j);

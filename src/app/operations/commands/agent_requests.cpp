@@ -31,7 +31,7 @@ void throw_refusal(int status, const std::string& body) {
     const Json document = parse_json(body, "agent");
     reason = JsonView(document, "agent").at("error").at("message").text();
   } catch (const InputError&) {
-    // Then all of it is what the agent says.
+    // The whole body is the message then.
   }
   throw Error(fmt::format("the agent returned {}: {}", status, printable(reason, kMaxCharacters)));
 }

@@ -15,8 +15,8 @@ namespace lowgear::operations {
 /// that of an agent whose configuration names none.
 [[nodiscard]] std::filesystem::path agent_http_socket(const Environment& environment);
 
-/// Asks the running agent, and returns its JSON. `body` is JSON, or empty for none. Throws Error with what the agent
-/// says when it refuses, and when no agent responds.
+/// Asks the running agent, and returns its JSON. `body` is JSON, or empty for none. Throws Error with the message that
+/// the agent says when it refuses, and when no agent responds.
 [[nodiscard]] Json ask_agent_json(const std::filesystem::path& socket, std::string_view method, std::string_view path,
                                   const Json& body = nullptr);
 

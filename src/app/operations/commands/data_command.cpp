@@ -65,7 +65,7 @@ void require_out(const DataArguments& arguments) {
   if (arguments.out.empty()) throw InputError("--out is missing: where to write the token file");
 }
 
-/// What has been written.
+/// The written file.
 struct Written {
   std::int64_t tokens = 0;
   std::uint64_t bytes = 0;
@@ -128,7 +128,7 @@ cli::ExitCode run_tokenize(const DataArguments& arguments, cli::Console& console
 cli::ExitCode run_synthetic(const DataArguments& arguments, cli::Console& console) {
   require_out(arguments);
   if (!arguments.files.empty()) throw InputError("`data synthetic` reads no files; name only the file of --out");
-  if (!arguments.tokens) throw InputError("--tokens is missing: how many to write");
+  if (!arguments.tokens) throw InputError("--tokens is missing: the number of tokens to write");
   cli::ProgressBar progress;
   dataset::write_synthetic_corpus(arguments.out, *arguments.tokens, static_cast<std::uint64_t>(arguments.seed),
                                   &progress);

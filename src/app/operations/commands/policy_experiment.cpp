@@ -125,7 +125,7 @@ report::Table table_of(const PolicyExperiment& file, const std::vector<ReplayedJ
   return table;
 }
 
-/// What the estimates of all jobs note, each once.
+/// Notes of the estimates of all jobs, each once.
 std::vector<std::string> notes_of(const std::vector<ReplayedJob>& jobs) {
   std::vector<std::string> notes;
   for (const ReplayedJob& job : jobs) {
@@ -136,7 +136,7 @@ std::vector<std::string> notes_of(const std::vector<ReplayedJob>& jobs) {
   return notes;
 }
 
-/// What is noted of arms that are slower than the baseline: a line for each.
+/// A note for each arm that is slower than the baseline.
 std::string slow_arms_text(const PolicyExperiment& file, const std::vector<ReplayedJob>& jobs) {
   constexpr double kSlowPct = 0.5;
   std::string text;

@@ -25,7 +25,7 @@ struct PolicyExperimentInput {
 [[nodiscard]] std::vector<experiment::ReplayedJob> run_policy_experiment(const PolicyExperimentInput& input,
                                                                          Progress& progress);
 
-/// A table for the terminal, a row for each job and arm, and what its figures are.
+/// A table for the terminal, a row for each job and arm, and a legend of its figures.
 [[nodiscard]] std::string policy_experiment_text(const experiment::PolicyExperiment& file,
                                                  const std::vector<experiment::ReplayedJob>& jobs);
 /// `lowgear.replayed_arms/1` (docs/formats.md).

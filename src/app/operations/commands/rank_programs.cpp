@@ -53,7 +53,7 @@ class RankMessages {
   explicit RankMessages(cli::Console& console) : console_(&console) {}
 
   void add(int rank, std::string_view line) {
-    // All ranks of a job warn of the same things. What one says again, it means.
+    // All ranks of a job warn of the same things: a line is shown for the first rank that wrote it.
     const int first = ranks_.size() < kMostLines ? ranks_.emplace(line, rank).first->second : rank;
     if (first != rank) return;
     if (line.starts_with(kError))

@@ -76,7 +76,7 @@ void replace_if(std::optional<Value>& value, const std::optional<Value>& given) 
   if (given) value = given;
 }
 
-/// What the experiment states, and instead of it what the command line does.
+/// Settings of the experiment, overridden by those of the command line.
 experiment::ComparisonOptions options_of(const ReportArguments& arguments, experiment::ComparisonOptions options) {
   if (!arguments.baseline.empty()) options.baseline = arguments.baseline;
   replace_if(options.loss, arguments.loss);

@@ -155,7 +155,7 @@ bool attaches(const RunArguments& arguments) {
          is_set("LOWGEAR_RECORDING") || is_set("LOWGEAR_SEARCH");
 }
 
-/// What the command finds set besides what this program finds.
+/// Variables that the command gets in addition to those of this program.
 std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   std::map<std::string, std::string> variables;
   if (attaches(arguments)) variables = doctor::attaching_variables(package_folder(), program_folder());
@@ -251,7 +251,7 @@ cli::VerbAction declare_run(CLI::App& app) {
       ->type_name("CMD");
   app.add_option("--server", arguments->server,
                  "Address of the server that plans the job (lowgear serve): http://host:port, https://host:port or "
-                 "unix:/path; several with commas between them if it may move")
+                 "unix:/path; several, separated by commas, if it may move")
       ->type_name("ADDRESS");
   app.add_option("--plan", arguments->plan,
                  "Output folder of lowgear plan, or one of its plans, whose clocks are followed")
@@ -260,8 +260,8 @@ cli::VerbAction declare_run(CLI::App& app) {
                  "Folder in which every rank records the times of its units and its energy")
       ->type_name("DIR");
   app.add_option("--search", arguments->search,
-                 "Search the clock (or power limit) at which an iteration uses least energy and takes at most so much "
-                 "longer than at full speed")
+                 "Search the clock (or power limit) at which an iteration uses least energy and takes at most this "
+                 "much longer than at full speed")
       ->type_name("slowdown=2%");
   app.add_option("--points", arguments->points,
                  "With --search: clock (default) or power-limit, also with values in MHz or W, full speed first: "
@@ -274,21 +274,21 @@ cli::VerbAction declare_run(CLI::App& app) {
       ->type_name("FILE");
   cli::add_number(
       app, "--slowdown", {.low = 0, .high = 1000}, [arguments](double percent) { arguments->slowdown_pct = percent; },
-      "Per cent that an iteration may take longer than by the fastest plan (default 0)");
+      "Largest slowdown of an iteration against the fastest plan, in per cent (default 0)");
   cli::add_number(app, "--switch-latency", {.low = 0, .high = 10'000}, cli::into(arguments->switch_latency_ms),
                   "With --server: time from the request of a clock change until it takes effect, in ms; agents request "
                   "clocks that long "
                   "before their units (default 0; lowgear doctor --measure-switch-latency measures it)");
   app.add_option(
          "--share", arguments->share,
-         "Start the command as a client of the agent's MPS daemon that may use so much of the GPU's SMs; the GPU by "
+         "Start the command as a client of the agent's MPS daemon that may use this share of the GPU's SMs; the GPU by "
          "index, PCI address or UUID: 0:50%")
       ->type_name("GPU:PERCENT%");
   app.add_option("--agent", arguments->agent,
                  "With --share: HTTP socket of the agent (default: LOWGEAR_AGENT_HTTP_SOCKET, or agent.sock next to "
                  "LOWGEAR_AGENT_SOCKET, or /run/lowgear/agent.sock)")
       ->type_name("SOCKET");
-  app.add_flag("--dry-run", arguments->dry_run, "Print the command and the variables that it would find set");
+  app.add_flag("--dry-run", arguments->dry_run, "Print the command and the variables that would be set for it");
   return [arguments](cli::Console& console) { return run_attached(*arguments, console); };
 }
 

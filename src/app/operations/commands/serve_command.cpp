@@ -81,7 +81,7 @@ std::string summary_text(const StateRequest& request, const server::StateSummary
   return text;
 }
 
-/// Carries it out, or checks that it could be; prints what that is.
+/// Makes or restores a backup, or only checks whether it is possible; prints the result.
 cli::ExitCode run_state_request(const StateRequest& request, bool json, cli::Console& console) {
   const server::StateSummary summary = carry_out(request);
   if (json) {
@@ -142,7 +142,7 @@ struct ServeArguments {
   bool json = false;
 };
 
-/// What a variable of Perseus' server has to be for "no", in any case.
+/// Value of a variable of Perseus' server that stands for "no", in upper or lower case.
 constexpr auto kNo = std::to_array<std::string_view>({"0", "false", "f", "no", "n", "off"});
 
 /// Options that are not given have the values of the variables that configure Perseus' server.
@@ -309,7 +309,7 @@ cli::ExitCode run_serve(const ServeArguments& arguments, const CLI::App& app, cl
     }
     return cli::ExitCode::ok;
   }
-  // Until it serves, a signal ends it like a SIGKILL, which costs nothing: what counts is in the database.
+  // Until it serves, a signal ends it like SIGKILL, which loses nothing: all state is in the database.
   cli::end_on_signals();
   run_server(options, {.note = [&](std::string_view text) { console.note(text); },
                        .warn = [&](std::string_view text) { console.warn(text); },
@@ -351,17 +351,17 @@ void add_perseus_port_options(CLI::App& app, ServeArguments& arguments) {
   app.add_option("--perseus-args", arguments.perseus_args, "Arguments of that scheduler, as a JSON object")
       ->type_name("JSON");
   app.add_option("--perseus-mode", arguments.perseus_mode,
-                 "What that scheduler sets if it can set either: frequency or power limit")
+                 "Setting that the scheduler changes if it supports both: frequency or power limit")
       ->type_name("MODE")
       ->default_str("frequency");
-  app.add_option("--perseus-log-level", arguments.perseus_log_level,
-                 "DEBUG logs every request of these clients with its response; INFO, WARNING, ERROR and CRITICAL only "
-                 "what goes wrong")
+  app.add_option(
+         "--perseus-log-level", arguments.perseus_log_level,
+         "DEBUG logs every request of these clients with its response; INFO, WARNING, ERROR and CRITICAL only failures")
       ->type_name("LEVEL")
       ->default_str("INFO");
   app.add_option("--perseus-dump-dir", arguments.perseus_dump_dir,
                  "Folder for the results of these jobs, one folder per job as Perseus' server writes it")
-      ->type_name("FOLDER")
+      ->type_name("DIR")
       ->default_str("perseus in the folder of --state");
   app.add_flag("--perseus-no-dump", arguments.perseus_no_dump, "Do not write results of these jobs")
       ->excludes("--perseus-dump-dir");
@@ -378,12 +378,12 @@ cli::VerbAction declare_serve(CLI::App& app) {
       "from such a file")
       ->default_str("run");
   app.add_option("file", arguments->file, "backup: file to write; restore: file to read")->type_name("FILE");
-  app.add_option("--config", arguments->config, "Configuration file; deploy/server.toml explains it")
+  app.add_option("--config", arguments->config, "Configuration file; deploy/server.yaml explains it")
       ->type_name("FILE")
       ->default_str(fmt::format("{}, when it is there", server::kDefaultServerConfig));
   app.add_option("--state", arguments->state,
                  "Folder of the database (default: the configuration's, or ~/.local/state/lowgear-server)")
-      ->type_name("FOLDER");
+      ->type_name("DIR");
   app.add_option("--unix", arguments->unix_socket,
                  "Unix socket to listen on (default: the configuration's, or server.sock in the state folder)")
       ->type_name("PATH");
@@ -391,9 +391,9 @@ cli::VerbAction declare_serve(CLI::App& app) {
   add_perseus_port_options(app, *arguments);
   app.add_flag("--check", arguments->check, "Check the configuration and exit");
   app.add_flag("--final", arguments->final_backup,
-               "backup: of a server that has been stopped; none starts from the folder any more, as its jobs move to "
-               "the machine where the file is restored");
-  app.add_flag("--dry-run", arguments->dry_run, "backup, restore: check that it could be done, and change nothing");
+               "backup: move a stopped server: no server starts from its folder any more, and the jobs continue where "
+               "the file is restored");
+  app.add_flag("--dry-run", arguments->dry_run, "backup, restore: check whether it is possible, and change nothing");
   cli::add_json_flag(app, arguments->json);
   return [arguments, &app](cli::Console& console) { return run_serve(*arguments, app, console); };
 }

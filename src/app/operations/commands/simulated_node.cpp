@@ -29,7 +29,7 @@ constexpr std::chrono::seconds kEndGrace{30};
 constexpr std::chrono::milliseconds kEndPoll{20};
 constexpr int kNotFound = 127;
 
-/// In the child: only what is safe after a fork.
+/// Runs in the child: only calls that are safe after a fork.
 [[noreturn]] void become(char* const* words, char* const* environment, int output, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(kNotFound);
@@ -104,8 +104,8 @@ bool accepts_connections(const fs::path& path) {
 
 std::string agent_config(const fs::path& folder) {
   return fmt::format(
-      "journal = \"{0}/journal\"\n[sockets]\nlease_socket = \"{0}/lease.sock\"\nhttp_socket = \"{0}/agent.sock\"\n"
-      "[[gpu]]\nid = \"all\"\n[[allow]]\neverybody = true\n",
+      "journal: \"{0}/journal\"\nsockets: {{lease_socket: \"{0}/lease.sock\", http_socket: \"{0}/agent.sock\"}}\n"
+      "gpu: [{{id: all}}]\nallow: [{{everybody: true}}]\n",
       folder.string());
 }
 
@@ -135,7 +135,7 @@ SimulatedNode::SimulatedNode(const std::string& gpus, const fs::path& log) : log
     environment_ = {{"LOWGEAR_NVML", library.string()},
                     {"LOWGEAR_SIMGPU", state.string()},
                     {"LOWGEAR_AGENT_SOCKET", (folder_ / "lease.sock").string()}};
-    const fs::path config = folder_ / "agent.toml";
+    const fs::path config = folder_ / "agent.yaml";
     write_file_atomically(config, agent_config(folder_));
     fs::permissions(config, fs::perms::owner_read | fs::perms::owner_write);
     agent_ = std::make_unique<ChildProcess>(ChildCommand{.program = this_program(),

@@ -43,7 +43,7 @@ class ChildProcess {
 /// Simulated GPUs with an agent that sets their clocks, in a folder of their own that is removed with this.
 class SimulatedNode {
  public:
-  /// `gpus` as `lowgear simgpu create` takes them: `4xA100`; `log` gets what the agent writes. Throws InputError on
+  /// `gpus` as `lowgear simgpu create` takes them: `4xA100`; `log` gets the agent's output. Throws InputError on
   /// unknown GPUs and where the simulation's library is not installed, and Error where the agent does not start within
   /// a minute. Throws Interrupted.
   SimulatedNode(const std::string& gpus, const std::filesystem::path& log);

@@ -40,14 +40,14 @@ struct EnvPipeSettings {
 struct Setting {
   const char* option;
   const char* member;  ///< of `energy.envpipe`
-  const char* value;   ///< what help texts call it; FILE: a path
+  const char* value;   ///< its name in help texts; FILE: a path
   const char* help;
 };
 
 constexpr auto kSettings = std::to_array<Setting>({
     {"--envpipe-config", "config", "FILE",
-     "envpipe: read its settings from the member envpipe of this DeepSpeed configuration, as EnvPipe does; options "
-     "given here hold rather than the file"},
+     "envpipe: read its settings from the member envpipe of this DeepSpeed configuration, as EnvPipe does; options of "
+     "the command line override the file"},
     {"--envpipe-type", "type", "TYPE",
      "envpipe: all at the highest clock (baseline), each stage at its clock of least energy (uniform), or that within "
      "an outer envelope at the highest clock (envelope, the default)"},
@@ -55,8 +55,8 @@ constexpr auto kSettings = std::to_array<Setting>({
      "envpipe: the order of --schedule (1f1b), or EnvPipe's own with more early forwards, as far as --memory-limit "
      "admits them (ours, the default)"},
     {"--envpipe-reconfig", "reconfig", "METHOD",
-     "envpipe: how clocks rise on the path of waiting: not at all (its word is default), one unit a step (greedy), or "
-     "all of the lowest clock (balanced, when this is left out)"},
+     "envpipe: how clocks rise on the path of waiting: never (default, as EnvPipe calls it), one unit per step "
+     "(greedy), or all units with the lowest clock (balanced, without this option)"},
     {"--envpipe-threshold-scale", "threshold_scale", "NUMBER",
      "envpipe: a unit waits when receiving takes this many times the shortest receive of the first step (default 4)"},
     {"--envpipe-start-clock", "start_clock", "MHZ",
@@ -64,18 +64,18 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"--envpipe-lowest-clock", "lowest_clock", "MHZ",
      "envpipe: lowest clock that it uses (default: 0.6 times the highest)"},
     {"--envpipe-profile-step", "profile_step", "MHZ",
-     "envpipe: distance of the clocks that the first steps try (default 90, EnvPipe's on every GPU)"},
+     "envpipe: distance between the clocks that the first steps try (default 90, EnvPipe's on every GPU)"},
     {"--envpipe-raise-step", "raise_step", "MHZ",
-     "envpipe: by how much a clock rises in one step of the reconfiguration, greedy by three times that (default 30)"},
+     "envpipe: rise of a clock in one step of the reconfiguration; greedy raises it by three times as much (default "
+     "30)"},
     {"--envpipe-transfer", "transfer_ms", "MS",
      "envpipe: time of a transfer between stages once both are ready, which is added to every measured wait (default "
      "1)"},
     {"--memory-limit", "memory_limit", "NUMBER|BYTES",
      "policy or schedule envpipe: number of microbatches whose activations fit into memory, or one number for each "
      "rank "
-     "(8,8,6,4; default: what 1F1B holds, so that its own order is 1F1B); with the policy also bytes (12GiB), which "
-     "are "
-     "divided by what the job measures, or the profile states, of a microbatch"},
+     "(8,8,6,4; default: those of 1F1B, so that its own order is 1F1B); with the policy also bytes (12GiB), which are "
+     "divided by a microbatch's bytes, as the job measures them or the profile states them"},
     {"--envpipe-profile", "profile", "FILE",
      "envpipe: take the clocks of least energy from this stage profile; without it the first steps of the job try "
      "clocks, six steps each"},
@@ -158,7 +158,7 @@ std::vector<std::string> trainer_arguments(const TrainArguments& arguments, cons
   return words;
 }
 
-/// Only the trainer knows what its libtorch computes on.
+/// Only the trainer knows the devices of its libtorch.
 void check_device(const TrainArguments& arguments, const std::vector<std::string>& settings, cli::Console& console) {
   launcher::RankCommand command = sibling_command(kTrainer);
   command.arguments = trainer_arguments(arguments, settings);
@@ -225,7 +225,7 @@ Json started_json(const launcher::TrainConfig& config, const schedule::Schedule&
           {"tokens_per_step", config.tokens_per_step()}};
 }
 
-/// Nothing is trained by such a file: what has no counterpart would be missing without a word.
+/// No training starts from such a file: members without a counterpart would be ignored silently.
 std::optional<cli::ExitCode> translate_foreign(const TrainArguments& arguments, cli::Console& console) {
   const std::string text = read_file(arguments.config, kMaxYamlBytes);
   if (!model::is_eadt_config(YamlView::parse(text, arguments.config))) return std::nullopt;
@@ -256,7 +256,7 @@ cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) 
   const bool one_of_many = is_one_rank_of_many(environment);
   if (!one_of_many) client::require_all_ranks_here(environment, config.parallel.world_size());
   if (!arguments.dry_run && one_of_many) {
-    // It looks at what it reads by itself, and what other ranks write may be on other machines.
+    // A rank checks the files that it reads; files that other ranks write may be on other machines.
     become_program(kTrainer, trainer_arguments(arguments, settings));
   }
   check_training(config);
@@ -286,7 +286,7 @@ cli::VerbAction declare_train(CLI::App& app) {
       ->required();
   app.add_option("--plan", arguments->plan, "Plan whose clocks are followed: plans/NNNNN.json of lowgear plan")
       ->type_name("FILE");
-  app.add_option("--recording", arguments->recording,
+  app.add_option("--record,--recording", arguments->recording,
                  "Folder in which every rank records the times of its units and its energy")
       ->type_name("DIR");
   app.add_option("--metrics", arguments->metrics, "File that gets one line of JSON per step")->type_name("FILE");
@@ -296,13 +296,14 @@ cli::VerbAction declare_train(CLI::App& app) {
   app.add_option(
          "--server", arguments->server,
          "Address of the server whose plans are followed (lowgear serve): http://host:port, https://host:port or "
-         "unix:/path; several with commas between them if it may move")
+         "unix:/path; several, separated by commas, if it may move")
       ->type_name("ADDRESS");
   app.add_flag("--require-server", arguments->require_server,
                "Fail when the server has not accepted every rank within 10 s; without this option training continues "
                "without a server, with a warning");
   app.add_option("--adapt", arguments->adapt,
-                 "What may change while the job trains, as the section adapt of the configuration says: freezing, "
+                 "Techniques that change the job while it trains, as the section adapt of the configuration defines "
+                 "them: freezing, "
                  "slowdown, or both separated by a comma")
       ->type_name("LIST");
   app.add_option("--policy", arguments->policy,
@@ -319,8 +320,9 @@ cli::VerbAction declare_train(CLI::App& app) {
                  "Override a setting of the configuration, as optimizer.learning_rate=1e-4; may be repeated")
       ->type_name("PATH=VALUE")
       ->allow_extra_args(false);
-  app.add_flag("--dry-run", arguments->dry_run,
-               "Check the configuration and the files and folders that it names, and print what would be started");
+  app.add_flag(
+      "--dry-run", arguments->dry_run,
+      "Check the configuration and the files and folders that it names, and print the commands that would run");
   cli::add_json_flag(app, arguments->json);
   return [arguments](cli::Console& console) { return run_train(*arguments, console); };
 }

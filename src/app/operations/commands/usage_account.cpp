@@ -164,7 +164,7 @@ std::string text_of(const AccountCells& cells, std::size_t names) {
   return table.text();
 }
 
-/// What the energy of some iterations is missing; empty: nothing.
+/// Note about iterations without energy; empty where there are none.
 std::string missing_text(const Balance& balance) {
   if (balance.unmeasured_iterations == 0) return {};
   return fmt::format("the energy of {} of {} iterations is not known, as not all ranks measured it; they are in no sum",
@@ -258,7 +258,7 @@ std::vector<report::Card> cards_of(const char* basis, const Balance& total, cons
   return cards;
 }
 
-/// Who used how much, and how much more it would have been at full clocks.
+/// Energy by user, and the additional energy at full clocks.
 report::Bars bars_of(const char* basis, const EnergyAccount& account) {
   report::Bars bars{.title = "Energy by user",
                     .basis = basis,

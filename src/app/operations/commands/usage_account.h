@@ -21,7 +21,7 @@ struct ServerAccess {
 /// and a file without a token, and Error when the server does not respond, refuses, or sends something else.
 [[nodiscard]] std::vector<usage::UsageRow> ask_usage(const ServerAccess& server, const usage::Month& month);
 
-/// A month's account, and what its energy costs and emits as far as factors are given.
+/// A month's account, with the cost and the emissions of its energy where factors are given.
 struct PricedAccount {
   usage::MonthAccount account;
   usage::EnergyFactors factors;

@@ -16,14 +16,12 @@ constexpr auto kOperationVerbs = std::to_array<cli::Verb>({
     {"experiment",
      "Train with several settings in turns and report their differences, or replay policies on estimated jobs",
      "lowgear experiment examples/adapt/clocks.yaml --dry-run", declare_experiment},
-    {"doctor",
-     "Check GPUs, clocks, energy readings and frameworks of this machine: what works, what does not, why, and how to "
-     "fix it",
+    {"doctor", "Check GPUs, clocks, energy readings and frameworks of this machine, and say how to fix each problem",
      "lowgear doctor", declare_doctor},
     {"monitor", "Run a program and report the energy that GPUs and CPUs used during it",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
     {"agent", "Set the clocks of this machine's GPUs for training processes, and always restore them",
-     "lowgear agent --config /etc/lowgear/agent.toml --dry-run", declare_agent},
+     "lowgear agent --config /etc/lowgear/agent.yaml --dry-run", declare_agent},
     {"serve", "Keep training jobs on their frontier: profile, plan, monitor and replan, with a dashboard",
      "lowgear serve --state /var/lib/lowgear-server --unix /run/lowgear-server/server.sock --listen 127.0.0.1:7787\n"
      "  lowgear serve backup --state /var/lib/lowgear-server lowgear.backup",

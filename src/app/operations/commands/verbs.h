@@ -7,8 +7,8 @@
 
 namespace lowgear::operations {
 
-/// All verbs of the program, in the order in which the help shows them: those that plan, those that work with machines,
-/// servers and training jobs, and those about the program itself.
+/// All verbs of the program, in the order of the help: planning; machines, servers and training jobs; the program
+/// itself.
 [[nodiscard]] std::vector<cli::Verb> all_verbs();
 
 // Each in VERB_command.cpp. Reports:

@@ -8,21 +8,21 @@
 
 namespace lowgear::operations::doctor {
 
-/// How much a finding matters.
+/// Severity of a finding.
 enum class FindingLevel : unsigned char {
   works,
   limited,  ///< something that Lowgear can do does not work here; measuring does
-  broken,   ///< without this nothing, or not all, is measured
+  broken,   ///< measurements fail, or are incomplete
 };
 /// `works`, `limited`, `broken`.
 [[nodiscard]] std::string_view name(FindingLevel level);
 
-/// One thing about a machine.
+/// A conclusion about one part of a machine.
 struct Finding {
   FindingLevel level = FindingLevel::works;
   std::string topic;  ///< `driver`, `GPU 0`, `CPU energy`, ...
   std::string text;
-  std::string fix;  ///< what to do about it, a command where there is one; may be empty
+  std::string fix;  ///< how to fix it, a command where there is one; may be empty
 };
 
 /// Conclusions from the facts about a machine, in reading order.
@@ -31,7 +31,7 @@ struct Finding {
 /// Whether all that Lowgear needs to measure works: no finding is `broken`.
 [[nodiscard]] bool can_measure(const std::vector<Finding>& findings);
 
-/// What to run next, as one line.
+/// The command to run next, as one line.
 [[nodiscard]] std::string next_step(const MachineFacts& facts, const std::vector<Finding>& findings);
 
 }  // namespace lowgear::operations::doctor

@@ -13,11 +13,11 @@
 
 namespace lowgear::operations::doctor {
 
-/// How a try to reach the agent's socket ended.
+/// Result of an attempt to connect to the agent's socket.
 enum class AgentReach : unsigned char {
   answers,     ///< a program listens there
   absent,      ///< there is no such file
-  not_socket,  ///< something else stands there
+  not_socket,  ///< the path is not a socket
   refused,     ///< no program listens: an agent that was killed has left it
   forbidden,   ///< this user may not connect
   failed,      ///< anything else
@@ -47,7 +47,7 @@ struct MachineFacts {
 
   /// Why the energy counters of GPUs cannot be right, by UUID: they were watched for a second, next to power readings.
   std::map<std::string, std::string> wrong_counters;
-  std::vector<std::string> rapl_zones;  ///< that tell their energy
+  std::vector<std::string> rapl_zones;  ///< that report energy
   std::string rapl_problem;             ///< why there are none, or why one does not
 
   std::string agent_socket;
@@ -58,18 +58,18 @@ struct MachineFacts {
   bool sealed_memory = false;                      ///< memfd_create with seals works
   std::optional<std::uint64_t> memory_lock_bytes;  ///< RLIMIT_MEMLOCK; empty without a limit
 
-  /// Of every GPU, where it was asked to be measured. Not looked up: measuring changes clocks.
+  /// Of every GPU, only on request: measuring changes clocks.
   std::optional<std::vector<GpuSwitchLatency>> switch_latencies;
 };
 
-/// Looks at this machine. `root` stands before the paths of /sys, /proc and /dev that are read directly; another one in
-/// tests.
+/// Collects the facts of this machine. `root` stands before the paths of /sys, /proc and /dev that are read directly;
+/// another one in tests.
 [[nodiscard]] MachineFacts collect_machine_facts(const std::filesystem::path& root = "/");
 
 /// Tries to connect to a Unix stream socket and hangs up at once.
 [[nodiscard]] AgentReach reach_agent(const std::filesystem::path& socket);
 
-/// Kind of container that the files below `root` tell of; empty when none.
+/// Kind of container by the files below `root`; empty outside of one.
 [[nodiscard]] std::string container_kind(const std::filesystem::path& root);
 
 }  // namespace lowgear::operations::doctor

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kPollMs = 10;
 
-/// One output of a program: the end that is read here, and what came.
+/// One output of a program: the reading end, and the bytes read so far.
 class OutputPipe {
  public:
   OutputPipe() {
@@ -38,7 +38,7 @@ class OutputPipe {
   [[nodiscard]] int ours() const { return ours_.get(); }
   [[nodiscard]] int theirs() const { return theirs_.get(); }
   void close_theirs() { theirs_.reset(); }
-  /// Reads what is there; false once more than `limit` came.
+  /// Reads the available bytes; returns false once there are more than `limit`.
   [[nodiscard]] bool read(std::size_t limit) {
     std::array<char, 65536> bytes{};
     while (ours_ && text.size() <= limit) {
@@ -124,7 +124,7 @@ class Child {
   std::optional<int> status_;
 };
 
-/// Waits for the end of a child while its output is read; what ended it.
+/// Reads a child's output until the child ends; returns why it ended.
 std::string watch(Child& child, OutputPipe& out, OutputPipe& err, const ProgramLimits& limits,
                   const std::function<void()>& between) {
   const cli::Stopwatch watch;
@@ -133,7 +133,7 @@ std::string watch(Child& child, OutputPipe& out, OutputPipe& err, const ProgramL
     std::array<pollfd, 2> sources{
         {{.fd = out.ours(), .events = POLLIN, .revents = 0}, {.fd = err.ours(), .events = POLLIN, .revents = 0}}};
     ::poll(sources.data(), sources.size(), kPollMs);
-    const bool ended = child.ended();  // before what it has written is read
+    const bool ended = child.ended();  // before its output is read
     const bool short_enough = out.read(limits.bytes) && err.read(limits.bytes);
     if (!short_enough) return fmt::format("printed more than {} bytes and was ended", limits.bytes);
     if (ended) return child.end();

@@ -9,13 +9,13 @@
 
 namespace lowgear::operations::doctor {
 
-/// What another program may use up before it is ended.
+/// Limits at which another program is ended.
 struct ProgramLimits {
   std::chrono::milliseconds time{30'000};
   std::size_t bytes = std::size_t{4} << 20U;  ///< of each of its two outputs
 };
 
-/// What a program left.
+/// Output and end of a program.
 struct ProgramOutput {
   std::string out;
   std::string err;
@@ -25,7 +25,7 @@ struct ProgramOutput {
 
 /// Runs a program, found as by a shell, to its end or to a limit, with these environment variables in addition to this
 /// process' own and nothing to read. At a limit it is killed with the processes that it has started. `between` is
-/// called every few milliseconds; what it throws passes through, after the program was killed. Throws Error where the
+/// called every few milliseconds; its exceptions pass through, after the program was killed. Throws Error where the
 /// system has no descriptors left.
 [[nodiscard]] ProgramOutput run_for_output(const std::vector<std::string>& words,
                                            const std::map<std::string, std::string>& variables,

@@ -17,13 +17,13 @@ namespace lowgear::operations::doctor {
 /// prefix by a package, by pip or by `pip --target`. Nothing where there is none.
 [[nodiscard]] std::optional<std::filesystem::path> python_package(const std::filesystem::path& program_folder);
 
-/// What a Python process finds set so that it attaches, once a variable says to what: the package's sitecustomize first
-/// in PYTHONPATH, and LOWGEAR_LIBRARY where the library of that program is not where the package looks and no variable
-/// names another.
+/// Variables with which a Python process attaches, once another one names the server or the plan: the package's
+/// sitecustomize first in PYTHONPATH, and LOWGEAR_LIBRARY where the library of that program is not where the package
+/// looks and no variable names another.
 [[nodiscard]] std::map<std::string, std::string> attaching_variables(const std::filesystem::path& package,
                                                                      const std::filesystem::path& program_folder);
 
-/// What Lowgear does with jobs of a framework, as its adapters say by the framework's source.
+/// How Lowgear treats jobs of a framework, as its adapters conclude from the framework's source.
 enum class FrameworkVerdict : unsigned char {
   attaches,       ///< units are marked, and plans can be followed
   measures,       ///< iterations are measured, without units and plans
@@ -45,7 +45,7 @@ struct FrameworkFacts {
   std::vector<std::string> decorated;  ///< those of them whose decorators were not looked into
 };
 
-/// What a Python reports of itself: `python3 -m lowgear.adapters` prints it.
+/// Report of a Python about itself: `python3 -m lowgear.adapters` prints it.
 struct PythonReport {
   std::string executable;
   std::string version;
@@ -58,7 +58,7 @@ struct PythonReport {
   std::vector<FrameworkFacts> frameworks;
 };
 
-/// What is known of the Python that would run a job.
+/// Facts about the Python that would run a job.
 struct PythonFacts {
   std::string program;  ///< as it was named
   std::optional<PythonReport> report;
@@ -66,12 +66,12 @@ struct PythonFacts {
   bool attaching_is_off = false;  ///< LOWGEAR_ATTACH=0
 };
 
-/// How a Python is asked.
+/// A request for a Python's report.
 struct PythonQuestion {
   std::string program = "python3";
   std::filesystem::path program_folder;  ///< of `lowgear`: the package is looked for from there
   ProgramLimits limits = {};
-  std::function<void()> between = {};  ///< called while it is waited for; may throw
+  std::function<void()> between = {};  ///< called while the report is awaited; may throw
 };
 
 /// Reads a report. Throws InputError for anything else.
@@ -80,11 +80,11 @@ struct PythonQuestion {
 /// Has a Python report, started as `lowgear run` starts jobs. Whatever is wrong with it is the `problem`.
 [[nodiscard]] PythonFacts examine_python(const PythonQuestion& question);
 
-/// Conclusions from what is known of the Python that would run a job, in reading order. None is `broken`: whatever is
+/// Conclusions from the facts about the Python that would run a job, in reading order. None is `broken`: whatever is
 /// wrong with it, Lowgear measures.
 [[nodiscard]] std::vector<Finding> diagnose_python(const PythonFacts& facts);
 
-/// What to run next where a framework is observed, as one line; empty where none is.
+/// The command to run next, as one line; empty where no framework is observed.
 [[nodiscard]] std::string next_step(const PythonFacts& facts);
 
 }  // namespace lowgear::operations::doctor

@@ -9,10 +9,10 @@
 
 namespace lowgear::operations::doctor {
 
-/// Whether NVIDIA's Multi-Process Service is at work.
+/// State of NVIDIA's Multi-Process Service.
 enum class MpsDaemon : unsigned char {
-  absent,     ///< no process of it, and no control file
-  runs,       ///< a process of it is seen
+  absent,     ///< neither a process nor a control file
+  runs,       ///< one of its processes runs
   not_seen,   ///< there is a control file and no process: it has ended, or runs in another pid namespace
   forbidden,  ///< this user may not look into the pipe directory
 };
@@ -24,7 +24,7 @@ enum class GreenContexts : unsigned char {
   there,
 };
 
-/// What allows jobs of this machine to share GPUs, looked up without changing anything.
+/// Facts about sharing the GPUs of this machine, collected without changes to it.
 struct SharingFacts {
   std::string mps_program = {};         ///< path of nvidia-cuda-mps-control; empty when PATH does not lead to it
   std::string mps_pipe_directory = {};  ///< CUDA_MPS_PIPE_DIRECTORY, else /tmp/nvidia-mps
@@ -32,8 +32,8 @@ struct SharingFacts {
   GreenContexts green_contexts = GreenContexts::no_library;
 };
 
-/// Looks at this machine. `root` stands before the paths of /proc and of the pipe directory, `library` is CUDA's. The
-/// pipe directory and the program are those that a process with this environment uses.
+/// Collects the facts of this machine. `root` stands before the paths of /proc and of the pipe directory, `library` is
+/// CUDA's. The pipe directory and the program are those that a process with this environment uses.
 [[nodiscard]] SharingFacts collect_sharing_facts(const std::filesystem::path& root = "/",
                                                  const std::string& library = "libcuda.so.1");
 

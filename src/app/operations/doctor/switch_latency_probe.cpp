@@ -81,8 +81,8 @@ SPIN:
 }
 )";
 
-/// What is used of CUDA's driver API (cuda.h of CUDA 12). Its library comes with the driver, so it is loaded, not
-/// linked.
+/// The part of CUDA's driver API that the probe uses (cuda.h of CUDA 12). Its library comes with the driver, so it is
+/// loaded, not linked.
 class CudaDriver {
  public:
   using Device = int;
@@ -223,7 +223,7 @@ std::unique_ptr<GpuLoad> cuda_gpu_load(const std::string& pci_address) {
 namespace {
 
 constexpr std::chrono::milliseconds kAgentTimeout{10'000};
-/// Of the highest allowed clock. Far enough apart that the time of a unit tells them apart.
+/// Of the highest allowed clock. Far enough apart for the times of a unit to differ clearly.
 constexpr std::array<double, 3> kClockShares = {1, 0.75, 0.55};
 /// Units that run at one clock: long enough for a change to take effect before the middle of them.
 constexpr int kUnitsOfBlock = 10;

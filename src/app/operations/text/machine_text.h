@@ -16,14 +16,15 @@ enum class Colours : unsigned char { off, on };
 /// One line per finding, its fix on a line below, a verdict at the end.
 [[nodiscard]] std::string diagnosis_text(const std::vector<doctor::Finding>& findings, Colours colours);
 
-/// What allows jobs to share GPUs, the member `sharing` of what `lowgear doctor --json` prints.
+/// The member `sharing` of `lowgear doctor --json`: whether jobs can share GPUs.
 [[nodiscard]] Json sharing_json(const doctor::SharingFacts& sharing);
 
 /// Facts and findings, as `lowgear doctor --json` prints them.
 [[nodiscard]] Json diagnosis_json(const doctor::MachineFacts& facts, const doctor::PythonFacts& python,
                                   const std::vector<doctor::Finding>& findings);
 
-/// A measurement as one object: SI units in the names of its members, absent members for what was not reported.
+/// A measurement as one object: SI units in the names of its members, without members for quantities that were not
+/// reported.
 [[nodiscard]] Json measurement_json(const measure::WindowMeasurement& measurement);
 
 /// A measurement for people: a line per GPU and CPU domain, and the sum.

@@ -46,6 +46,7 @@ class TreeBuilder final : public YAML::EventHandler {
     require_plain(mark, tag);
     YamlNode scalar = node(Kind::scalar, mark);
     scalar.scalar = value;
+    scalar.quoted = tag == "!";
     add(std::move(scalar));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t /*anchor*/,
@@ -238,6 +239,27 @@ YamlNode& value_at(YamlNode& root, std::string_view path, const YamlPlace& optio
   }
 }
 
+/// Throws InputError for TOML, recognized by its first line with content: `[section]`, `[[entry]]` or `name = value`.
+void refuse_toml(std::string_view text, const std::string& source) {
+  std::size_t begin = 0;
+  while ((begin = std::min(text.find_first_not_of(" \t\r\n", begin), text.size())) < text.size() &&
+         text[begin] == '#') {
+    begin = std::min(text.find('\n', begin), text.size());
+  }
+  const std::size_t brackets = std::min(text.find_first_not_of('[', begin), text.size()) - begin;
+  const std::string_view rest = text.substr(begin + brackets);
+  const std::size_t end =
+      std::min(rest.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"), rest.size());
+  const std::size_t sign = std::min(rest.find_first_not_of(" \t", end), rest.size());
+  if (end == 0 || sign == rest.size() || rest[sign] != (brackets == 0 ? '=' : ']')) return;
+  const std::string name = printable(rest.substr(0, end), 40);
+  throw_input_error(locate(text, begin, source), "this is TOML, and the file has to be YAML",
+                    brackets == 0 ? fmt::format("write \"{}: VALUE\"", name)
+                    : brackets == 1
+                        ? fmt::format("write \"{}:\" and its settings on lines below it, indented with spaces", name)
+                        : fmt::format("write \"{}:\" and each entry on lines below it, after \"  - \"", name));
+}
+
 void apply_setting(YamlNode& document, const std::string& setting) {
   const std::size_t equals = std::min(setting.find('='), setting.size());
   const auto source = std::make_shared<YamlSource>();
@@ -264,24 +286,26 @@ std::string yaml_quoted(const std::string& text) {
 
 YamlView YamlView::parse(std::string_view text, const std::string& source) { return parse(text, source, {}); }
 
-std::shared_ptr<YamlNode> YamlView::parse_map(std::string_view text, const std::string& source) {
+std::shared_ptr<YamlNode> YamlView::parse_map(std::string_view text, const std::string& source, bool may_be_empty) {
   refuse_web_page(text, source);
   if (text.starts_with(kUtf8ByteOrderMark)) text.remove_prefix(kUtf8ByteOrderMark.size());
+  refuse_toml(text, source);
   auto document = std::make_shared<YamlNode>(
       parse_yaml(std::make_shared<const YamlSource>(YamlSource{source, std::string(text), true})));
   const YamlView view(document, "");
+  if (document->kind == Kind::null && may_be_empty) document->kind = Kind::map;
   if (!view.is_map()) view.fail("expected a map of settings", "write lines such as \"steps: 100\"");
   return document;
 }
 
 YamlView YamlView::parse(std::string_view text, const std::string& source, std::span<const std::string> settings) {
-  const std::shared_ptr<YamlNode> document = parse_map(text, source);
+  const std::shared_ptr<YamlNode> document = parse_map(text, source, false);
   for (const std::string& setting : settings) apply_setting(*document, setting);
   return {document, ""};
 }
 
 YamlView YamlView::parse_with(std::string_view text, const std::string& source, std::span<const YamlSetting> settings) {
-  const std::shared_ptr<YamlNode> document = parse_map(text, source);
+  const std::shared_ptr<YamlNode> document = parse_map(text, source, false);
   for (const YamlSetting& setting : settings) {
     const YamlPlace place{std::make_shared<const YamlSource>(YamlSource{setting.origin, setting.value, false}), 0};
     YamlNode scalar;
@@ -291,6 +315,10 @@ YamlView YamlView::parse_with(std::string_view text, const std::string& source, 
     value_at(*document, setting.path, place) = std::move(scalar);
   }
   return {document, ""};
+}
+
+YamlView YamlView::parse_or_empty(std::string_view text, const std::string& source) {
+  return {parse_map(text, source, true), ""};
 }
 
 void YamlView::fail(std::string_view what, std::string_view fix) const {
@@ -304,6 +332,10 @@ std::string YamlView::joined(std::string_view key) const {
 
 bool YamlView::is_map() const { return node_->kind == Kind::map; }
 bool YamlView::is_list() const { return node_->kind == Kind::list; }
+bool YamlView::is_text() const {
+  const std::string& text = node_->scalar;
+  return node_->kind == Kind::scalar && (node_->quoted || (!parse_number(text) && text != "true" && text != "false"));
+}
 
 std::vector<std::string> YamlView::keys() const {
   std::vector<std::string> keys;
@@ -325,6 +357,18 @@ YamlView YamlView::at(std::string_view key) const {
   return view;
 }
 
+YamlView YamlView::map_or_empty(std::string_view key) const {
+  if (has(key)) {
+    YamlView view = at(key);
+    if (!view.is_map()) view.fail(fmt::format("expected a map, not {}", kind_of(*view.node_)));
+    return view;
+  }
+  const auto empty = std::make_shared<YamlNode>();
+  empty->kind = Kind::map;
+  empty->place = node_->place;
+  return {empty, joined(key)};
+}
+
 std::size_t YamlView::size() const {
   if (!is_list()) fail(fmt::format("expected a list, not {}", kind_of(*node_)));
   return node_->values.size();
@@ -340,6 +384,12 @@ std::string YamlView::scalar(std::string_view expected) const {
   return node_->scalar;
 }
 
+std::string YamlView::unquoted(std::string_view expected) const {
+  std::string text = scalar(expected);
+  if (node_->quoted) fail(fmt::format("expected {}, not the text {}", expected, quote(text)), "remove the quotes");
+  return text;
+}
+
 std::string YamlView::text() const {
   const std::string expected = "a text";
   std::string text = scalar(expected);
@@ -348,14 +398,14 @@ std::string YamlView::text() const {
 }
 
 bool YamlView::boolean() const {
-  const std::string text = scalar("true or false");
+  const std::string text = unquoted("true or false");
   if (text != "true" && text != "false") fail(fmt::format("expected true or false, not {}", quote(text)));
   return text == "true";
 }
 
 std::int64_t YamlView::integer_in(std::int64_t low, std::int64_t high) const {
   const std::string expected = fmt::format("a whole number from {} to {}", low, high);
-  const std::string text = scalar(expected);
+  const std::string text = unquoted(expected);
   const std::optional<long long> number = parse_integer(text);
   if (!number || *number < low || *number > high) fail(fmt::format("expected {}, not {}", expected, quote(text)));
   return *number;
@@ -363,7 +413,7 @@ std::int64_t YamlView::integer_in(std::int64_t low, std::int64_t high) const {
 
 double YamlView::number_in(double low, double high) const {
   const std::string expected = fmt::format("a number from {} to {}", low, high);
-  const std::string text = scalar(expected);
+  const std::string text = unquoted(expected);
   const std::optional<double> number = parse_number(text);
   if (!number || *number < low || *number > high) fail(fmt::format("expected {}, not {}", expected, quote(text)));
   return *number;

@@ -46,6 +46,7 @@ struct YamlNode {
   Kind kind = Kind::null;
   YamlPlace place;
   std::string scalar;
+  bool quoted = false;           ///< the scalar stands in quotes, so it is a text
   std::vector<Key> keys;         ///< of a map, each once
   std::vector<YamlNode> values;  ///< of a map in the order of its keys; elements of a list
 
@@ -85,14 +86,20 @@ class YamlView {
   /// The same with settings that were taken apart. A wrong value is reported at its origin.
   [[nodiscard]] static YamlView parse_with(std::string_view text, const std::string& source,
                                            std::span<const YamlSetting> settings);
+  /// Reads a document in which every member is optional: one without a value is an empty map.
+  [[nodiscard]] static YamlView parse_or_empty(std::string_view text, const std::string& source);
 
   /// Whether this map has the member, and not as null.
   [[nodiscard]] bool has(std::string_view key) const;
   /// The named member; throws InputError when it is missing.
   [[nodiscard]] YamlView at(std::string_view key) const;
+  /// The named map; an empty one when it is missing or null.
+  [[nodiscard]] YamlView map_or_empty(std::string_view key) const;
   [[nodiscard]] bool is_map() const;
   [[nodiscard]] bool is_list() const;
-  /// Of a map, in their order.
+  /// Whether this is a scalar that YAML reads as a text: in quotes, or neither a number nor true or false.
+  [[nodiscard]] bool is_text() const;
+  /// Keys of a map in their order.
   [[nodiscard]] std::vector<std::string> keys() const;
   /// Elements of a list; throws InputError when this is none.
   [[nodiscard]] std::size_t size() const;
@@ -110,10 +117,11 @@ class YamlView {
   [[noreturn]] void fail(std::string_view what, std::string_view fix = {}) const;
 
  private:
-  static std::shared_ptr<YamlNode> parse_map(std::string_view text, const std::string& source);
+  static std::shared_ptr<YamlNode> parse_map(std::string_view text, const std::string& source, bool may_be_empty);
   YamlView(std::shared_ptr<const YamlNode> node, std::string path) : node_(std::move(node)), path_(std::move(path)) {}
   [[nodiscard]] std::string joined(std::string_view key) const;
   [[nodiscard]] std::string scalar(std::string_view expected) const;
+  [[nodiscard]] std::string unquoted(std::string_view expected) const;
 
   std::shared_ptr<const YamlNode> node_;  ///< keeps the whole tree
   std::string path_;

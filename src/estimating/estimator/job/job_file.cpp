@@ -398,7 +398,7 @@ void refuse_eadt_config(std::string_view yaml, const std::string& source) {
   const long long micro = count_of(root, {"per_device_train_batch_size", "train_micro_batch_size_per_gpu"}, 8);
   const long long steps = count_of(root, {"gradient_accumulation_steps"}, 1);
   std::string command =
-      fmt::format("lowgear estimate --model {} --gpu GPU --gpus N --global-batch B --micro-batch {} --seq {}{}",
+      fmt::format("lowgear estimate --model {} --gpu GPU --gpus N --global-batch B --microbatch {} --seq {}{}",
                   model_option(root), micro, count_of(root, {"max_seq_length", "block_size"}, 512), zero_option(root));
   if (is_on(root, "gradient_checkpointing")) command += " --recompute full";
   if (is_on(root, "bf16") || is_on(root, "fp16")) command += is_on(root, "bf16") ? " --dtype bf16" : " --dtype fp16";

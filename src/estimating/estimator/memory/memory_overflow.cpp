@@ -47,7 +47,7 @@ std::vector<Change> changes_of(const TrainingJob& job) {
     add("--sequence-parallel", [](TrainingJob& changed) { changed.parallel.sequence_parallel = true; });
   }
   if (job.batch.micro > 1) {
-    add(fmt::format("--micro-batch {}", job.batch.micro / 2), [](TrainingJob& changed) { changed.batch.micro /= 2; });
+    add(fmt::format("--microbatch {}", job.batch.micro / 2), [](TrainingJob& changed) { changed.batch.micro /= 2; });
   }
   if (job.attention == AttentionKind::unfused) {
     add("--attention fused", [](TrainingJob& changed) { changed.attention = AttentionKind::fused; });

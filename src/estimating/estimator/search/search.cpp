@@ -159,7 +159,7 @@ std::string options_of(const SearchLayout& layout) {
   const ParallelLayout& parallel = layout.parallel;
   // All of them: a job file may have others.
   return fmt::format(
-      "--dp {} --tp {} --pp {} --virtual-stages {} --ep {} --cp {} {} --micro-batch {} --recompute {} --zero {}",
+      "--dp {} --tp {} --pp {} --virtual-stages {} --ep {} --cp {} {} --microbatch {} --recompute {} --zero {}",
       parallel.dp, parallel.tp, parallel.pp, parallel.virtual_stages, parallel.ep, parallel.cp,
       parallel.sequence_parallel ? "--sequence-parallel" : "--no-sequence-parallel", layout.micro_batch,
       name(layout.recompute), layout.zero);

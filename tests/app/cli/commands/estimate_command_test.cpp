@@ -114,7 +114,7 @@ TEST(Estimate, TakesAJobFileAConfigBesideItAndOptionsBeforeBoth) {
   const std::string job = write_text(folder.path() / "job.yaml",
                                      "model: config.json\ngpu: a100\ncluster: {gpus: 8}\nparallel: {pp: 4}\n"
                                      "batch: {global: 64, sequence: 1024}\n");
-  const ProgramResult result = run_lowgear({"estimate", "--job", job, "--pp", "2", "--micro-batch", "4"});
+  const ProgramResult result = run_lowgear({"estimate", "--job", job, "--pp", "2", "--microbatch", "4"});
   EXPECT_EQ(result.err, "");
   EXPECT_THAT(result.out, HasSubstr("config.json, 1.56 billion parameters, on 8 a100-80gb-sxm"));
   EXPECT_THAT(result.out, HasSubstr("dp 4 x tp 1 x pp 2, ZeRO 1"));
@@ -135,9 +135,9 @@ TEST(Estimate, SaysWhichEstimateAConfigurationOfEadtIs) {
   EXPECT_THAT(result.err,
               HasSubstr("a configuration of EADT, DeepSpeed or Hugging Face's trainer, not a job of `lowgear "
                         "estimate`; the same job is `lowgear estimate --model pythia-410m --gpu GPU --gpus N "
-                        "--global-batch B --micro-batch 4 --seq 512 --zero 3 --dtype bf16`, with B = 64 x N"));
+                        "--global-batch B --microbatch 4 --seq 512 --zero 3 --dtype bf16`, with B = 64 x N"));
   EXPECT_EQ(run_lowgear({"estimate", "--model", "pythia-410m", "--gpu", "a100", "--gpus", "8", "--global-batch", "512",
-                         "--micro-batch", "4", "--seq", "512", "--zero", "3", "--dtype", "bf16"})
+                         "--microbatch", "4", "--seq", "512", "--zero", "3", "--dtype", "bf16"})
                 .exit_code,
             0);
 }

@@ -83,7 +83,7 @@ TEST(EstimatePlan, EmitsAProfileThatPlanTakes) {
 TEST(EstimatePlan, WritesAPage) {
   const TemporaryFolder folder;
   const auto page = folder / "estimate.html";
-  const ProgramResult result = run_lowgear(estimate({"--report", page.string()}));
+  const ProgramResult result = run_lowgear(estimate({"--html", page.string()}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(read_file(page.string()), AllOf(HasSubstr("Where the time goes"), HasSubstr("Where the energy goes"),
                                               HasSubstr("Where the memory goes")));

@@ -150,7 +150,7 @@ TEST_F(PlanCommand, WhatIsPlannedVerifies) {
            {"--granularity", "stage"},
            {"--schedule", "gpipe"},
            {"--schedule", "zb-h1", "--backward-split", "0.5"},
-           {"--schedule", "interleaved", "--chunks", "2"},
+           {"--schedule", "interleaved", "--virtual-stages", "2"},
            {"--schedule", "envpipe"},
            {"--frontier", "sandwich"},
            {"--switch-latency", "5"},

@@ -68,7 +68,7 @@ TEST(SearchCommand, TakesAGpuThatIsNotQuiteTheCatalogues) {
 }
 
 TEST(SearchCommand, KeepsWhatIsFixed) {
-  const Json found = searched({"--tp", "2", "--zero", "1", "--recompute", "full", "--micro-batch", "2", "--cp", "1"});
+  const Json found = searched({"--tp", "2", "--zero", "1", "--recompute", "full", "--microbatch", "2", "--cp", "1"});
   ASSERT_FALSE(found["best"].empty());
   const Json fixed{{"tp", 2}, {"recompute", "full"}, {"micro_batch", 2}, {"cp", 1}};
   for (const Json& row : found["best"]) {
@@ -143,7 +143,7 @@ TEST(SearchCommand, ItsCommandStandsBeforeWhatTheJobFileSays) {
 TEST(SearchCommand, WritesAPage) {
   const TemporaryFolder folder;
   const auto page = folder / "search.html";
-  const ProgramResult result = run_lowgear(search({"--report", page.string(), "--gpu-hour", "2"}));
+  const ProgramResult result = run_lowgear(search({"--html", page.string(), "--gpu-hour", "2"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(read_file(page.string()),
               AllOf(HasSubstr("lowgear.estimate_report/1"), HasSubstr("Why the first layout is best")));

@@ -52,7 +52,7 @@ class ServeCommand : public testing::Test {
 };
 
 TEST_F(ServeCommand, ServesFromACheckoutWithoutAConfiguration) {
-  if (std::filesystem::exists("/etc/lowgear/server.toml")) GTEST_SKIP() << "this machine has a configuration";
+  if (std::filesystem::exists("/etc/lowgear/server.yaml")) GTEST_SKIP() << "this machine has a configuration";
   const std::string home = path("home");
   const ProgramResult own =
       run_lowgear({"serve", "--check", "--json"}, [&] { ::setenv("XDG_STATE_HOME", home.c_str(), 1); });
@@ -123,9 +123,9 @@ TEST_F(ServeCommand, ACheckReadsEveryFileThatServingReads) {
     ::chmod(file.c_str(), 0600);
     return file;
   };
-  const std::string start = fmt::format("state = \"{}\"\n[listen]\nunix = \"{}\"\n", path("state"), path("socket"));
+  const std::string start = fmt::format("state: \"{}\"\nlisten:\n  unix: \"{}\"\n", path("state"), path("socket"));
   const auto refuses = [&](const std::string& config, const std::string& why) {
-    const std::string file = write("server.toml", config);
+    const std::string file = write("server.yaml", config);
     for (const bool checks : {true, false}) {
       std::vector<std::string> words = {"serve", "--config", file};
       if (checks) words.emplace_back("--check");
@@ -135,23 +135,23 @@ TEST_F(ServeCommand, ACheckReadsEveryFileThatServingReads) {
     }
     EXPECT_FALSE(std::filesystem::exists(path("state"))) << "nothing is begun";
   };
-  const std::string tokens = start + fmt::format("token_file = \"{}\"\n", path("tokens"));
+  const std::string tokens = start + fmt::format("  token_file: \"{}\"\n", path("tokens"));
   refuses(tokens, path("tokens"));
   (void)write("key", "no key\n");
-  const std::string tls = "tls = [\"127.0.0.1:0\"]\n[tls]\n";
-  refuses(start + tls + fmt::format("certificate = \"{}\"\nkey = \"{}\"\n", path("cert"), path("key")), path("cert"));
-  refuses(start + "[otlp]\nurl = \"https://localhost:1\"\n", "there is no \"otlp\"");
-  refuses(start + "[[webhook]]\nname = \"w\"\n", "there is no \"webhook\"");
-  refuses(start + fmt::format("[audit]\nfile = \"{}\"\n", path("missing/audit.jsonl")), path("missing"));
-  refuses(start + fmt::format("[audit]\nfile = \"{}\"\n", path("")), "the audit log cannot be written");
-  refuses(start + fmt::format("[audit]\nfile = \"{}\"\n[perseus]\nlisten = \"127.0.0.1:0\"\nscheduler = "
-                              "\"AllMaxFrequency\"\ndump_dir = \"{}/results\"\n",
+  const std::string tls = "  tls: [\"127.0.0.1:0\"]\ntls:\n";
+  refuses(start + tls + fmt::format("  certificate: \"{}\"\n  key: \"{}\"\n", path("cert"), path("key")), path("cert"));
+  refuses(start + "otlp:\n  url: \"https://localhost:1\"\n", "\"otlp\" is not a setting");
+  refuses(start + "webhook:\n  - name: w\n", "\"webhook\" is not a setting");
+  refuses(start + fmt::format("audit:\n  file: \"{}\"\n", path("missing/audit.jsonl")), path("missing"));
+  refuses(start + fmt::format("audit:\n  file: \"{}\"\n", path("")), "the audit log cannot be written");
+  refuses(start + fmt::format("audit:\n  file: \"{}\"\nperseus:\n  listen: \"127.0.0.1:0\"\n  scheduler: "
+                              "AllMaxFrequency\n  dump_dir: \"{}/results\"\n",
                               path("audit"), path("key")),
           path("key/results"));
-  refuses(fmt::format("state = \"{}\"\n[listen]\nunix = \"{}\"\n", path("state"), path("key")), "not a socket");
-  refuses(fmt::format("state = \"{}\"\n[listen]\nunix = \"/{}\"\n", path("state"), std::string(200, 'a')), "107");
+  refuses(fmt::format("state: \"{}\"\nlisten:\n  unix: \"{}\"\n", path("state"), path("key")), "not a socket");
+  refuses(fmt::format("state: \"{}\"\nlisten:\n  unix: \"/{}\"\n", path("state"), std::string(200, 'a')), "107");
   (void)write("tokens", "read name=reader 0123456789abcdef\n");
-  EXPECT_EQ(run_lowgear({"serve", "--config", write("server.toml", tokens), "--check"}).exit_code, 0);
+  EXPECT_EQ(run_lowgear({"serve", "--config", write("server.yaml", tokens), "--check"}).exit_code, 0);
 }
 
 TEST_F(ServeCommand, SaysWhatDoesNotGoWithABackup) {

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 class TrustedPathTest : public testing::Test {
  protected:
-  TrustedPathTest() : file_(folder_ / "agent.toml"), inner_(folder_ / "journal") {
+  TrustedPathTest() : file_(folder_ / "agent.yaml"), inner_(folder_ / "journal") {
     write_file_atomically(file_, "text");
     fs::create_directory(inner_);
     EXPECT_EQ(::chmod(file_.c_str(), 0644), 0);
@@ -46,8 +46,8 @@ TEST_F(TrustedPathTest, TakesWhatOnlyItsOwnerMayWriteTo) {
 }
 
 TEST_F(TrustedPathTest, ChecksAFileTogetherWithItsFolder) {
-  EXPECT_EQ(require_trusted(folder_ / "journal" / ".." / "agent.toml"), file_);
-  const fs::path within = inner_ / "agent.toml";
+  EXPECT_EQ(require_trusted(folder_ / "journal" / ".." / "agent.yaml"), file_);
+  const fs::path within = inner_ / "agent.yaml";
   write_file_atomically(within, "text");
   ASSERT_EQ(::chmod(inner_.c_str(), 0777), 0);
   EXPECT_THAT(error_of([&] { (void)require_trusted(within); }), HasSubstr("chmod go-w " + inner_.string()));

@@ -116,6 +116,27 @@ TEST(Yaml, RefusesAnythingButAMap) {
   }
 }
 
+TEST(Yaml, SaysHowToWriteTomlInYaml) {
+  const std::string start = ": this is TOML, and the file has to be YAML; write ";
+  EXPECT_EQ(parse_error("# first\n\nsteps = 10\n"), "job.yaml:3:1" + start + "\"steps: VALUE\"");
+  EXPECT_EQ(parse_error("[model] # second\nsize = 'a: b'\n"),
+            "job.yaml:1:1" + start + "\"model:\" and its settings on lines below it, indented with spaces");
+  EXPECT_EQ(parse_error("  [[arm]]\n"),
+            "job.yaml:1:3" + start + "\"arm:\" and each entry on lines below it, after \"  - \"");
+  EXPECT_EQ(parse_text("# steps = 1\nsteps: a = b\n").at("steps").text(), "a = b");
+  EXPECT_THAT(parse_error("[1, 2]\n"), HasSubstr("expected a map of settings"));
+  EXPECT_THAT(parse_error("= 2\n"), HasSubstr("expected a map of settings"));
+}
+
+TEST(Yaml, TakesQuotedNumbersForTexts) {
+  const YamlView view = parse_text("a: '1'\nb: \"true\"\n", {"c=2"});
+  EXPECT_EQ(error_of([&] { (void)view.at("a").integer_in(0, 8); }),
+            "job.yaml:1:4: a: expected a whole number from 0 to 8, not the text \"1\"; remove the quotes");
+  EXPECT_THROW((void)view.at("a").number_in(0, 8), InputError);
+  EXPECT_THROW((void)view.at("b").boolean(), InputError);
+  EXPECT_EQ(view.at("c").integer_in(0, 8), 2);
+}
+
 TEST(Yaml, SaysWhereASyntaxErrorIs) {
   EXPECT_THAT(parse_error("a: 1\nb: [1, 2\n"), StartsWith("job.yaml:"));
   EXPECT_THAT(parse_error("a: 1\n b: 2\n"), StartsWith("job.yaml:2:"));

@@ -117,8 +117,8 @@ std::string preview_of_recovery(const agent::Config& config) {
   return text;
 }
 
-/// Says what the agent would do, to which GPU, and does none of it. Without a configuration, too: then there is nothing
-/// that it may do.
+/// Prints what the agent would do to which GPU, and does nothing. Works without a configuration, too: then there is
+/// nothing that it may do.
 cli::ExitCode preview_serve(const AgentArguments& arguments, cli::Console& console) {
   std::error_code unknown;
   const bool none =
@@ -129,7 +129,7 @@ cli::ExitCode preview_serve(const AgentArguments& arguments, cli::Console& conso
   if (none) {
     text = fmt::format(
         "no configuration: {} does not exist, and the agent does not start without one. Name one with --config FILE; "
-        "deploy/agent.toml of the source explains all settings. With an empty one the agent:\n",
+        "deploy/agent.yaml of the source explains all settings. With an empty one the agent:\n",
         arguments.config);
   }
   const std::unique_ptr<gpu::GpuSystem> system = gpu::open_nvml();
@@ -139,7 +139,7 @@ cli::ExitCode preview_serve(const AgentArguments& arguments, cli::Console& conso
   return cli::ExitCode::ok;
 }
 
-/// Says what `restore` would do, from the journal alone.
+/// Prints the changes that `restore` would make, from the journal alone.
 cli::ExitCode preview_restore(const agent::Config& config, cli::Console& console) {
   const agent::JournalContent journal = agent::read_journal_folder(config.journal);
   std::string text;
@@ -313,18 +313,17 @@ cli::VerbAction declare_agent(CLI::App& app) {
       "set; check: check a configuration")
       ->default_str("serve");
   CLI::Option* const config =
-      app.add_option("--config", arguments->config, "Configuration file; deploy/agent.toml explains it")
+      app.add_option("--config", arguments->config, "Configuration file; deploy/agent.yaml explains it")
           ->type_name("FILE")
           ->default_str(agent::kDefaultAgentConfig);
   app.add_option("--journal", arguments->journal,
                  "restore: journal folder that names the GPUs to reset; needs no configuration")
-      ->type_name("FOLDER")
+      ->type_name("DIR")
       ->excludes(config);
-  CLI::Option* const dry_run =
-      app.add_flag("--dry-run", arguments->dry_run,
-                   "serve, restore: print what would be done to which GPU, change nothing, and exit");
+  CLI::Option* const dry_run = app.add_flag("--dry-run", arguments->dry_run,
+                                            "serve, restore: print the changes of every GPU, make none, and exit");
   app.add_flag("--no-writes", arguments->no_writes,
-               "serve: take leases and follow plans, and only log what would be set; change no GPU")
+               "serve: accept leases and follow plans, but only log the settings; change no GPU")
       ->excludes(dry_run);
   cli::add_json_flag(app, arguments->json);
   return [arguments, &app](cli::Console& console) { return run_agent_verb(*arguments, app, console); };

@@ -65,8 +65,8 @@ cli::VerbAction declare_doctor(CLI::App& app) {
                "agent changes its clocks, and restore them afterwards. Without this option doctor "
                "changes no clock");
   app.add_option("--python", arguments->python,
-                 "Python that runs the training job, of which the frameworks are looked at (default python3). It is "
-                 "given 30 s, and imports no framework")
+                 "Python that runs the training job, whose frameworks are checked (default python3). The check takes "
+                 "at most 30 s and imports no framework")
       ->type_name("PATH");
   cli::add_json_flag(app, arguments->json);
   return [arguments](cli::Console& console) { return run_doctor(*arguments, console); };

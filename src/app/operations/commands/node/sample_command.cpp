@@ -133,24 +133,26 @@ cli::ExitCode run_sample(const SampleArguments& arguments, cli::Console& console
 
 cli::VerbAction declare_sample(CLI::App& app) {
   auto arguments = std::make_shared<SampleArguments>();
-  app.add_option("subject", arguments->subject, "What to time: operators or collectives")
+  app.add_option("subject", arguments->subject, "Subject to time: operators or collectives")
       ->type_name("SUBJECT")
       ->required();
   for (const sampling::SamplingOption& option : sampling::sampling_options()) {
     const std::string name(option.name);
+    const std::string names = name == "--seq" ? "--seq,--sequence" : name == "--dtype" ? "--dtype,--type" : name;
     if (name == "--json") continue;  // every verb's
     const auto give = [arguments, name](const std::string& value) {
       arguments->words.insert(arguments->words.end(), {name, value});
     };
     if (option.value.empty()) {
       app.add_flag_callback(
-          name, [arguments, name] { arguments->words.push_back(name); }, std::string(option.help));
+          names, [arguments, name] { arguments->words.push_back(name); }, std::string(option.help));
     } else {
-      app.add_option_function<std::string>(name, give, std::string(option.help))->type_name(std::string(option.value));
+      app.add_option_function<std::string>(names, give, std::string(option.help))->type_name(std::string(option.value));
     }
   }
-  app.add_option("--config", arguments->config,
-                 "Take what to sample from a YAML file of estimate-train-time's sampler; options override it")
+  app.add_option(
+         "--config", arguments->config,
+         "Read the operators and their grid from a YAML file of estimate-train-time's sampler; options override it")
       ->type_name("FILE");
   cli::add_whole_number(app, "--ranks", {.low = 2, .high = 1024}, cli::into(arguments->ranks),
                         "collectives: ranks on this machine (default 2)");
