@@ -9,11 +9,13 @@
 #include <map>
 #include <span>
 
+#include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/plausibility.h"
 #include "planning/profile/regression/monotone_times.h"
+#include "planning/profile/row_check.h"
 #include "planning/schedule/dag.h"
 #include "rivals/policies/envpipe/envpipe.h"
 #include "rivals/policies/envpipe/envpipe_config.h"
@@ -41,6 +43,27 @@ profile::StageProfile measured_rows(const MeasuredProfile& measured, int stages)
     }
   }
   return profile;
+}
+
+/// Cells that contradict what GPUs do, and stages and kinds that contradict each other, for a decision; empty: none.
+/// Throws InputError for more power than any GPU draws.
+std::string cell_doubts(const profile::StageProfile& rows, std::span<const double> blocking_w) {
+  constexpr std::size_t kMostCells = 2;
+  const double waiting_w = blocking_w.empty() ? 0 : *std::ranges::min_element(blocking_w);
+  std::vector<std::string> doubts;
+  for (const profile::RowFinding& found : check_rows(rows, waiting_w, {})) {
+    doubts.push_back(
+        fmt::format("stage {} {} at {} MHz {}", found.stage, name(found.kind), found.row.clock_mhz, found.what));
+    if (found.row.energy_j > kHighestGpuPowerW * found.row.time_s) {
+      throw InputError(fmt::format("the profile cannot be right: {}; profile again", doubts.back()));
+    }
+  }
+  for (profile::GroupFinding& found : check_groups(rows)) doubts.push_back(std::move(found.what));
+  if (doubts.empty()) return "";
+  const std::size_t more = doubts.size() - std::min(doubts.size(), kMostCells);
+  doubts.resize(doubts.size() - more);
+  return fmt::format("the profile is in doubt: {}{}", fmt::join(doubts, "; "),
+                     more > 0 ? fmt::format("; and {} more", more) : "");
 }
 
 profile::StageProfile filled_profile(const MeasuredProfile& measured, int stages, std::span<const int> clocks_mhz) {
@@ -113,12 +136,9 @@ workflow::ProfiledPipeline pipeline_of(const PipelineModel& model) {
       .schedule = model.schedule,
       .dag = build_dag(model.schedule),
       .blocking_power_w = blocking_by_rank(model.measured, model.schedule)};
-  const std::vector<std::string> doubts =
-      profile_doubts(measured_rows(model.measured, model.schedule.stages),
-                     {.source = "the job's profile", .blocking_power_w = pipeline.blocking_power_w});
-  if (doubts.empty()) return pipeline;
-  const std::size_t more = doubts.size() - 1;
-  pipeline.doubts.push_back(doubts.front() + (more > 0 ? fmt::format("; and {} more doubts", more) : ""));
+  const std::string doubts =
+      cell_doubts(measured_rows(model.measured, model.schedule.stages), pipeline.blocking_power_w);
+  if (!doubts.empty()) pipeline.doubts.push_back(doubts);
   return pipeline;
 }
 
