@@ -20,6 +20,7 @@
 #include "planning/planner/frontier/certificate.h"
 #include "planning/planner/frontier/frontier.h"
 #include "planning/planner/frontier/sandwich.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::bench {
 namespace {
@@ -105,7 +106,7 @@ void run_given() {
 int main(int argc, char** argv) {
   using namespace lowgear;
   if (argc == 3 && argv[1] == std::string_view("--profile")) {
-    fmt::print("{}", profile::write_stage_profile(bench::unequal_stages(std::atoi(argv[2]))));
+    fmt::print("{}", profile::write_profile_file({.profile = bench::unequal_stages(std::atoi(argv[2]))}));
     return 0;
   }
   fmt::print("| frontier | time | vertices | from its bound | reach |\n|---|---|---|---|---|\n");

@@ -11,6 +11,7 @@
 
 #include "base/core/files/file.h"
 #include "planning/profile/example_profile.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 
 namespace lowgear::bench {
@@ -40,7 +41,7 @@ bool require_given_data(std::string_view study) {
 }
 
 profile::StageProfile GivenProfile::read() const {
-  return profile::read_stage_profile(read_file(given_profiles() / file), std::string(file));
+  return profile::read_profile_file(read_file(given_profiles() / file), std::string(file)).profile;
 }
 
 Pipeline::Pipeline(profile::StageProfile profile, double blocking_power_w, int microbatches)

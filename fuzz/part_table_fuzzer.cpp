@@ -7,6 +7,7 @@
 #include "base/core/error.h"
 #include "checks.h"
 #include "planning/profile/compose/composed_profile.h"
+#include "planning/profile/profile_file.h"
 
 namespace {
 
@@ -28,8 +29,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const PartTable parts = read_part_table({reinterpret_cast<const char*>(data), size}, "fuzz.csv");
     for (const auto& [cell, series] : parts) check_hull(series);
-    const std::string text = write_stage_profile(compose_profile(parts, {.max_options = 5}).profile);
-    require(write_stage_profile(read_stage_profile(text, "composed.csv")) == text);
+    const std::string text =
+        lowgear::profile::write_profile_file({.profile = compose_profile(parts, {.max_options = 5}).profile});
+    require(lowgear::profile::write_profile_file({.profile = read_profile_file(text, "composed.csv").profile}) == text);
   } catch (const lowgear::InputError&) {
   }
   return 0;

@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 #include "checks.h"
-#include "planning/profile/columns/stage_columns.h"
+#include "planning/profile/recorded_activations.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

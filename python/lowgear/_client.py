@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from typing import Iterable, NamedTuple, Optional, Tuple
 
 from . import _library
+from ._units import KINDS
 
-_KINDS = {"forward": 0, "backward": 1, "input_gradient": 2, "weight_gradient": 3, "forward_backward": 4,
-          "recomputation": 5, "recomputing_backward": 6}
 _POINTS = {"clock": 0, "power-limit": 1}
 _SEARCH_STATES = ("off", "waiting", "running", "found", "none", "cut_off", "elsewhere")
 _NEAREST_BELOW = 1
@@ -235,13 +234,13 @@ class Client:
         the backward of another in one). Two units may be open at once.
         """
         number = _NEXT if microbatch is None else microbatch
-        if self._library.lowgear_unit_begin(self._handle, _KINDS[kind], stage, number) == _library.INVALID:
+        if self._library.lowgear_unit_begin(self._handle, KINDS[kind], stage, number) == _library.INVALID:
             raise _library.InvalidUse(f"there is no unit {kind} {stage} {microbatch}")
 
     def unit_end(self, kind: str, stage: int, microbatch: Optional[int] = None):
         """Ends a unit. Without a microbatch: the newest unit of this kind and stage that began as the next one."""
         number = _NEXT if microbatch is None else microbatch
-        if self._library.lowgear_unit_end(self._handle, _KINDS[kind], stage, number) == _library.INVALID:
+        if self._library.lowgear_unit_end(self._handle, KINDS[kind], stage, number) == _library.INVALID:
             raise _library.InvalidUse(f"there is no unit {kind} {stage} {microbatch}")
 
     def expect(self, units: Optional[Iterable[Tuple[str, int, int]]], refuse: bool = True):
@@ -251,7 +250,7 @@ class Client:
 
         The training thread calls it.
         """
-        wanted = [(_KINDS[kind], stage, microbatch) for kind, stage, microbatch in units or ()]
+        wanted = [(KINDS[kind], stage, microbatch) for kind, stage, microbatch in units or ()]
         array = (_library.UnitStruct * len(wanted))(*wanted)
         flags = 0 if refuse else _COUNT_DIFFERENCES
         self._check(self._library.lowgear_expect(self._handle, array, len(wanted), flags))
@@ -435,7 +434,7 @@ class Client:
 
         Raises InvalidUse where that stage is not certain: pass `stage` here, or `pp_rank` to the client.
         """
-        if name not in _KINDS:
+        if name not in KINDS:
             return
         stage = self._stage() if stage is None else stage
         microbatch = self._counts.get((name, stage), 0)

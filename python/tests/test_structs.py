@@ -1,11 +1,11 @@
-"""The structs of liblowgear are declared twice, in lowgear.h and in Python: they have to be the same."""
+"""Structs and kinds of units are declared twice, in lowgear.h and in Python: they have to be the same."""
 
 import ctypes
 import re
 import unittest
 from pathlib import Path
 
-from lowgear import _client, _library
+from lowgear import _client, _library, _units
 
 CLIENT = Path(__file__).parents[2] / "src/client"
 HEADER = CLIENT / "lowgear.h"
@@ -30,9 +30,20 @@ TYPES = {
 }
 
 
+def header():
+    """lowgear.h without its comments."""
+    return re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+
+
+def declared_kinds():
+    """Name -> number of each kind of unit as lowgear.h declares them."""
+    body = re.search(r"enum \{([^}]*LOWGEAR_FORWARD = [^}]*)\}", header()).group(1)
+    return {name.lower(): int(number) for name, number in re.findall(r"LOWGEAR_(\w+) = (\d+)", body)}
+
+
 def declared_structs():
     """Name -> [(field, type)] as lowgear.h declares them."""
-    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+    text = header()
     structs = {}
     for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\} \1;", text, flags=re.S):
         fields = structs[name] = []
@@ -40,6 +51,12 @@ def declared_structs():
             kind, field, length = re.fullmatch(r"(.*[\s*])(\w+)(?:\[(\d+)\])?", declaration, flags=re.S).groups()
             fields.append((field, ctypes.c_char * int(length) if length else TYPES[kind.strip()]))
     return structs
+
+
+class TestKinds(unittest.TestCase):
+    def test_have_the_numbers_of_the_header(self):
+        self.assertEqual(_units.KINDS, declared_kinds())
+        self.assertEqual(set(_units.LETTERS), set(_units.KINDS) - {"forward_backward"})
 
 
 class TestStructs(unittest.TestCase):

@@ -26,9 +26,9 @@ namespace {
 
 using lowgear::Error;
 using lowgear::InputError;
+using lowgear::OpKind;
 using lowgear::client::Client;
 using lowgear::client::Options;
-using lowgear::client::UnitKind;
 
 /// How often this process has been forked off, counted in the child: a client of another count is the parent's.
 std::atomic<int>& fork_generation() {
@@ -178,10 +178,14 @@ Options client_options(const lowgear_options& options, const lowgear::Environmen
   return result;
 }
 
-bool is_kind(std::uint32_t kind) { return kind <= LOWGEAR_RECOMPUTING_BACKWARD; }
-static_assert(LOWGEAR_FORWARD_BACKWARD == static_cast<int>(UnitKind::forward_backward));
-static_assert(LOWGEAR_RECOMPUTING_BACKWARD == static_cast<int>(UnitKind::recomputing_backward));
-static_assert(LOWGEAR_RECOMPUTING_BACKWARD + 1 == lowgear::client::kUnitKindCount);
+bool is_kind(std::uint32_t kind) { return kind < lowgear::kOpKindCount; }
+static_assert(LOWGEAR_FORWARD == static_cast<int>(OpKind::forward));
+static_assert(LOWGEAR_BACKWARD == static_cast<int>(OpKind::backward));
+static_assert(LOWGEAR_INPUT_GRADIENT == static_cast<int>(OpKind::input_gradient));
+static_assert(LOWGEAR_WEIGHT_GRADIENT == static_cast<int>(OpKind::weight_gradient));
+static_assert(LOWGEAR_FORWARD_BACKWARD == static_cast<int>(OpKind::forward_backward));
+static_assert(LOWGEAR_RECOMPUTATION == static_cast<int>(OpKind::recomputation));
+static_assert(LOWGEAR_RECOMPUTING_BACKWARD == static_cast<int>(OpKind::recomputing_backward));
 static_assert(LOWGEAR_NEXT == lowgear::client::kNextMicrobatch);
 
 lowgear::client::ExpectedUnit expected_unit(const lowgear_unit& unit, std::size_t index) {
@@ -191,7 +195,7 @@ lowgear::client::ExpectedUnit expected_unit(const lowgear_unit& unit, std::size_
   }
   return {.microbatch = unit.microbatch,
           .stage = static_cast<std::uint16_t>(unit.stage),
-          .kind = static_cast<UnitKind>(unit.kind)};
+          .kind = static_cast<OpKind>(unit.kind)};
 }
 
 template <std::size_t kSize>
@@ -405,14 +409,14 @@ int lowgear_iteration_end(lowgear_client* client) {
 int lowgear_unit_begin(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch) {
   if (!usable(client)) return unusable(client);
   if (!is_kind(kind) || stage > UINT16_MAX) return LOWGEAR_INVALID;
-  client->client->unit_begin(static_cast<UnitKind>(kind), static_cast<std::uint16_t>(stage), microbatch);
+  client->client->unit_begin(static_cast<OpKind>(kind), static_cast<std::uint16_t>(stage), microbatch);
   return LOWGEAR_OK;
 }
 
 int lowgear_unit_end(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch) {
   if (!usable(client)) return unusable(client);
   if (!is_kind(kind) || stage > UINT16_MAX) return LOWGEAR_INVALID;
-  client->client->unit_end(static_cast<UnitKind>(kind), static_cast<std::uint16_t>(stage), microbatch);
+  client->client->unit_end(static_cast<OpKind>(kind), static_cast<std::uint16_t>(stage), microbatch);
   return LOWGEAR_OK;
 }
 

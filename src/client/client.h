@@ -169,17 +169,11 @@ class Client {
   void stagger() { stagger(marks_->iteration()); }
   /// Two units may be open at once. The microbatch may be kNextMicrobatch; the end is then that of the one that began
   /// so last.
-  void unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+  void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
     marks_->unit_begin(kind, stage, microbatch);
   }
-  void unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
-    marks_->unit_end(kind, stage, microbatch);
-  }
-  void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
-    unit_begin(unit_kind(kind), stage, microbatch);
-  }
   void unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
-    unit_end(unit_kind(kind), stage, microbatch);
+    marks_->unit_end(kind, stage, microbatch);
   }
 
   /// Iterations that begin and end are logged here from now on. It has to stay as long as this.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/core/files/file_descriptor.h"
+#include "base/core/op_kind.h"
 #include "base/ipc/lease_messages.h"
 #include "base/ipc/unit_ring.h"
 

@@ -417,7 +417,7 @@ TEST_F(ClientTest, CountsMicrobatchesThatTheProgramDoesNotName) {
   options_.recording.folder = folder_ / "run";
   {
     const auto client = open();
-    client->expect({{.microbatch = 0}, {.microbatch = 1}, {.microbatch = 0, .kind = UnitKind::backward}}, true);
+    client->expect({{.microbatch = 0}, {.microbatch = 1}, {.microbatch = 0, .kind = OpKind::backward}}, true);
     for (int i = 0; i < 2; ++i) {
       client->iteration_begin();
       for (const OpKind kind : {OpKind::forward, OpKind::forward, OpKind::backward}) {
@@ -434,25 +434,14 @@ TEST_F(ClientTest, CountsMicrobatchesThatTheProgramDoesNotName) {
               AllOf(HasSubstr("\n1,0,forward,0,"), HasSubstr("\n1,0,forward,1,"), HasSubstr("\n1,0,backward,0,")));
 }
 
-TEST(UnitKinds, AreThoseOfOpsAndFusedUnits) {
-  for (int number = 0; number < kOpKindCount; ++number) {
-    const auto kind = static_cast<OpKind>(number);
-    EXPECT_TRUE(is_op(unit_kind(kind)));
-    EXPECT_EQ(op_kind(unit_kind(kind)), kind);
-    EXPECT_EQ(name(unit_kind(kind)), name(kind));
-  }
-  EXPECT_FALSE(is_op(UnitKind::forward_backward));
-  EXPECT_EQ(name(UnitKind::forward_backward), "forward_backward");
-}
-
 TEST_F(ClientTest, RecordsUnitsThatNoScheduleHas) {
   options_.agent_socket.clear();
   options_.recording.folder = folder_ / "run";
   {
     const auto client = open();
     client->iteration_begin();
-    client->unit_begin(UnitKind::forward_backward, 2, 5);
-    client->unit_end(UnitKind::forward_backward, 2, 5);
+    client->unit_begin(OpKind::forward_backward, 2, 5);
+    client->unit_end(OpKind::forward_backward, 2, 5);
     client->iteration_end();
   }
   EXPECT_THAT(read_file(folder_ / "run/rank-00000/units.csv"), HasSubstr("\n0,2,forward_backward,5,"));

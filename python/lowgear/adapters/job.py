@@ -6,9 +6,9 @@ import os
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-Unit = Tuple[str, int, int]  # kind, virtual stage, microbatch
+from .._units import LETTERS
 
-_LETTERS = {"forward": "F", "backward": "B", "input_gradient": "I", "weight_gradient": "W"}
+Unit = Tuple[str, int, int]  # kind, virtual stage, microbatch
 
 
 class Place(NamedTuple):
@@ -53,7 +53,7 @@ def name_of(unit: Unit) -> str:
 
 def schedule_csv(orders: List[List[Unit]]) -> str:
     """PyTorch's notation: one row a rank, one action a cell."""
-    rows = [",".join(f"{stage}{_LETTERS[kind]}{microbatch}" for kind, stage, microbatch in order) for order in orders]
+    rows = [",".join(f"{stage}{LETTERS[kind]}{microbatch}" for kind, stage, microbatch in order) for order in orders]
     return "\n".join(rows) + "\n"
 
 

@@ -4,13 +4,14 @@ the last one, and `step` of the schedules. The loss belongs to the forward that 
 import sys
 from typing import Any, Dict, List, Optional
 
+from .._units import LETTERS
 from .job import Job, Place, Unit
 from .marks import PIPELINE, Marks
 from .wrapping import Unsupported, is_wrapped, require, wrap
 
 MARKS_UNITS = True
 _SOURCE = "torch_pipelining"
-_KINDS = {"F": "forward", "B": "backward", "I": "input_gradient", "W": "weight_gradient"}
+_KINDS = {LETTERS[kind]: kind for kind in ("forward", "backward", "input_gradient", "weight_gradient")}
 _METHODS = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
 
 

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .._library import InvalidUse
+from .._units import LETTERS
 from .drawing import Bar, Point, energy_over_time, timeline
 from .inputs import PathLike
 from .table import Table
-
-_LETTERS = {"forward": "F", "backward": "B", "input_gradient": "I", "weight_gradient": "W", "recomputation": "R",
-            "recomputing_backward": "C"}
 
 
 class Figures(NamedTuple):
@@ -78,7 +76,7 @@ def _timeline_of(title: str, ops: Sequence[Op], time_s: float) -> str:
     bars = [
         Bar(
             op.rank,
-            f"{_LETTERS.get(op.instruction, op.instruction)}{op.microbatch} of stage {op.stage}",
+            f"{LETTERS.get(op.instruction, op.instruction)}{op.microbatch} of stage {op.stage}",
             op.clock_mhz,
             op.start_s,
             op.duration_s,

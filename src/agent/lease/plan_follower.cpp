@@ -79,7 +79,7 @@ PlanFollower::PlanFollower(const ipc::PlanMessage& message, std::string_view gpu
   lead_ns_ = std::llround(plan.clock_lead_s * 1e9);
   for (const plan::PlannedOp& op : plan.ranks[message.plan_rank]) {
     const std::string what = describe(op);
-    units_[key(ipc::unit_number(op.kind), static_cast<std::uint64_t>(op.stage),
+    units_[key(static_cast<std::uint8_t>(op.kind), static_cast<std::uint64_t>(op.stage),
                static_cast<std::uint64_t>(op.microbatch))] = {usable(op.clock_mhz, what),
                                                               allowed_limit_w(op, allowed, what)};
   }

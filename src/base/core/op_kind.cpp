@@ -1,36 +1,50 @@
 #include "base/core/op_kind.h"
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 
 namespace lowgear {
 namespace {
 
-constexpr std::array<std::string_view, kOpKindCount> kNames = {
-    "forward", "backward", "input_gradient", "weight_gradient", "recomputation", "recomputing_backward"};
-constexpr std::string_view kLetters = "FBIWRC";
+struct KindNames {
+  std::string_view name;
+  char letter = 0;
+};
+
+/// By number.
+constexpr std::array<KindNames, kOpKindCount> kKinds = {{{"forward", 'F'},
+                                                         {"backward", 'B'},
+                                                         {"input_gradient", 'I'},
+                                                         {"weight_gradient", 'W'},
+                                                         {"forward_backward", '?'},
+                                                         {"recomputation", 'R'},
+                                                         {"recomputing_backward", 'C'}}};
+
+const KindNames& names_of(OpKind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
+
+template <typename Text>
+std::optional<OpKind> find_kind(Text text, Text KindNames::*member) {
+  const auto found = std::ranges::find(kScheduledKinds, text, [&](OpKind kind) { return names_of(kind).*member; });
+  return found == kScheduledKinds.end() ? std::nullopt : std::optional(*found);
+}
 
 }  // namespace
 
-std::string_view name(OpKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
+std::string_view name(OpKind kind) { return names_of(kind).name; }
 
-std::optional<OpKind> op_kind_from_name(std::string_view text) {
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == text) return static_cast<OpKind>(i);
+std::optional<OpKind> op_kind_from_name(std::string_view text) { return find_kind(text, &KindNames::name); }
+
+std::string op_kind_names() {
+  std::string names;
+  for (const OpKind kind : kScheduledKinds) {
+    if (!names.empty()) names += kind == kScheduledKinds.back() ? " and " : ", ";
+    names += name(kind);
   }
-  return std::nullopt;
+  return names;
 }
 
-std::string_view op_kind_names() {
-  return "forward, backward, input_gradient, weight_gradient, recomputation and recomputing_backward";
-}
+char letter(OpKind kind) { return names_of(kind).letter; }
 
-char letter(OpKind kind) { return kLetters[static_cast<std::size_t>(kind)]; }
-
-std::optional<OpKind> op_kind_from_letter(char text) {
-  const std::size_t index = kLetters.find(text);
-  if (index == std::string_view::npos) return std::nullopt;
-  return static_cast<OpKind>(index);
-}
+std::optional<OpKind> op_kind_from_letter(char text) { return find_kind(text, &KindNames::letter); }
 
 }  // namespace lowgear

@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <span>
 
-#include "base/core/op_kind.h"
-
 namespace lowgear::ipc {
 
 /// The shared memory between a training process and the agent: the process marks the units that it starts, the agent
@@ -22,20 +20,11 @@ inline constexpr std::size_t kUnitRingCapacity = 1024;  ///< events; a power of 
 
 enum class UnitEventType : std::uint8_t { unit_begin = 1, unit_end = 2, iteration_begin = 3, iteration_end = 4 };
 
-/// The number, among those of op kinds, of units that are no op of a schedule: a forward and a backward in one.
-inline constexpr std::uint8_t kNoOp = 4;
-
-/// The number of an op's kind in the ring.
-[[nodiscard]] constexpr std::uint8_t unit_number(OpKind kind) {
-  const auto number = static_cast<std::uint8_t>(kind);
-  return number < kNoOp ? number : static_cast<std::uint8_t>(number + 1);
-}
-
 /// 16 bytes, so that an event never crosses a cache line.
 struct UnitEvent {
   std::uint64_t time_ns = 0;  ///< CLOCK_MONOTONIC when it happened
   UnitEventType type = UnitEventType::unit_begin;
-  std::uint8_t kind = 0;         ///< `unit_number` of an OpKind, or kNoOp
+  std::uint8_t kind = 0;         ///< number of an OpKind
   std::uint16_t stage = 0;       ///< virtual stage
   std::uint32_t microbatch = 0;  ///< of unit events; the number of the iteration of iteration events, modulo 2^32
 };

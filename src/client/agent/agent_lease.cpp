@@ -60,7 +60,7 @@ std::string unplanned_problem(const ipc::UnitRing& ring, std::uint32_t rank) {
   const std::uint64_t units = ring.unplanned_units.load(std::memory_order_acquire);
   if (units == 0) return {};
   const ipc::UnitEvent unit = ipc::unpack_unit(0, ring.unplanned_unit.load(std::memory_order_relaxed));
-  const std::string_view kind = unit.kind < kUnitKindCount ? name(static_cast<UnitKind>(unit.kind)) : "unit";
+  const std::string_view kind = unit.kind < kOpKindCount ? name(static_cast<OpKind>(unit.kind)) : "unit";
   return fmt::format(
       "the plan has no {} of stage {}, microbatch {} for rank {}: no clock is set for the units that it does not name, "
       "{} so far",

@@ -12,7 +12,7 @@ ipc::UnitEvent event_of(const Mark& mark) noexcept {
 }
 
 /// The same for the begin and the end of a unit, and never 0.
-std::uint64_t identity_of(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+std::uint64_t identity_of(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
   return ipc::pack_unit({.type = ipc::UnitEventType::unit_begin,
                          .kind = static_cast<std::uint8_t>(kind),
                          .stage = stage,
@@ -21,7 +21,7 @@ std::uint64_t identity_of(UnitKind kind, std::uint16_t stage, std::uint32_t micr
 
 }  // namespace
 
-inline void MarkWriter::write_begin(std::uint64_t time_ns, UnitKind kind, std::uint16_t stage,
+inline void MarkWriter::write_begin(std::uint64_t time_ns, OpKind kind, std::uint16_t stage,
                                     std::uint32_t microbatch) noexcept {
   if (ipc::UnitRing* ring = this->ring()) {
     ipc::write_unit(*ring, {.time_ns = time_ns,
@@ -37,7 +37,7 @@ inline void MarkWriter::write_begin(std::uint64_t time_ns, UnitKind kind, std::u
   open.begin_ns = time_ns;
 }
 
-inline void MarkWriter::write_end(std::uint64_t time_ns, UnitKind kind, std::uint16_t stage,
+inline void MarkWriter::write_end(std::uint64_t time_ns, OpKind kind, std::uint16_t stage,
                                   std::uint32_t microbatch) noexcept {
   const std::uint64_t unit = identity_of(kind, stage, microbatch);
   OpenUnit& open = open_[0].unit == unit ? open_[0] : open_[1];
@@ -63,11 +63,11 @@ inline void MarkWriter::write_end(std::uint64_t time_ns, UnitKind kind, std::uin
               .settling = settling_});
 }
 
-void MarkWriter::begin_unit(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+void MarkWriter::begin_unit(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
   write_begin(static_cast<std::uint64_t>(monotonic_ns()), kind, stage, microbatch);
 }
 
-void MarkWriter::end_unit(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+void MarkWriter::end_unit(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
   write_end(static_cast<std::uint64_t>(monotonic_ns()), kind, stage, microbatch);
 }
 

@@ -15,7 +15,7 @@ struct Mark {
   std::uint64_t time_ns = 0;  ///< CLOCK_MONOTONIC
   std::uint64_t number = 0;   ///< of the iteration, or of the unit's microbatch
   std::uint16_t stage = 0;
-  UnitKind kind = UnitKind::forward;
+  OpKind kind = OpKind::forward;
   ipc::UnitEventType type = ipc::UnitEventType::unit_begin;
   bool settling = false;  ///< of an iteration that begins: clocks have just been changed
 };
@@ -38,8 +38,8 @@ class MarkWriter final : public MarkTaker {
   void take(const Mark& mark) noexcept override;
   /// The same for a unit that begins or ends now, without a mark: units that the training thread reports take this way
   /// where it is not deferred, and its time counts.
-  void begin_unit(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
-  void end_unit(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  void begin_unit(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  void end_unit(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
   /// Iterations are logged here, too, from now on; null: no more. From any thread. The named log has to stay until no
   /// thread marks any more.
   void watch_iterations(IterationLog* log) noexcept { watched_.store(log, std::memory_order_release); }
@@ -55,8 +55,8 @@ class MarkWriter final : public MarkTaker {
     std::uint64_t begin_ns = 0;
   };
 
-  void write_begin(std::uint64_t time_ns, UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
-  void write_end(std::uint64_t time_ns, UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  void write_begin(std::uint64_t time_ns, OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  void write_end(std::uint64_t time_ns, OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
   void begin_iteration(const Mark& mark) noexcept;
   void end_iteration(const Mark& mark) noexcept;
   /// Where a unit that begins is kept: in its own place where it is open already, a free one, or the oldest unit's.

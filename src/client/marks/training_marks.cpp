@@ -66,19 +66,19 @@ void TrainingMarks::iteration_end() noexcept {
   in_iteration_ = false;
 }
 
-std::optional<std::uint32_t> TrainingMarks::next_begin(UnitKind kind, std::uint16_t stage) noexcept {
+std::optional<std::uint32_t> TrainingMarks::next_begin(OpKind kind, std::uint16_t stage) noexcept {
   const std::optional<std::uint32_t> microbatch = next_.begin(kind, stage);
   if (!microbatch) writer_.count_mismatch();
   return microbatch;
 }
 
-std::optional<std::uint32_t> TrainingMarks::next_end(UnitKind kind, std::uint16_t stage) noexcept {
+std::optional<std::uint32_t> TrainingMarks::next_end(OpKind kind, std::uint16_t stage) noexcept {
   const std::optional<std::uint32_t> microbatch = next_.end(kind, stage);
   if (!microbatch) writer_.count_mismatch();
   return microbatch;
 }
 
-void TrainingMarks::defer_unit(ipc::UnitEventType type, UnitKind kind, std::uint16_t stage,
+void TrainingMarks::defer_unit(ipc::UnitEventType type, OpKind kind, std::uint16_t stage,
                                std::uint32_t microbatch) noexcept {
   stream_.mark({.time_ns = mark_time_ns(), .number = microbatch, .stage = stage, .kind = kind, .type = type});
 }

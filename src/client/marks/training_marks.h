@@ -18,7 +18,7 @@ namespace lowgear::client {
 struct ExpectedUnit {
   std::uint32_t microbatch = 0;
   std::uint16_t stage = 0;
-  UnitKind kind = UnitKind::forward;
+  OpKind kind = OpKind::forward;
   friend bool operator==(const ExpectedUnit&, const ExpectedUnit&) = default;
 };
 
@@ -83,13 +83,13 @@ class NextMicrobatches {
 
   void begin_iteration() noexcept { ++iteration_; }
   /// Number of the microbatch that begins; empty when there are too many kinds and stages.
-  [[nodiscard]] std::optional<std::uint32_t> begin(UnitKind kind, std::uint16_t stage) noexcept {
+  [[nodiscard]] std::optional<std::uint32_t> begin(OpKind kind, std::uint16_t stage) noexcept {
     Count* const count = find(kind, stage);
     if (count == nullptr) return std::nullopt;
     return count->begun++;
   }
   /// Number of the one that began last; empty when none has.
-  [[nodiscard]] std::optional<std::uint32_t> end(UnitKind kind, std::uint16_t stage) noexcept {
+  [[nodiscard]] std::optional<std::uint32_t> end(OpKind kind, std::uint16_t stage) noexcept {
     const Count* const count = find(kind, stage);
     if (count == nullptr || count->begun == 0) return std::nullopt;
     return count->begun - 1;
@@ -102,9 +102,9 @@ class NextMicrobatches {
     std::uint32_t begun = 0;
   };
 
-  Count* find(UnitKind kind, std::uint16_t stage) noexcept {
+  Count* find(OpKind kind, std::uint16_t stage) noexcept {
     const std::uint32_t unit = std::uint32_t{stage} << 8U | static_cast<std::uint32_t>(kind);
-    const std::size_t first = std::size_t{stage} * kUnitKindCount + static_cast<std::size_t>(kind);
+    const std::size_t first = std::size_t{stage} * kOpKindCount + static_cast<std::size_t>(kind);
     for (std::size_t i = 0; i < kCapacity; ++i) {
       Count& count = counts_[(first + i) % kCapacity];
       if (count.iteration != iteration_) count = {.iteration = iteration_, .unit = unit, .begun = 0};
@@ -138,7 +138,7 @@ class TrainingMarks {
   // By the thread that marks.
   void iteration_begin(const IterationLabel& label) noexcept;
   void iteration_end() noexcept;
-  void unit_begin(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+  void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
     if (microbatch == kNextMicrobatch) [[unlikely]] {
       const std::optional<std::uint32_t> next = next_begin(kind, stage);
       if (!next) return;
@@ -149,7 +149,7 @@ class TrainingMarks {
       return defer_unit(ipc::UnitEventType::unit_begin, kind, stage, microbatch);
     writer_.begin_unit(kind, stage, microbatch);
   }
-  void unit_end(UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
+  void unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
     if (microbatch == kNextMicrobatch) [[unlikely]] {
       const std::optional<std::uint32_t> last = next_end(kind, stage);
       if (!last) return;
@@ -174,9 +174,9 @@ class TrainingMarks {
 
  private:
   /// The microbatch where the program does not say it; empty, and counted as a mismatch, where it is not known.
-  [[nodiscard]] std::optional<std::uint32_t> next_begin(UnitKind kind, std::uint16_t stage) noexcept;
-  [[nodiscard]] std::optional<std::uint32_t> next_end(UnitKind kind, std::uint16_t stage) noexcept;
-  void defer_unit(ipc::UnitEventType type, UnitKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  [[nodiscard]] std::optional<std::uint32_t> next_begin(OpKind kind, std::uint16_t stage) noexcept;
+  [[nodiscard]] std::optional<std::uint32_t> next_end(OpKind kind, std::uint16_t stage) noexcept;
+  void defer_unit(ipc::UnitEventType type, OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
   void pass_on(const Mark& mark) noexcept {
     if (stream_.defers()) return stream_.mark(mark);
     writer_.take(mark);

@@ -108,7 +108,7 @@ void ProfileCollector::begin_iteration(const UnitRecord& record) {
 
 void ProfileCollector::add_unit(const UnitRecord& record) {
   if (!records_ || unit_count() >= kMaxUnits) return;
-  if (!is_op(record.kind)) {
+  if (!is_scheduled(record.kind)) {
     has_others_ = true;
     return;
   }
@@ -117,7 +117,7 @@ void ProfileCollector::add_unit(const UnitRecord& record) {
   };
   parts_.back().units.push_back({.iteration = iterations_,
                                  .stage = record.stage,
-                                 .kind = op_kind(record.kind),
+                                 .kind = record.kind,
                                  .microbatch = static_cast<int>(record.microbatch),
                                  .start_s = since_start_s(record.begin_ns),
                                  .end_s = since_start_s(record.end_ns),

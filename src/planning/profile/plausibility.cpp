@@ -213,19 +213,16 @@ void add_new(std::vector<std::string>& all, std::vector<std::string> doubts) {
 
 }  // namespace
 
-std::vector<std::string> profile_doubts(const StageProfile& profile, const ProfileContext& context) {
-  std::vector<std::string> doubts = doubts_of_rows(profile, context);
-  add_new(doubts, doubts_of_groups(profile, context.source));
+std::vector<std::string> profile_doubts(std::span<const StageProfile> ranks, const StageProfile& merged,
+                                        const ProfileContext& context) {
+  std::vector<std::string> doubts;
+  for (const StageProfile& measured : ranks) add_new(doubts, doubts_of_rows(measured, context));
+  add_new(doubts, doubts_of_groups(merged, context.source));
   return doubts;
 }
 
-std::vector<std::string> profile_doubts(const ProfileFile& file, ProfileContext context) {
-  context.source = file.source;
-  std::vector<std::string> doubts;
-  for (const StageProfile& measured : file.ranks) add_new(doubts, doubts_of_rows(measured, context));
-  add_new(doubts, doubts_of_groups(file.profile, context.source));
-  add_new(doubts, file.doubts);
-  return doubts;
+std::vector<std::string> profile_doubts(const StageProfile& profile, const ProfileContext& context) {
+  return profile_doubts({&profile, 1}, profile, context);
 }
 
 namespace {
@@ -408,9 +405,9 @@ class GroupChecker {
   /// judged by themselves.
   void compare_powers() {
     std::array<PowersOfKind, kOpKindCount> powers;
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      powers.at(static_cast<std::size_t>(kind)) = powers_of(static_cast<OpKind>(kind));
-      compare_stages(static_cast<OpKind>(kind), powers.at(static_cast<std::size_t>(kind)));
+    for (const OpKind kind : kScheduledKinds) {
+      powers.at(static_cast<std::size_t>(kind)) = powers_of(kind);
+      compare_stages(kind, powers.at(static_cast<std::size_t>(kind)));
     }
     std::vector<double> ratios;
     const PowersOfKind& forwards = powers.at(static_cast<std::size_t>(OpKind::forward));

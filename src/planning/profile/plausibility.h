@@ -22,24 +22,9 @@ struct ProfileContext {
 /// what `check_rows` finds of rows and `check_groups` of stages and kinds, with line and values. Throws InputError
 /// where no GPU can have measured it.
 [[nodiscard]] std::vector<std::string> profile_doubts(const StageProfile& profile, const ProfileContext& context);
-
-/// A stage profile as its file states it.
-struct ProfileFile {
-  std::string source;
-  StageProfile profile;  ///< ranks of a stage merged
-  /// What each rank measured, where the file has the column `rank`, else the whole; whatever stages and kinds are
-  /// missing.
-  std::vector<StageProfile> ranks;
-  /// What merging the ranks of a stage leaves out, ranks that contradict each other, and columns that nothing reads.
-  std::vector<std::string> doubts;
-};
-
-/// Reads the file as `read_stage_profile` does, and throws as it does.
-[[nodiscard]] ProfileFile read_profile_file(std::string_view text, const std::string& source);
-
-/// Why the file cannot be relied on, one line each: its own doubts, and those of `profile_doubts` about each rank and
-/// about the whole. Everything that reads a profile for its figures says these. `context.source` is that of the file.
-[[nodiscard]] std::vector<std::string> profile_doubts(const ProfileFile& file, ProfileContext context);
+/// The same, of the rows that each rank measured and of the stages that they have together. Each doubt is listed once.
+[[nodiscard]] std::vector<std::string> profile_doubts(std::span<const StageProfile> ranks, const StageProfile& merged,
+                                                      const ProfileContext& context);
 
 /// A stage or a kind of a profile that contradicts the others.
 struct GroupFinding {

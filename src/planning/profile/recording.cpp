@@ -22,9 +22,6 @@ namespace {
 constexpr std::array<std::string_view, 8> kOtherInstructions = {"load", "p2p",  "cc",    "step",
                                                                 "low",  "high", "other", "batch_input"};
 
-/// What the client library records of engines that overlap both, and no schedule has.
-constexpr std::string_view kFusedInstruction = "forward_backward";
-
 /// Largest counter value: 2^64 mJ.
 constexpr double kMaxCounterJ = 1.9e16;
 constexpr double kMaxSampledPowerW = 1e6;
@@ -93,7 +90,7 @@ void add_units(const CsvTable& table, std::vector<RecordedUnit>& units) {
     const std::string& name = table.text(row, instruction);
     if (is_other_instruction(name)) continue;
     const std::optional<OpKind> kind = op_kind_from_name(name);
-    if (name == kFusedInstruction) {
+    if (name == lowgear::name(OpKind::forward_backward)) {
       cells.fail(row, instruction, "a forward and a backward in one have no energy of their own",
                  "record a schedule that runs them one after the other");
     }

@@ -12,6 +12,7 @@
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 #include "base/core/numbers/median.h"
+#include "base/core/units.h"
 #include "planning/profile/recording.h"
 
 namespace lowgear::profile {
@@ -284,6 +285,17 @@ std::string excess_text(const std::optional<NamedPowerLimit>& gpu) {
 std::vector<RowFinding> check_rows(const StageProfile& profile, double waiting_w,
                                    const std::optional<NamedPowerLimit>& gpu) {
   return RowChecker(profile, waiting_w, gpu).check();
+}
+
+std::optional<std::string> problem_with_time(double time_s) {
+  constexpr double kMinTimeS = 1 / kPsPerSecond;
+  if (time_s >= kMinTimeS && time_s <= kMaxTimeS) return std::nullopt;
+  return fmt::format("time {} s is not in {} to {}", time_s, kMinTimeS, kMaxTimeS);
+}
+
+std::optional<std::string> problem_with_energy(double energy_j) {
+  if (energy_j > 0 && energy_j <= kMaxEnergyJ) return std::nullopt;
+  return fmt::format("energy {} J is not above 0 and at most {}", energy_j, kMaxEnergyJ);
 }
 
 namespace {

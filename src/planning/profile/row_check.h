@@ -58,6 +58,10 @@ struct RowFinding {
 [[nodiscard]] std::vector<RowFinding> check_rows(const StageProfile& profile, double waiting_w,
                                                  const std::optional<NamedPowerLimit>& gpu);
 
+/// The fault of a time or an energy, in a form for messages; empty if it is in range.
+[[nodiscard]] std::optional<std::string> problem_with_time(double time_s);
+[[nodiscard]] std::optional<std::string> problem_with_energy(double energy_j);
+
 /// Longest setting: one choice for each of some dozens of parts.
 inline constexpr std::size_t kMaxSettingBytes = 512;
 

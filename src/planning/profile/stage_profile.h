@@ -83,20 +83,6 @@ class StageProfile {
   bool has_settings_ = false;
 };
 
-/// Reads the CSV of Perseus and Zeus: columns `stage,instruction,frequency,time,energy` in any order (0-based stage;
-/// the names of op kinds; MHz; s; J of one GPU), rows of `load` skipped. With a column
-/// `rank` (docs/formats.md), ranks of a stage are merged; with a column `setting`, a clock may have several rows.
-/// Whoever shows figures of the profile reads it by `read_profile_file` (plausibility.h), which has its doubts. Throws
-/// InputError with file and line on duplicates, on values that are not positive and finite, on stages that are not
-/// 0..S-1, on rows that no GPU can have measured (plausibility.h), on a stage without forward, with neither backward
-/// nor the split pair (the first stages may have neither, where all their layers are frozen; the last one may not), or
-/// with half of the pair, and on a file without rows.
-[[nodiscard]] StageProfile read_stage_profile(std::string_view text, const std::string& source);
-
-/// The same CSV, stage by stage, highest clock first, numbers with enough digits to be read back unchanged. It has the
-/// column `setting` only if the profile has settings.
-[[nodiscard]] std::string write_stage_profile(const StageProfile& profile);
-
 /// A profile whose `backward` rows are split into `input_gradient` (`fraction` of time and energy) and
 /// `weight_gradient` (the rest), for zero-bubble schedules on a profile that was not measured split. `backward` stays.
 /// Stages that were measured split keep their rows. Throws InputError unless `fraction` is in (0, 1).

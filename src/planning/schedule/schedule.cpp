@@ -169,6 +169,7 @@ class HeldCount {
         --now_.activations;
         break;
       case OpKind::input_gradient:
+      case OpKind::forward_backward:
         break;
     }
     peaks_.activations = std::max(peaks_.activations, now_.activations);

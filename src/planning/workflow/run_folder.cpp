@@ -9,6 +9,7 @@
 #include "base/core/formats/csv.h"
 #include "planning/plan/plan_json.h"
 #include "planning/planner/policies/clock_choice.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/torch_csv.h"
 #include "planning/workflow/plan_replays.h"
@@ -130,7 +131,7 @@ RunContents read_run_contents(const planner::PlanFolder& files,
                               const std::optional<planner::PlanFolder::File>& lower_bound) {
   RunContents contents;
   contents.run = read_run(files.run.text, files.run.name);
-  contents.profile = profile::read_stage_profile(files.profile.text, files.profile.name);
+  contents.profile = profile::read_profile_file(files.profile.text, files.profile.name).profile;
   contents.schedule = schedule::read_torch_csv(files.schedule.text, files.schedule.name);
   contents.schedule.name = contents.run.schedule;
   if (contents.schedule.rank_count() != contents.run.stages) {
@@ -170,7 +171,7 @@ RunContents read_joint_contents(const planner::JointFolder& files) {
     throw_input_error({files.plans_table.name, 0, 0}, fmt::format("names an order {}", number), "plan again");
   }
   const planner::PlanFolder& order = files.orders[number];
-  contents.profile = profile::read_stage_profile(order.profile.text, order.profile.name);
+  contents.profile = profile::read_profile_file(order.profile.text, order.profile.name).profile;
   contents.schedule = schedule::read_torch_csv(order.schedule.text, order.schedule.name);
   contents.schedule.name = contents.run.joint->orders[number].name;
   return contents;

@@ -15,7 +15,7 @@
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
 #include "base/core/numbers/number.h"
-#include "planning/profile/plausibility.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::evaluation {
 

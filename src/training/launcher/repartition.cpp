@@ -9,6 +9,7 @@
 #include "base/core/files/file.h"
 #include "estimating/model/parameters.h"
 #include "planning/plan/plan_json.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/communication.h"
 #include "planning/workflow/work_replan.h"
@@ -134,8 +135,8 @@ WorkPlanner::WorkPlanner(const TrainConfig& config)
   const RepartitionConfig::Profile& given = config.adapt.repartition.value().profile.value();
   partition_ =
       counts_of(partition_layers(config.model, schedule_.stages, model::parse_partition_rule(config.partition)));
-  profile_ =
-      profile::layer_profile_of(profile::read_stage_profile(read_file(given.file), given.file.string()), partition_);
+  profile_ = profile::layer_profile_of(profile::read_profile_file(read_file(given.file), given.file.string()).profile,
+                                       partition_);
   blocking_power_w_ = read_blocking_power("adapt.repartition.blocking_power", given.blocking_power, schedule_.stages);
   workflow::WorkReplanRequest request{.profile = profile_,
                                       .blocking_power_w = blocking_power_w_,

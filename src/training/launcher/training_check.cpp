@@ -17,7 +17,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "planning/profile/plausibility.h"
+#include "planning/profile/profile_file.h"
 #include "training/launcher/checkpoint_manifest.h"
 #include "training/launcher/energy/envpipe_config.h"
 #include "training/launcher/model_weights.h"

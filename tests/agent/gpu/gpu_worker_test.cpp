@@ -7,6 +7,7 @@
 
 #include "agent/fake_policy.h"
 #include "base/core/eventually.h"
+#include "base/core/op_kind.h"
 #include "hardware/gpu/fake_gpu.h"
 
 namespace lowgear::agent {

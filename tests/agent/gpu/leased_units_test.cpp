@@ -12,6 +12,7 @@
 
 #include "agent/fake_policy.h"
 #include "base/core/eventually.h"
+#include "base/core/op_kind.h"
 
 namespace lowgear::agent {
 

@@ -12,6 +12,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 #include "planning/plan/plan_json.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 #include "server/planning/measured_job.h"
 
@@ -23,7 +24,7 @@ constexpr int kMicrobatches = 6;
 
 /// Too few clocks for the server to fit a curve through them: it plans with the rows, as the command does.
 profile::StageProfile few_rows() {
-  const profile::StageProfile all = profile::read_stage_profile(cli::small_profile(kStages), "profile.csv");
+  const profile::StageProfile all = profile::read_profile_file(cli::small_profile(kStages), "profile.csv").profile;
   profile::StageProfile few(kStages);
   for (const profile::StageOp& op : all.ops()) {
     for (std::size_t i = 0; i < op.measurements.size(); i += 2) few.add(op.stage, op.kind, op.measurements[i]);
@@ -88,7 +89,7 @@ std::string called(const std::string& profile, const std::vector<std::string>& o
 TEST(OnePlanner, GivesTheSamePlanToTheServerTheCommandAndPython) {
   const TemporaryFolder folder;
   const profile::StageProfile rows = few_rows();
-  const std::string path = cli::write_text(folder / "profile.csv", write_stage_profile(rows));
+  const std::string path = cli::write_text(folder / "profile.csv", profile::write_profile_file({.profile = rows}));
   const server::MeasuredJob job = served(rows);
   const std::vector<SameRequest> requests = {
       {{.slowdown_pct = 0}, {"--slowdown", "0"}},

@@ -7,7 +7,7 @@ namespace {
 
 ExpectedUnit forward(std::uint32_t microbatch) { return {.microbatch = microbatch, .stage = 1}; }
 ExpectedUnit backward(std::uint32_t microbatch) {
-  return {.microbatch = microbatch, .stage = 1, .kind = UnitKind::backward};
+  return {.microbatch = microbatch, .stage = 1, .kind = OpKind::backward};
 }
 
 void run(ExpectedUnits& expected, std::uint64_t iteration, const std::vector<ExpectedUnit>& units) {
@@ -75,16 +75,16 @@ TEST(ExpectedUnits, HoldsFromTheNextIterationOn) {
 
 TEST(NextMicrobatches, CountsEachKindAndStageInAnIteration) {
   NextMicrobatches next;
-  EXPECT_EQ(next.end(UnitKind::forward, 0), std::nullopt) << "none has begun";
-  EXPECT_EQ(next.begin(UnitKind::forward, 0), 0);
-  EXPECT_EQ(next.begin(UnitKind::forward, 0), 1);
-  EXPECT_EQ(next.begin(UnitKind::backward, 0), 0);
-  EXPECT_EQ(next.begin(UnitKind::forward, 4), 0);
-  EXPECT_EQ(next.end(UnitKind::forward, 0), 1);
-  EXPECT_EQ(next.end(UnitKind::backward, 0), 0);
+  EXPECT_EQ(next.end(OpKind::forward, 0), std::nullopt) << "none has begun";
+  EXPECT_EQ(next.begin(OpKind::forward, 0), 0);
+  EXPECT_EQ(next.begin(OpKind::forward, 0), 1);
+  EXPECT_EQ(next.begin(OpKind::backward, 0), 0);
+  EXPECT_EQ(next.begin(OpKind::forward, 4), 0);
+  EXPECT_EQ(next.end(OpKind::forward, 0), 1);
+  EXPECT_EQ(next.end(OpKind::backward, 0), 0);
   next.begin_iteration();
-  EXPECT_EQ(next.end(UnitKind::forward, 0), std::nullopt);
-  EXPECT_EQ(next.begin(UnitKind::forward, 0), 0);
+  EXPECT_EQ(next.end(OpKind::forward, 0), std::nullopt);
+  EXPECT_EQ(next.begin(OpKind::forward, 0), 0);
 }
 
 TEST(NextMicrobatches, HasRoomForManyStagesAndSaysWhenItHasNone) {
@@ -92,10 +92,10 @@ TEST(NextMicrobatches, HasRoomForManyStagesAndSaysWhenItHasNone) {
   for (int iteration = 0; iteration < 3; ++iteration, next.begin_iteration()) {
     for (std::uint32_t microbatch = 0; microbatch < 2; ++microbatch) {
       for (int i = 0; i < static_cast<int>(NextMicrobatches::kCapacity); ++i) {
-        ASSERT_EQ(next.begin(UnitKind::forward, static_cast<std::uint16_t>(i * 257)), microbatch) << i;
+        ASSERT_EQ(next.begin(OpKind::forward, static_cast<std::uint16_t>(i * 257)), microbatch) << i;
       }
     }
-    EXPECT_EQ(next.begin(UnitKind::backward, 0), std::nullopt);
+    EXPECT_EQ(next.begin(OpKind::backward, 0), std::nullopt);
   }
 }
 

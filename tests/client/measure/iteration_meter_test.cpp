@@ -184,7 +184,7 @@ class Workload {
     const double begin_s = now_s_;
     pass(time_s, power_w * clock_mhz_ / 1200);
     UnitRecord unit = record(RecordType::unit, iteration, begin_s, now_s_);
-    unit.kind = unit_kind(kind);
+    unit.kind = kind;
     unit.clock_mhz = static_cast<std::uint32_t>(clock_mhz_);
     (void)collector_->add(unit);
   }

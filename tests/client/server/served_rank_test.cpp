@@ -230,7 +230,7 @@ TEST_F(ServedRankTest, ProfilesNoUnitsThatNoScheduleHas) {
   rank_->add({.begin_ns = iteration_ * 1'000'000 + 1,
               .end_ns = iteration_ * 1'000'000 + 2,
               .iteration = iteration_,
-              .kind = UnitKind::forward_backward});
+              .kind = OpKind::forward_backward});
   train(kEnoughIterations);
   ASSERT_TRUE(posts_profile());
   EXPECT_TRUE(server_->bodies("/profile").at(0)["cells"].empty());

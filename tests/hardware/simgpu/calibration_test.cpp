@@ -5,6 +5,7 @@
 #include <string>
 
 #include "hardware/simgpu/physics.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/simulator/shared_data.h"
 
@@ -19,7 +20,7 @@ void expect_power_curve(std::string_view key, const std::string& profile_name, i
     std::cerr << simulator::kNoSharedData << '\n';
     GTEST_SKIP() << simulator::kNoSharedData;
   }
-  const profile::StageProfile profile = profile::read_stage_profile(*text, profile_name);
+  const profile::StageProfile profile = profile::read_profile_file(*text, profile_name).profile;
   const SimulatedGpuModel& model = find_gpu_model(key);
   const double warm_c = 50;
   for (const OpKind kind : {OpKind::forward, OpKind::backward}) {

@@ -138,8 +138,8 @@ TEST(ReadPlan, GivesBackRandomPlansBitForBit) {
     plan.ranks.assign(static_cast<std::size_t>(1 + below(4)), {});
     for (auto& ops : plan.ranks) {
       for (int i = below(30); i > 0; --i) {
-        ops.push_back({below(8), static_cast<OpKind>(below(kOpKindCount)), below(plan.microbatches), 1 + below(3000),
-                       real(1e6), real(1e-9)});
+        ops.push_back({below(8), kScheduledKinds.at(static_cast<std::size_t>(below(kScheduledKinds.size()))),
+                       below(plan.microbatches), 1 + below(3000), real(1e6), real(1e-9)});
       }
     }
     expect_equal(read_plan(write_plan(plan), "plan.json"), plan);

@@ -16,6 +16,7 @@
 #include "planning/planner/planners/planning_model.h"
 #include "planning/planner/random_instances.h"
 #include "planning/profile/options.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 #include "planning/simulator/shared_data.h"
 
@@ -74,7 +75,7 @@ TEST_P(PublishedPipelines, FrontierEqualsLinearProgram) {
   const auto text = simulator::read_shared("perseus/stage_profile/" + GetParam().profile);
   if (!text) GTEST_SKIP() << simulator::kNoSharedData;
   const bool interleaved = GetParam().schedule == "interleaved";
-  profile::StageProfile profile = profile::read_stage_profile(*text, GetParam().profile);
+  profile::StageProfile profile = profile::read_profile_file(*text, GetParam().profile).profile;
   const int ranks = profile.stages();
   profile = with_split_backward(interleaved ? with_virtual_stages(profile, 2) : profile, 0.5);
   profile = with_recomputation(profile, 1);

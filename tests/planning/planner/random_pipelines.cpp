@@ -74,8 +74,8 @@ SamplePipeline random_pipeline(std::mt19937_64& random, const RandomPipelineLimi
   pipeline.profile = profile::StageProfile(pipeline.schedule.stages);
   const auto clocks = static_cast<int>(random_in(random, 1, limits.max_clocks));
   for (int stage = 0; stage < pipeline.schedule.stages; ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      add_measurements(pipeline.profile, stage, static_cast<OpKind>(kind), clocks, random);
+    for (const OpKind kind : kScheduledKinds) {
+      add_measurements(pipeline.profile, stage, kind, clocks, random);
     }
   }
   const double most_w = random_in(random, 0, 4) == 0 ? 0 : 90;  // some GPUs wait for nothing

@@ -14,6 +14,7 @@
 #include "planning/planner/frontier/sandwich.h"
 #include "planning/planner/planners/planning_model.h"
 #include "planning/planner/policies/clock_choice.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
 #include "planning/simulator/replay.h"
@@ -108,7 +109,7 @@ PlanFolder sample_folder(const SampleRun& run) {
   const Frontier frontier = solve(run, dag, recorder);
   PlanFolder folder;
   folder.run = {"run.json", run_json(run)};
-  folder.profile = {"profile.csv", write_stage_profile(run.profile)};
+  folder.profile = {"profile.csv", profile::write_profile_file({.profile = run.profile})};
   folder.schedule = {"schedule.csv", write_torch_csv(run.schedule)};
   folder.frontier = {"frontier.csv", frontier_csv(frontier)};
   folder.certificate = {"certificate.txt", recorder.text()};

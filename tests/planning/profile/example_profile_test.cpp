@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planning/profile/profile_file.h"
 #include "planning/profile/summary.h"
 
 namespace lowgear::profile {
@@ -66,7 +67,8 @@ TEST(ExampleProfile, IsWorthPlanning) {
 }
 
 TEST(ExampleProfile, IsKnownAgainAfterReadingIt) {
-  const StageProfile read = read_stage_profile(write_stage_profile(example_profile()), "profile.csv");
+  const StageProfile read =
+      read_profile_file(write_profile_file({.profile = example_profile()}), "profile.csv").profile;
   EXPECT_TRUE(is_example_profile(read));
   TransformerModel other;
   other.sequence = 4096;

@@ -13,6 +13,7 @@
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "planning/profile/example_profile.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::profile {
 namespace {
@@ -213,7 +214,7 @@ double quantile(std::vector<double> values, double share) {
 TEST_P(PublishedFewClocks, SixClocksPredictTheOthers) {
   const auto path = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/perseus/stage_profile" / GetParam();
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "NOT CHECKED against the published profile, absent: " << path;
-  const StageProfile profile = read_stage_profile(read_file(path), GetParam());
+  const StageProfile profile = read_profile_file(read_file(path), GetParam()).profile;
   std::vector<int> supported;
   for (const Measurement& row : profile.measurements(0, OpKind::forward)) supported.push_back(row.clock_mhz);
   const std::vector<int> chosen = choose_clocks(supported, supported.back(), supported.front(), 6);

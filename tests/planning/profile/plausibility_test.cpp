@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "planning/profile/profile_file.h"
+
 namespace lowgear::profile {
 namespace {
 

@@ -12,6 +12,7 @@
 #include "base/core/formats/csv.h"
 #include "planning/profile/options.h"
 #include "planning/profile/plausibility.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/profile/summary.h"
 
@@ -39,7 +40,7 @@ class PublishedProfiles : public testing::TestWithParam<PublishedProfile> {
       GTEST_SKIP() << "NOT CHECKED against the published profile, which is absent: " << path_of(GetParam());
     }
     text_ = read_file(path_of(GetParam()));
-    profile_ = read_stage_profile(text_, GetParam().file);
+    profile_ = read_profile_file(text_, GetParam().file).profile;
   }
 
   [[nodiscard]] std::vector<OpProfileSummary> summaries() const {
@@ -73,7 +74,7 @@ TEST_P(PublishedProfiles, HaveEightStagesAtEveryClock) {
 TEST_P(PublishedProfiles, AreReadToTheLastDigit) {
   const CsvTable table(text_, GetParam().file);
   ASSERT_EQ(table.rows(), static_cast<std::size_t>(GetParam().rows));
-  const StageProfile again = read_stage_profile(write_stage_profile(profile_), "written");
+  const StageProfile again = read_profile_file(write_profile_file({.profile = profile_}), "written").profile;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const auto stage = static_cast<int>(table.integer(row, table.column("stage")));
     const auto clock_mhz = static_cast<int>(table.integer(row, table.column("frequency")));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planning/profile/plausibility.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::profile {
 namespace {

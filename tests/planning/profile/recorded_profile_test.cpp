@@ -6,6 +6,7 @@
 #include "base/core/error_of.h"
 #include "planning/profile/made_up_recording.h"
 #include "planning/profile/options.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::profile {
 namespace {
@@ -135,7 +136,7 @@ TEST(ProfileRecordings, GivesUnitsThatTakeNoTimeTheSameCellAtEveryClock) {
       EXPECT_DOUBLE_EQ(row.energy_j, 1e-6);
     }
     EXPECT_NEAR(profile.at_clock(0, OpKind::weight_gradient, 1000).energy_j, 400 * 0.1, 2);
-    EXPECT_NO_THROW((void)read_stage_profile(write_stage_profile(profile), "written"));
+    EXPECT_NO_THROW((void)read_profile_file(write_profile_file({.profile = profile}), "written"));
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/core/error_of.h"
 #include "planning/profile/plausibility.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::profile {
 

@@ -4,14 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "base/core/error_of.h"
 #include "base/core/units.h"
+#include "planning/profile/profile_text.h"
 
 namespace lowgear::profile {
 namespace {
@@ -19,36 +18,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-constexpr const char* kProfileHeader = "stage,instruction,frequency,time,energy\n";
-
-StageProfile read_profile(const std::string& rows) { return read_stage_profile(kProfileHeader + rows, "p.csv"); }
-
-std::string read_error_of(const std::string& rows) {
-  return error_of([&] { (void)read_profile(rows); });
-}
-
-std::vector<int> clocks_of(const StageProfile& profile, int stage, OpKind kind) {
-  std::vector<int> clocks_mhz;
-  for (const Measurement& measurement : profile.measurements(stage, kind)) clocks_mhz.push_back(measurement.clock_mhz);
-  return clocks_mhz;
-}
-
-void expect_equal(const StageProfile& a, const StageProfile& b) {
-  ASSERT_EQ(a.stages(), b.stages());
-  for (int stage = 0; stage < a.stages(); ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      const auto of_a = a.measurements(stage, static_cast<OpKind>(kind));
-      const auto of_b = b.measurements(stage, static_cast<OpKind>(kind));
-      ASSERT_EQ(of_a.size(), of_b.size());
-      for (std::size_t i = 0; i < of_a.size(); ++i) {
-        ASSERT_EQ(of_a[i].clock_mhz, of_b[i].clock_mhz);
-        ASSERT_EQ(of_a[i].time_s, of_b[i].time_s);
-        ASSERT_EQ(of_a[i].energy_j, of_b[i].energy_j);
-      }
-    }
-  }
-}
 
 TEST(StageProfile, HoldsMeasurementsHighestClockFirst) {
   StageProfile profile(2);
@@ -125,161 +94,6 @@ TEST(StageProfile, RefusesValuesThatCannotBeMeasured) {
   EXPECT_EQ(profile.measurements(0, OpKind::forward).size(), 2);
 }
 
-TEST(ReadStageProfile, ReadsStagesKindsAndClocks) {
-  const StageProfile profile = read_profile(
-      "1,forward,1200,0.2,20\n0,forward,1410,0.1,30\n0,backward,1410,0.3,60.5\n1,backward,1200,0.4,50\n"
-      "1,forward,1410,0.11,31\n");
-  EXPECT_EQ(profile.stages(), 2);
-  EXPECT_EQ(clocks_of(profile, 1, OpKind::forward), (std::vector{1410, 1200}));
-  EXPECT_EQ(profile.at_clock(0, OpKind::backward, 1410).energy_j, 60.5);
-  EXPECT_EQ(profile.at_clock(0, OpKind::backward, 1410).time_s, 0.3);
-}
-
-TEST(ReadStageProfile, AcceptsWhatSpreadsheetsMakeOfIt) {
-  const std::string text =
-      "\xEF\xBB\xBF\"energy\" ,time, frequency,instruction,stage,note\r\n"
-      "\r\n"
-      "30, 0.1 ,\"1410\",forward,0,\"as, measured\"\r\n"
-      "60 ,3e-1,1410.0,backward,0.0,\t";
-  const StageProfile profile = read_stage_profile(text, "p.csv");
-  EXPECT_EQ(profile.stages(), 1);
-  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1410).energy_j, 30);
-  EXPECT_EQ(profile.at_clock(0, OpKind::backward, 1410).time_s, 0.3);
-}
-
-TEST(ReadStageProfile, SkipsTheLoadInstructionOfMerak) {
-  const StageProfile profile =
-      read_profile("0,load,1410,0,0\n0,forward,1410,0.1,30\n9,load,1410,1,1\n0,backward,1410,0.1,30\n");
-  EXPECT_EQ(profile.stages(), 1);
-}
-
-TEST(ReadStageProfile, ReadsOpsThatWereMeasuredSplit) {
-  const StageProfile profile = read_profile(
-      "0,forward,1410,0.1,30\n0,input_gradient,1410,0.1,30\n0,weight_gradient,1410,0.1,30\n"
-      "1,forward,1410,0.1,30\n1,backward,1410,0.1,30\n");
-  EXPECT_TRUE(profile.has(0, OpKind::weight_gradient));
-  EXPECT_FALSE(profile.has(0, OpKind::backward));
-}
-
-TEST(ReadStageProfile, NamesBothLinesOfADuplicate) {
-  EXPECT_EQ(read_error_of("0,forward,1410,0.1,30\n0,backward,1410,0.1,30\n0,forward,1410.0,0.2,20\n"),
-            "p.csv:4: stage 0 forward at 1410 MHz is measured in line 2 already; keep the mean of repeated "
-            "measurements, or add the column rank where several ranks of the stage measured them");
-}
-
-constexpr std::string_view kRankHeader = "rank,dp_rank,pp_rank,tp_rank,stage,instruction,frequency,time,energy\n";
-
-TEST(ReadStageProfile, MergesTheRanksOfAStage) {
-  std::string text(kRankHeader);
-  text +=
-      "0,0,0,0,0,forward,1410,0.1,20\n1,0,0,1,0,forward,1410,0.12,22\n"
-      "0,0,0,0,0,forward,1200,0.2,18\n1,0,0,1,0,forward,1200,0.19,19\n"
-      "0,0,0,0,0,forward,990,0.3,17\n"  // where rank 1 has stopped
-      "0,0,0,0,0,backward,1410,0.2,40\n1,0,0,1,0,backward,1410,0.2,44\n";
-  const StageProfile profile = read_stage_profile(text, "profile.csv");
-  ASSERT_EQ(profile.measurements(0, OpKind::forward).size(), 2U);
-  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1410).time_s, 0.12);
-  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1410).energy_j, 21);
-  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1200).time_s, 0.2);
-  EXPECT_EQ(profile.at_clock(0, OpKind::backward, 1410).energy_j, 42);
-}
-
-TEST(ReadStageProfile, RefusesRanksThatContradictEachOther) {
-  const auto refusal = [](const std::string& rows) {
-    return error_of([&] { (void)read_stage_profile(std::string(kRankHeader) + rows, "profile.csv"); });
-  };
-  EXPECT_THAT(refusal("0,0,0,0,0,forward,1410,0.1,20\n0,0,0,0,0,forward,1410,0.1,20\n"),
-              HasSubstr("in line 2 already"));
-  EXPECT_THAT(refusal("0,0,0,0,0,forward,1410,0.1,20\n1,0,0,1,0,forward,1200,0.1,20\n"),
-              HasSubstr("the 2 ranks of stage 0 forward have no clock in common"));
-}
-
-TEST(ReadStageProfile, SaysHowToGetAnEnergyThatIsNotKnown) {
-  EXPECT_THAT(error_of([] {
-                (void)read_stage_profile("stage,instruction,frequency,time,energy\n0,forward,1410,0.1,\n",
-                                         "profile.csv");
-              }),
-              AllOf(HasSubstr("profile.csv:2:"), HasSubstr("blocking_power_w")));
-}
-
-TEST(ReadStageProfile, RefusesValuesAtTheirCells) {
-  EXPECT_EQ(read_error_of("0,forward,1410,0,30\n"),
-            "p.csv:2:16: time 0 s is not in 1e-12 to 1000000; measure it again or remove the row");
-  EXPECT_THAT(read_error_of("0,forward,1410,-0.1,30\n"), StartsWith("p.csv:2:16: time -0.1 s"));
-  EXPECT_THAT(read_error_of("0,forward,1410,NaN,30\n"),
-              StartsWith("p.csv:2:16: time: expected a number, found \"NaN\""));
-  EXPECT_THAT(read_error_of("0,forward,1410,,30\n"),
-              StartsWith("p.csv:2:16: time: expected a number, found an empty cell"));
-  EXPECT_THAT(read_error_of("0,forward,1410,1e7,30\n"), StartsWith("p.csv:2:16: time 10000000 s"));
-  EXPECT_THAT(read_error_of("0,forward,1410,0.1,0\n"), StartsWith("p.csv:2:20: energy 0 J is not above 0"));
-  EXPECT_THAT(read_error_of("0,forward,1410,0.1,inf\n"),
-              StartsWith("p.csv:2:20: energy: expected a number, found \"inf\""));
-  EXPECT_THAT(read_error_of("0,forward,0,0.1,30\n"), StartsWith("p.csv:2:11: frequency 0 MHz is not in 50 to 5000"));
-  EXPECT_THAT(read_error_of("0,forward,1e18,0.1,30\n"), StartsWith("p.csv:2:11: frequency"));
-  EXPECT_THAT(read_error_of("0,forward,1410.5,0.1,30\n"),
-              StartsWith("p.csv:2:11: frequency: expected a whole number, found \"1410.5\""));
-  EXPECT_EQ(read_error_of("0,Forward,1410,0.1,30\n"),
-            "p.csv:2:3: unknown instruction \"Forward\"; instructions are forward, backward, input_gradient, "
-            "weight_gradient, recomputation and recomputing_backward");
-}
-
-TEST(ReadStageProfile, RefusesStagesThatAreNotConsecutive) {
-  EXPECT_EQ(read_error_of("1,forward,1410,0.1,30\n1,backward,1410,0.1,30\n"),
-            "p.csv: stage 0 has no rows, though stage 1 has; number the stages from 0 without a gap");
-  EXPECT_THAT(read_error_of("0,forward,1410,0.1,30\n0,backward,1410,0.1,30\n65535,forward,1410,0.1,30\n"),
-              StartsWith("p.csv: stage 1 has no rows, though stage 65535 has"));
-  EXPECT_THAT(read_error_of("2000000000,forward,1410,0.1,30\n"),
-              StartsWith("p.csv:2:1: stage 2000000000 is not in 0 to 65535"));
-  EXPECT_THAT(read_error_of("-1,forward,1410,0.1,30\n"), StartsWith("p.csv:2:1: stage -1 is not in"));
-}
-
-TEST(ReadStageProfile, RefusesAStageThatLacksAnOp) {
-  const std::string forward = "0,forward,1410,0.1,30\n";
-  EXPECT_THAT(read_error_of(forward), StartsWith("p.csv: stage 0 has no backward rows; measure it"));
-  EXPECT_THAT(read_error_of("0,backward,1410,0.1,30\n"), StartsWith("p.csv: stage 0 has no forward rows"));
-  EXPECT_THAT(read_error_of(forward + "0,input_gradient,1410,0.1,30\n"),
-              StartsWith("p.csv: stage 0 has no weight_gradient rows"));
-  EXPECT_THAT(read_error_of(forward + "0,recomputation,1410,0.1,30\n"), StartsWith("p.csv: stage 0 has no backward"));
-  EXPECT_THAT(read_error_of(forward + "0,backward,1410,0.1,30\n0,weight_gradient,1410,0.1,30\n"),
-              StartsWith("p.csv: stage 0 has no input_gradient rows"));
-}
-
-TEST(ReadStageProfile, RefusesFilesThatAreNoProfile) {
-  EXPECT_THAT(error_of([] { (void)read_stage_profile("", "p.csv"); }), StartsWith("p.csv: is empty"));
-  EXPECT_THAT(error_of([] { (void)read_stage_profile(kProfileHeader, "p.csv"); }),
-              StartsWith("p.csv: holds no measurements"));
-  EXPECT_THAT(read_error_of("0,load,1410,0.1,30\n"), StartsWith("p.csv: holds no measurements"));
-  EXPECT_THAT(error_of([] { (void)read_stage_profile("stage,instruction,clock,time,energy\n", "p.csv"); }),
-              AllOf(StartsWith("p.csv:1: there is no column \"frequency\""), HasSubstr("\"clock\"")));
-  EXPECT_THAT(read_error_of("0,forward,1410,0.1,30\n0,backward,14"),
-              AllOf(StartsWith("p.csv:3:12: the row has 3 cells, but the header has 5"), HasSubstr("truncated")));
-}
-
-TEST(WriteStageProfile, WritesStageByStageHighestClockFirst) {
-  StageProfile profile(1);
-  profile.add(0, OpKind::backward, {1410, 0.25, 60});
-  profile.add(0, OpKind::forward, {1200, 0.2, 20});
-  profile.add(0, OpKind::forward, {1410, 0.1, 30.5});
-  EXPECT_EQ(write_stage_profile(profile),
-            "stage,instruction,frequency,time,energy\n"
-            "0,forward,1410,0.1,30.5\n0,forward,1200,0.2,20\n0,backward,1410,0.25,60\n");
-}
-
-TEST(WriteStageProfile, IsReadBackUnchanged) {
-  std::mt19937_64 random(3);
-  std::uniform_real_distribution<double> exponent(-12, 6);
-  StageProfile profile(5);
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      for (int clock_mhz = 1001; clock_mhz <= 1100; ++clock_mhz) {
-        profile.add(stage, static_cast<OpKind>(kind),
-                    {clock_mhz, std::pow(10.0, exponent(random)), std::pow(10.0, exponent(random))});
-      }
-    }
-  }
-  expect_equal(read_stage_profile(write_stage_profile(profile), "p.csv"), profile);
-}
-
 TEST(WithSplitBackward, SplitsTimeAndEnergy) {
   const StageProfile profile = read_profile("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,backward,1200,0.4,50\n");
   const StageProfile split = with_split_backward(profile, 0.4);
@@ -297,7 +111,7 @@ TEST(WithSplitBackward, SplitsTimeAndEnergy) {
 TEST(WithSplitBackward, KeepsWhatWasMeasuredSplit) {
   const StageProfile profile = read_profile(
       "0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,input_gradient,1410,0.2,41\n0,weight_gradient,1410,0.1,17\n");
-  expect_equal(with_split_backward(profile, 0.5), profile);
+  EXPECT_EQ(with_split_backward(profile, 0.5), profile);
 }
 
 TEST(WithSplitBackward, RefusesAFractionThatIsNone) {
@@ -331,7 +145,7 @@ TEST(WithRecomputation, KeepsWhatWasMeasured) {
       read_profile("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,recomputing_backward,1410,0.5,70\n");
   EXPECT_EQ(with_recomputation(whole, 1).at_clock(0, OpKind::recomputing_backward, 1410).time_s, 0.5);
   const StageProfile plain = read_profile("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n");
-  expect_equal(with_recomputation(plain, std::nullopt), plain);
+  EXPECT_EQ(with_recomputation(plain, std::nullopt), plain);
 }
 
 TEST(WithRecomputation, RefusesAShareThatIsNone) {
@@ -350,7 +164,7 @@ TEST(WithVirtualStages, DividesEachStageAmongItsChunks) {
     EXPECT_EQ(chunked.at_clock(stage, OpKind::backward, 1410).energy_j, 40);
   }
   EXPECT_EQ(chunked.at_clock(2, OpKind::forward, 1410).energy_j, 15);
-  expect_equal(with_virtual_stages(profile, 1), profile);
+  EXPECT_EQ(with_virtual_stages(profile, 1), profile);
 }
 
 TEST(WithVirtualStages, RefusesTooManyStages) {
@@ -376,83 +190,14 @@ TEST(StageProfileOps, AreThoseThatHaveRowsStageByStage) {
   EXPECT_EQ(ops[1].measurements[0].clock_mhz, 1200);
 }
 
-constexpr const char* kWithSettings =
-    "stage,instruction,frequency,time,energy,setting\n"
-    "0,forward,1400,0.12,20,sm3\n"
-    "0,forward,1400,0.10,30,sm12\n"
-    "0,forward,1000,0.16,15,sm12\n"
-    "0,backward,1400,0.2,60,\n";
-
-TEST(SettingsOfAProfile, AreRowsOfTheirOwn) {
-  const StageProfile profile = read_stage_profile(kWithSettings, "p.csv");
-  EXPECT_TRUE(profile.has_settings());
-  EXPECT_EQ(clocks_of(profile, 0, OpKind::forward), (std::vector{1400, 1400, 1000}));
-  EXPECT_EQ(profile.at_setting(0, OpKind::forward, 1400, "sm3").time_s, 0.12);
-  EXPECT_EQ(profile.find(0, OpKind::forward, 1000, "sm3"), nullptr);
-  EXPECT_EQ(profile.at_max_clock(0, OpKind::forward).setting, "sm12") << "the fastest";
-  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1400).setting, "sm12");
-  EXPECT_THAT(lowgear::error_of([&] { (void)profile.at_setting(0, OpKind::forward, 1400, "sm6"); }),
-              HasSubstr("no measurement of stage 0 forward at 1400 MHz with setting sm6"));
-}
-
-TEST(SettingsOfAProfile, AreWrittenAndReadAgain) {
-  const StageProfile profile = read_stage_profile(kWithSettings, "p.csv");
-  const std::string text = write_stage_profile(profile);
-  EXPECT_THAT(text, StartsWith("stage,instruction,frequency,time,energy,setting\n0,forward,1400,0.1,30,sm12\n"));
-  EXPECT_EQ(write_stage_profile(read_stage_profile(text, "again.csv")), text);
-}
-
-TEST(SettingsOfAProfile, AreNoColumnWhereThereAreNone) {
-  const StageProfile profile = read_profile("0,forward,1400,0.1,20\n0,backward,1400,0.2,40\n");
-  EXPECT_FALSE(profile.has_settings());
-  EXPECT_EQ(write_stage_profile(profile),
-            "stage,instruction,frequency,time,energy\n0,forward,1400,0.1,20\n0,backward,1400,0.2,40\n");
-  EXPECT_NO_THROW(refuse_settings(profile, "it"));
-}
-
-TEST(SettingsOfAProfile, OccurOnceAtAClock) {
-  EXPECT_THAT(lowgear::error_of([] {
-                (void)read_stage_profile(std::string(kWithSettings) + "0,forward,1400,0.11,25,sm3\n", "p.csv");
-              }),
-              StartsWith("p.csv:6: stage 0 forward at 1400 MHz with setting sm3 is measured in line 2 already"));
-  StageProfile profile(1);
-  profile.add(0, OpKind::forward, {1400, 1, 1, "a"});
-  EXPECT_THAT(lowgear::error_of([&] {
-                profile.add(0, OpKind::forward, {1400, 2, 1, "a"});
-              }),
-              HasSubstr("occurs twice at 1400 MHz with setting a"));
-}
-
-TEST(SettingsOfAProfile, AreNamesAndNotTooMany) {
-  EXPECT_THAT(lowgear::error_of([] {
-                (void)read_stage_profile(std::string(kWithSettings) + "0,forward,1000,0.11,25,<b>\n", "p.csv");
-              }),
-              StartsWith("p.csv:6:24: the setting"));
-  StageProfile profile(1);
-  for (std::size_t i = 0; i < kMaxSettings; ++i) profile.add(0, OpKind::forward, {1, 1, 1, "s" + std::to_string(i)});
-  EXPECT_THAT(lowgear::error_of([&] {
-                profile.add(0, OpKind::forward, {1, 1, 1, "more"});
-              }),
-              HasSubstr("more than 1024 settings"));
-}
-
 TEST(SettingsOfAProfile, StayInProfilesMadeFromIt) {
-  const StageProfile profile = read_stage_profile(kWithSettings, "p.csv");
+  const StageProfile profile = read_profile_file(kWithSettings, "p.csv").profile;
   EXPECT_EQ(with_virtual_stages(profile, 2).at_setting(1, OpKind::forward, 1400, "sm3").time_s, 0.06);
   const StageProfile reduced = at_fastest_settings(profile);
   EXPECT_EQ(clocks_of(reduced, 0, OpKind::forward), (std::vector{1400, 1000}));
   EXPECT_EQ(reduced.at_max_clock(0, OpKind::forward).setting, "sm12");
   EXPECT_THAT(lowgear::error_of([&] { refuse_settings(profile, "lowgear profile --fill"); }),
               StartsWith("lowgear profile --fill works on clocks alone, and the profile has settings"));
-}
-
-TEST(SettingsOfAProfile, AreMergedOverRanksOneByOne) {
-  const StageProfile profile = read_stage_profile(
-      "stage,instruction,frequency,time,energy,setting,rank\n0,forward,1400,1,10,a,0\n0,forward,1400,2,20,a,1\n"
-      "0,forward,1400,3,6,b,0\n0,forward,1400,4,8,b,1\n0,backward,1400,1,1,,0\n0,backward,1400,1,1,,1\n",
-      "p.csv");
-  EXPECT_EQ(profile.at_setting(0, OpKind::forward, 1400, "a").time_s, 2);
-  EXPECT_EQ(profile.at_setting(0, OpKind::forward, 1400, "b").energy_j, 7);
 }
 
 TEST(StagesOnRanks, ArePartsOfTheirRanksStage) {
@@ -467,7 +212,7 @@ TEST(StagesOnRanks, ArePartsOfTheirRanksStage) {
   EXPECT_DOUBLE_EQ(parts.at_max_clock(0, OpKind::forward).time_s, 0.03);
   EXPECT_DOUBLE_EQ(parts.at_max_clock(2, OpKind::backward).energy_j, 8);
   EXPECT_DOUBLE_EQ(parts.at_max_clock(3, OpKind::forward).energy_j, 3);
-  expect_equal(with_stages_on_ranks(profile, std::vector<int>{0, 1, 0, 1}), with_virtual_stages(profile, 2));
+  EXPECT_EQ(with_stages_on_ranks(profile, std::vector<int>{0, 1, 0, 1}), with_virtual_stages(profile, 2));
 }
 
 TEST(StagesOnRanks, RefuseARankThatWasNotProfiled) {
@@ -476,24 +221,42 @@ TEST(StagesOnRanks, RefuseARankThatWasNotProfiled) {
   EXPECT_THAT(error_of([&] { (void)with_stages_on_ranks(profile, std::vector<int>{-1}); }), HasSubstr("rank -1"));
 }
 
-TEST(ReadStageProfile, RefusesClocksThatNoGpuHas) {
-  for (const char* clock : {"1", "3", "14100"}) {
-    EXPECT_THAT(read_error_of(fmt::format("0,forward,{},0.1,30\n", clock)),
-                StartsWith(fmt::format("p.csv:2:11: frequency {} MHz is not in 50 to 5000, and no GPU's", clock)));
-  }
+TEST(SettingsOfAProfile, AreRowsOfTheirOwn) {
+  const StageProfile profile = read_profile_file(kWithSettings, "p.csv").profile;
+  EXPECT_TRUE(profile.has_settings());
+  EXPECT_EQ(clocks_of(profile, 0, OpKind::forward), (std::vector{1400, 1400, 1000}));
+  EXPECT_EQ(profile.at_setting(0, OpKind::forward, 1400, "sm3").time_s, 0.12);
+  EXPECT_EQ(profile.find(0, OpKind::forward, 1000, "sm3"), nullptr);
+  EXPECT_EQ(profile.at_max_clock(0, OpKind::forward).setting, "sm12") << "the fastest";
+  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1400).setting, "sm12");
+  EXPECT_THAT(lowgear::error_of([&] { (void)profile.at_setting(0, OpKind::forward, 1400, "sm6"); }),
+              HasSubstr("no measurement of stage 0 forward at 1400 MHz with setting sm6"));
 }
 
-TEST(ReadStageProfile, RefusesColumnsInSecondsUnderAnotherName) {
-  for (const std::string column : {"switch_latency", "transfer"}) {
-    for (const char* unit : {"_s", "_ms"}) {
-      EXPECT_THAT(error_of([&] {
-                    (void)read_stage_profile("stage,instruction,frequency,time,energy," + column + unit +
-                                                 "\n0,forward,1410,0.1,30,0.02\n0,backward,1410,0.2,60,0.02\n",
-                                             "p.csv");
-                  }),
-                  AllOf(StartsWith("p.csv:1:41: no column"), HasSubstr("name it " + column + ", and give seconds")));
-    }
-  }
+TEST(SettingsOfAProfile, OccurOnceAtAClock) {
+  EXPECT_THAT(lowgear::error_of([] {
+                (void)read_profile_file(std::string(kWithSettings) + "0,forward,1400,0.11,25,sm3\n", "p.csv");
+              }),
+              StartsWith("p.csv:6: stage 0 forward at 1400 MHz with setting sm3 is measured in line 2 already"));
+  StageProfile profile(1);
+  profile.add(0, OpKind::forward, {1400, 1, 1, "a"});
+  EXPECT_THAT(lowgear::error_of([&] {
+                profile.add(0, OpKind::forward, {1400, 2, 1, "a"});
+              }),
+              HasSubstr("occurs twice at 1400 MHz with setting a"));
+}
+
+TEST(SettingsOfAProfile, AreNamesAndNotTooMany) {
+  EXPECT_THAT(lowgear::error_of([] {
+                (void)read_profile_file(std::string(kWithSettings) + "0,forward,1000,0.11,25,<b>\n", "p.csv");
+              }),
+              StartsWith("p.csv:6:24: the setting"));
+  StageProfile profile(1);
+  for (std::size_t i = 0; i < kMaxSettings; ++i) profile.add(0, OpKind::forward, {1, 1, 1, "s" + std::to_string(i)});
+  EXPECT_THAT(lowgear::error_of([&] {
+                profile.add(0, OpKind::forward, {1, 1, 1, "more"});
+              }),
+              HasSubstr("more than 1024 settings"));
 }
 
 }  // namespace

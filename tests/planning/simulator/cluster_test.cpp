@@ -11,6 +11,7 @@
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
 #include "planning/plan/pipelines.h"
+#include "planning/profile/profile_file.h"
 #include "planning/simulator/shared_data.h"
 #include "planning/simulator/two_stage_profile.h"
 
@@ -198,7 +199,7 @@ class Emulation : public ::testing::TestWithParam<EmulationCase> {
     read_envpipe(*envpipe);
     const double fastest_s = frontier_.back().time_s;
     const std::vector<double> blocking_w(kStages, emulation.blocking_power_w);
-    const double baseline_j = max_clock_energy_j(profile::read_stage_profile(*profile, "profile"),
+    const double baseline_j = max_clock_energy_j(profile::read_profile_file(*profile, "profile").profile,
                                                  emulation.microbatches, fastest_s / kTimeScale, blocking_w);
     scenario_ = {.pipelines = 1536 / emulation.microbatches,
                  .factor = 1,

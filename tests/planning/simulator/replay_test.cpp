@@ -14,6 +14,7 @@
 #include "base/core/error_of.h"
 #include "planning/plan/pipelines.h"
 #include "planning/plan/plan_json.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 #include "planning/simulator/shared_data.h"
 #include "planning/simulator/two_stage_profile.h"
@@ -447,7 +448,7 @@ TEST(ReplayOnSharedData, OfGpt3AtFullSpeed) {
   if (!text) {
     GTEST_SKIP() << kNoSharedData;
   }
-  const profile::StageProfile profile = profile::read_stage_profile(*text, "gpt3-175b");
+  const profile::StageProfile profile = profile::read_profile_file(*text, "gpt3-175b").profile;
   const schedule::PipelineDag dag = plan::pipeline(8, 12);
   std::vector<int> clocks_mhz(dag.ops.size(), 1410);
   const Timeline timeline = replay(dag, costs_at_clocks(dag, profile, clocks_mhz), std::vector<double>(8, 83.64));

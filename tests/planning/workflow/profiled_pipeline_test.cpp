@@ -7,6 +7,7 @@
 
 #include "base/core/error_of.h"
 #include "planning/planner/policies/sample_problem.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 
 namespace lowgear::workflow {
@@ -33,7 +34,7 @@ TEST(FitProfile, CutsStagesIntoVirtualOnes) {
 
 TEST(FitProfile, TakesOneWithAllVirtualStagesAsItIs) {
   const profile::StageProfile profile = fit_profile(profile_of(6), schedule::interleaved_schedule(3, 6, 2), {});
-  EXPECT_EQ(write_stage_profile(profile), write_stage_profile(profile_of(6)));
+  EXPECT_EQ(profile::write_profile_file({.profile = profile}), profile::write_profile_file({.profile = profile_of(6)}));
 }
 
 TEST(FitProfile, CutsStagesAsTheScheduleDistributesThem) {

@@ -9,6 +9,7 @@
 
 #include "base/core/error_of.h"
 #include "planning/plan/plan_json.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/torch_csv.h"
 #include "planning/workflow/plan_pipeline.h"
 #include "planning/workflow/sample_pipeline.h"
@@ -73,7 +74,7 @@ planner::PlanFolder sample_texts() {
         files.plans.push_back({fmt::format("{:05}.json", number), write_plan(made)});
       });
   files.run = {"run.json", write_run(run_file_of(result, options))};
-  files.profile = {"profile.csv", write_stage_profile(result.pipeline.profile)};
+  files.profile = {"profile.csv", profile::write_profile_file({.profile = result.pipeline.profile})};
   files.schedule = {"schedule.csv", write_torch_csv(result.pipeline.schedule)};
   files.frontier = {"frontier.csv", write_frontier_table(result.frontier.vertices)};
   files.plans_table = {"plans.csv", write_plans_table(result.plans)};

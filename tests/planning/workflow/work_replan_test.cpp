@@ -11,6 +11,7 @@
 #include "base/core/error_of.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/sample_problem.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 #include "planning/simulator/shared_data.h"
 #include "planning/workflow/plan_replays.h"
@@ -294,7 +295,7 @@ class PublishedProfile : public ::testing::Test {
   void SetUp() override {
     const auto text = simulator::read_shared("perseus/stage_profile/gpt3-175b+a100_sxm_bf16.csv");
     if (!text) GTEST_SKIP() << simulator::kNoSharedData;
-    measured_ = profile::read_stage_profile(*text, "gpt3-175b+a100_sxm_bf16.csv");
+    measured_ = profile::read_profile_file(*text, "gpt3-175b+a100_sxm_bf16.csv").profile;
   }
 
   static WorkReplanRequest request() {

@@ -3,17 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planning/profile/profile_file.h"
+
 namespace lowgear::report {
 namespace {
 
 using testing::ElementsAre;
 
 TEST(Valleys, HaveTheLeastEnergyOfEachClock) {
-  const profile::StageProfile profile = profile::read_stage_profile(
-      "stage,instruction,frequency,time,energy,setting\n"
-      "0,forward,1410,1,9,a\n0,forward,1410,2,7,b\n0,forward,900,3,5,a\n"
-      "0,backward,1410,1,20,a\n0,backward,900,2,18,a\n",
-      "p.csv");
+  const profile::StageProfile profile = profile::read_profile_file(
+                                            "stage,instruction,frequency,time,energy,setting\n"
+                                            "0,forward,1410,1,9,a\n0,forward,1410,2,7,b\n0,forward,900,3,5,a\n"
+                                            "0,backward,1410,1,20,a\n0,backward,900,2,18,a\n",
+                                            "p.csv")
+                                            .profile;
   const std::vector<Valley> valleys = valleys_of(profile);
   ASSERT_EQ(valleys.size(), 2U);
   EXPECT_EQ(valleys[0].kind, OpKind::forward);
@@ -23,8 +26,10 @@ TEST(Valleys, HaveTheLeastEnergyOfEachClock) {
 }
 
 TEST(Valleys, OfOneClockAreNone) {
-  const profile::StageProfile profile = profile::read_stage_profile(
-      "stage,instruction,frequency,time,energy\n0,forward,1410,1,9\n0,backward,1410,1,20\n", "p.csv");
+  const profile::StageProfile profile =
+      profile::read_profile_file("stage,instruction,frequency,time,energy\n0,forward,1410,1,9\n0,backward,1410,1,20\n",
+                                 "p.csv")
+          .profile;
   EXPECT_TRUE(valleys_of(profile).empty());
 }
 

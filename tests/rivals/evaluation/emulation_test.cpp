@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "planning/profile/profile_file.h"
 #include "planning/simulator/shared_data.h"
 
 namespace lowgear::evaluation {
@@ -97,7 +98,7 @@ TEST(Emulation, HasTheExtrinsicSavingsOfPerseusFigure8) {
     const std::string file = "perseus/stage_profile/" + peak.model + "+" + peak.device + "_bf16.csv";
     const auto text = simulator::read_shared(file);
     if (!text) GTEST_SKIP() << simulator::kNoSharedData;
-    const profile::StageProfile profile = profile::read_stage_profile(*text, file);
+    const profile::StageProfile profile = profile::read_profile_file(*text, file).profile;
     const bool a40 = peak.device == "a40";
     std::vector<double> factors;
     for (int pct = 101; pct <= 150; ++pct) factors.push_back(pct / 100.0);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/core/files/file.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::policies {
@@ -27,7 +28,7 @@ struct PublishedPipeline {
 
   [[nodiscard]] profile::StageProfile read() const {
     const auto path = published_path(std::string("stage_profile/") + profile);
-    return profile::read_stage_profile(read_file(path), path.filename());
+    return profile::read_profile_file(read_file(path), path.filename()).profile;
   }
 };
 

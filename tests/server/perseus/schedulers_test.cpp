@@ -12,6 +12,7 @@
 #include "base/core/error_of.h"
 #include "base/core/formats/csv.h"
 #include "base/core/progress.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/generators.h"
 #include "server/perseus/lowgear.h"
@@ -200,7 +201,7 @@ TEST(PerseusSchedulers, TheProfilerMeasuresEveryStateOnceAfterTwoWindows) {
   const std::vector<File> files = run.scheduler->files();
   ASSERT_EQ(files.size(), 1U);
   EXPECT_EQ(files[0].name, "merak+gpt3-xl+uniform+dp2+tp1+pp2+mbs4+nmb6.csv");
-  const profile::StageProfile profile = profile::read_stage_profile(files[0].content, "profile");
+  const profile::StageProfile profile = profile::read_profile_file(files[0].content, "profile").profile;
   const profile::Measurement& forward = profile.at_clock(1, OpKind::forward, 1200);
   const double time_s = test_time_s(1, Instruction::forward, 1200);
   EXPECT_NEAR(forward.time_s, 1.1 * time_s, 1e-12);                         // its slower rank
@@ -212,7 +213,8 @@ TEST(PerseusSchedulers, WithoutEnergiesTheIterationsIsDividedOrTheirCellsAreEmpt
   SimulatedJob run(settings_of("InstructionProfiler", args, "frequency"), {});
   run.with_energies = false;
   while (run.stop().empty()) run.run_window();
-  const profile::StageProfile profile = profile::read_stage_profile(run.scheduler->files().front().content, "profile");
+  const profile::StageProfile profile =
+      profile::read_profile_file(run.scheduler->files().front().content, "profile").profile;
   for (const int mhz : {1410, 1050}) {
     const profile::Measurement& backward = profile.at_clock(0, OpKind::backward, mhz);
     EXPECT_NEAR(backward.energy_j, backward.time_s * test_power_w(mhz), 1e-9);

@@ -17,6 +17,7 @@
 #include "base/core/files/file.h"
 #include "planning/profile/example_profile.h"
 #include "planning/profile/few_clock_fit.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 #include "planning/simulator/replay.h"
 #include "server/steering/noisy_job.h"
@@ -214,7 +215,7 @@ TEST(AdaptiveProfile, KnowsPublishedProfilesFromFewClocks) {
        {Published{"gpt3-175b+a100_sxm_bf16.csv", 83.64}, Published{"bloom+a40_bf16.csv", 70.38}}) {
     for (const double slowdown_pct : {0.0, 5.0}) {
       const auto path = folder / published.file;
-      Laboratory laboratory(profile::read_stage_profile(read_file(path), path.filename()), 12,
+      Laboratory laboratory(profile::read_profile_file(read_file(path), path.filename()).profile, 12,
                             published.blocking_power_w, slowdown_pct);
       laboratory.run();
       const auto few = laboratory.outcome(laboratory.step.profile, laboratory.deadline_s());

@@ -15,6 +15,7 @@
 #include "base/core/temporary_folder.h"
 #include "estimating/model/parameters.h"
 #include "planning/plan/plan_json.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/schedule.h"
@@ -193,7 +194,7 @@ std::string profile_text() {
       profile.add(stage, OpKind::backward, {clock_mhz, 2 * time_s, 2 * energy_j});
     }
   }
-  return profile::write_stage_profile(profile);
+  return profile::write_profile_file({.profile = profile});
 }
 
 class PlannedJob : public testing::Test {

@@ -11,7 +11,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 #include "planning/plan/plan_json.h"
-#include "planning/profile/columns/stage_columns.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 #include "training/launcher/four_rank_job.h"
@@ -358,8 +358,9 @@ TEST(StartingOrder, DividesBytesByWhatTheProfileStates) {
                       (folder / "").string());
   };
   EXPECT_THAT(error_of([&] { (void)order(); }), HasSubstr("has no column activation_bytes"));
-  const profile::StageColumns columns{.activation_bytes = std::vector<double>(4, 1e6), .transfer_s = {}};
-  write_file_atomically(folder / "profile.csv", with_stage_columns(read_file(folder / "profile.csv"), columns));
+  profile::ProfileFile file = profile::read_profile_file(read_file(folder / "profile.csv"), "profile.csv");
+  file.columns.activation_bytes = std::vector<double>(4, 1e6);
+  write_file_atomically(folder / "profile.csv", profile::write_profile_file(file));
   // Its rule asks for 4, 3 and 1; five activations fit, and 1F1B holds 4, 3 and 2 of them.
   EXPECT_THAT(order().early_forwards, ElementsAre(1, 1, 1, 0));
   EXPECT_EQ(order().note, "memory admits 1 1 1 0 early forwards by stage, its rule asks for 4 3 1 0");

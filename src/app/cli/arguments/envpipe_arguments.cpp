@@ -90,7 +90,7 @@ EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::opt
   const workflow::ProfiledPipeline& pipeline = input.pipeline;
   EnvPipeOptions options;
   if (!arguments.config.empty()) options = policies::read_envpipe_config(read_file(arguments.config), arguments.config);
-  options.transfer_by_link_s = input.columns.transfer_s;
+  options.transfer_by_link_s = input.file.columns.transfer_s;
   for (const auto& set : arguments.given) set(options);
   if (extra_activations) options.extra_activations = {*extra_activations};
   if (!memory_limit) return options;
@@ -98,9 +98,9 @@ EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::opt
   const int ranks = pipeline.schedule.rank_count();
   const int microbatches = pipeline.schedule.microbatches;
   // The column states activations by stage, not by rank: with virtual stages a rank has several.
-  const bool by_rank = input.columns.activation_bytes.size() == static_cast<std::size_t>(ranks);
+  const bool by_rank = input.file.columns.activation_bytes.size() == static_cast<std::size_t>(ranks);
   const joint::MemoryLimit limit = joint::parse_memory_limit(
-      *memory_limit, by_rank ? std::span<const double>(input.columns.activation_bytes) : std::span<const double>());
+      *memory_limit, by_rank ? std::span<const double>(input.file.columns.activation_bytes) : std::span<const double>());
   try {
     options.extra_activations = activations_beyond_1f1b(limit, ranks, microbatches);
   } catch (const InputError& error) {

@@ -156,14 +156,13 @@ void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_l
 JointInput load_joint_input(const PipelineArguments& arguments, const std::optional<std::string>& memory_limit,
                             const std::optional<std::string>& layers) {
   require_free_order(arguments.schedule);
-  PipelineInput read;
-  read.profile_name = arguments.profile;
+  const profile::ProfileFile file = load_profile(arguments.profile);
   JointInput input;
   input.profile_name = arguments.profile;
   joint::JointProblem& problem = input.problem;
-  problem.profile = read_profile(read);
-  problem.memory = joint::parse_memory_limit(memory_limit.value_or("1f1b"), read.columns.activation_bytes);
-  input.switch_latency_s = read.switch_latency_s;
+  problem.profile = file.profile;
+  problem.memory = joint::parse_memory_limit(memory_limit.value_or("1f1b"), file.columns.activation_bytes);
+  input.switch_latency_s = file.switch_latency_s;
   require_trained(problem);
   if (arguments.shares.backward_split) {
     problem.profile = workflow::split_backward(problem.profile, *arguments.shares.backward_split);
@@ -183,7 +182,7 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   }
   workflow::require_planning_memory(ranks, problem.microbatches, kMostChunks, available_memory_bytes());
   problem.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, ranks);
-  input.doubts = doubts_of(read, problem.blocking_power_w, arguments.gpu_name);
+  input.doubts = doubts_of(file, problem.blocking_power_w, arguments.gpu_name);
   return input;
 }
 

@@ -16,7 +16,6 @@
 #include "base/core/numbers/number.h"
 #include "base/core/text.h"
 #include "estimating/estimator/gpu/gpu_model.h"
-#include "planning/profile/latency/switch_latency.h"
 #include "planning/profile/options.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
@@ -171,29 +170,18 @@ schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profi
                                           : read_schedule(arguments);
 }
 
-profile::StageProfile read_profile(PipelineInput& input) {
-  const std::string text = read_file(input.profile_name);
-  input.switch_latency_s = profile::read_switch_latency(text, input.profile_name);
-  input.columns = profile::read_stage_columns(text, input.profile_name);
-  input.file = profile::read_profile_file(text, input.profile_name);
-  return input.file.profile;
-}
+profile::ProfileFile load_profile(const std::string& path) { return profile::read_profile_file(read_file(path), path); }
 
-std::vector<std::string> doubts_of(const PipelineInput& input, std::span<const double> blocking_power_w,
+std::vector<std::string> doubts_of(const profile::ProfileFile& file, std::span<const double> blocking_power_w,
                                    std::string_view gpu_name) {
-  std::vector<std::string> doubts =
-      profile_doubts(input.file, {.blocking_power_w = blocking_power_w, .gpu = estimator::power_limit_of(gpu_name)});
-  if (auto doubt = transfer_doubt(input.columns, input.file.profile, input.profile_name)) {
-    doubts.push_back(std::move(*doubt));
-  }
-  return doubts;
+  return profile_doubts(file, {.blocking_power_w = blocking_power_w, .gpu = estimator::power_limit_of(gpu_name)});
 }
 
 PipelineInput load_pipeline(const PipelineArguments& arguments) {
   PipelineInput input;
   workflow::ProfiledPipeline& pipeline = input.pipeline;
-  input.profile_name = arguments.profile;
-  pipeline.profile = read_profile(input);
+  input.file = load_profile(arguments.profile);
+  pipeline.profile = input.file.profile;
   // Blocking power is by rank; a named schedule has as many as --stages says, which may be wrong for the profile.
   ScheduleArguments schedule = arguments.schedule;
   if (is_generator(schedule.schedule)) {
@@ -209,7 +197,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   }
   pipeline.profile = workflow::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.doubts = doubts_of(input, pipeline.blocking_power_w, arguments.gpu_name);
+  pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, arguments.gpu_name);
   return input;
 }
 

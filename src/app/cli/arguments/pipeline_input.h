@@ -6,8 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planning/profile/columns/stage_columns.h"
-#include "planning/profile/plausibility.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/schedule.h"
@@ -48,13 +47,10 @@ void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view 
 /// `--profile`, `--blocking-power`, the options of schedules, `--backward-split` and `--recomputation-share`.
 void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
 
-/// A pipeline as all commands use it, with further contents of its files.
+/// A pipeline as all commands use it, and the file of its profile.
 struct PipelineInput {
-  std::string profile_name;  ///< as given
   workflow::ProfiledPipeline pipeline;
-  std::optional<double> switch_latency_s = {};  ///< of the profile; empty: unknown
-  profile::StageColumns columns = {};           ///< of the profile
-  profile::ProfileFile file = {};               ///< the profile as it was read
+  profile::ProfileFile file = {};  ///< as it was read
 };
 
 /// The schedule as named or as the file has it, messages included where it has them. `profile` and `blocking_power_w`
@@ -63,14 +59,12 @@ struct PipelineInput {
 [[nodiscard]] schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                                                std::span<const double> blocking_power_w);
 
-/// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency, columns and file.
-/// Throws InputError.
-[[nodiscard]] profile::StageProfile read_profile(PipelineInput& input);
+/// Reads the stage profile in this file. Throws InputError.
+[[nodiscard]] profile::ProfileFile load_profile(const std::string& path);
 
-/// Why the rows of the profile that was read may be wrong, one line each. Throws InputError where no GPU can have
-/// measured one. `gpu_name` may be empty.
-[[nodiscard]] std::vector<std::string> doubts_of(const PipelineInput& input, std::span<const double> blocking_power_w,
-                                                 std::string_view gpu_name);
+/// Reasons to doubt the rows of a profile, one line each (`profile_doubts`). `gpu_name` may be empty.
+[[nodiscard]] std::vector<std::string> doubts_of(const profile::ProfileFile& file,
+                                                 std::span<const double> blocking_power_w, std::string_view gpu_name);
 
 /// Reads all files. Throws InputError.
 [[nodiscard]] PipelineInput load_pipeline(const PipelineArguments& arguments);

@@ -15,7 +15,7 @@
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
 #include "planning/plan/plan.h"
-#include "planning/profile/latency/switch_latency.h"
+#include "planning/profile/switch_latency.h"
 #include "planning/simulator/cluster.h"
 #include "planning/workflow/plan_replays.h"
 #include "rivals/policies/perseus/exponential_fit.h"

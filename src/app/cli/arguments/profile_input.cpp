@@ -12,7 +12,7 @@
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/gpu_model.h"
-#include "planning/profile/columns/stage_columns.h"
+#include "planning/profile/recorded_activations.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/torch_csv.h"
 

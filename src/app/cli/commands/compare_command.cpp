@@ -156,7 +156,7 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
   report::Data data =
       report::comparison_report(comparison, input.pipeline, planner, arguments.planner.switch_latency.latency_s());
   data.lowgear_version = version();
-  data.profile_name = std::filesystem::path(input.profile_name).filename().string();
+  data.profile_name = std::filesystem::path(input.file.source).filename().string();
   return render_html_report(data);
 }
 
@@ -199,7 +199,7 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   options.table = policies::published_policies({.perseus = perseus_options(arguments.perseus), .envpipe = envpipe});
   for (const std::string& doubt : pipeline.doubts) console.warn(doubt);
   SwitchLatencyArgument& latency = arguments.planner.switch_latency;
-  latency.complete_from(input.switch_latency_s);
+  latency.complete_from(input.file.switch_latency_s);
   options.planner = planner_options(arguments.planner);
   options.late_s = latency.late_s();
   options.now_s = wall_clock();

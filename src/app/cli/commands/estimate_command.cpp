@@ -21,6 +21,7 @@
 #include "estimating/estimator/iteration/planned_job.h"
 #include "rivals/policies/published_policies.h"
 #include "rivals/published_estimator/published_examples.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::cli {
 namespace {
@@ -127,8 +128,9 @@ ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console)
 
 void emit_profile(const EstimateArguments& arguments, const estimator::JobEstimate& estimate, Console& console) {
   if (arguments.profile.empty()) return;
-  const std::string rows = write_stage_profile(emitted_profile(estimate.job.gpu, estimate.iteration));
-  write_file_atomically(arguments.profile, profile::with_stage_columns(rows, emitted_columns(estimate)));
+  write_file_atomically(arguments.profile,
+                        profile::write_profile_file({.profile = emitted_profile(estimate.job.gpu, estimate.iteration),
+                                                     .columns = emitted_columns(estimate)}));
   console.note(fmt::format("{} contains estimated, not measured figures of one GPU", arguments.profile));
 }
 

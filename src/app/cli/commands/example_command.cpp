@@ -10,6 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/files/folder_manifest.h"
 #include "planning/profile/example_profile.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::cli {
 namespace {
@@ -36,7 +37,7 @@ ExitCode run_example(const ExampleArguments& arguments, Console& console) {
   if (error) throw_input_error({arguments.out, 0, 0}, "cannot be made: " + error.message(), "name another folder");
   // File by file: the folder may hold plans that were made in it since.
   const std::filesystem::path profile = folder / "profile.csv";
-  write_listed_file(folder, "profile.csv", profile::write_stage_profile(profile::example_profile()));
+  write_listed_file(folder, "profile.csv", profile::write_profile_file({.profile = profile::example_profile()}));
   write_listed_file(folder, "README.txt", kReadme);
   if (arguments.json) {
     console.print_json(

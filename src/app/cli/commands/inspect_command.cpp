@@ -77,13 +77,12 @@ Json summary_json(const profile::OpProfileSummary& row) {
 }
 
 ExitCode run_inspect(const InspectArguments& arguments, Console& console) {
-  PipelineInput input;
-  input.profile_name = arguments.profile;
-  const profile::StageProfile profile = read_profile(input);
+  const profile::ProfileFile file = load_profile(arguments.profile);
+  const profile::StageProfile& profile = file.profile;
   const std::vector<double> power_w =
       blocking_power_from_argument(arguments.blocking_power.empty() ? "0" : arguments.blocking_power, profile.stages());
   const std::vector<profile::OpProfileSummary> rows = summarise(profile, power_w);
-  const std::vector<std::string> doubts = doubts_of(input, power_w, arguments.gpu_name);
+  const std::vector<std::string> doubts = doubts_of(file, power_w, arguments.gpu_name);
   for (const std::string& doubt : doubts) console.warn(doubt);
   const bool modelled = is_example_profile(profile);
   if (arguments.json) {

@@ -201,7 +201,7 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
   std::optional<ProgressBar> progress(std::in_place);
   PlanArguments plan = arguments.plan;
-  plan.planner.switch_latency.complete_from(input.switch_latency_s);
+  plan.planner.switch_latency.complete_from(input.file.switch_latency_s);
   const PlanSummary summary = make_plans(plan, std::move(input), folder, *progress);
   folder.commit();
   progress.reset();

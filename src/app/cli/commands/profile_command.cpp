@@ -17,11 +17,12 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/units.h"
-#include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/compose/composed_profile.h"
-#include "planning/profile/latency/switch_latency.h"
 #include "planning/profile/options.h"
 #include "planning/profile/plausibility.h"
+#include "planning/profile/profile_file.h"
+#include "planning/profile/recorded_activations.h"
+#include "planning/profile/switch_latency.h"
 
 namespace lowgear::cli {
 namespace {
@@ -118,16 +119,8 @@ profile::FewClockFit fill(const profile::StageProfile& profile, const ProfileArg
   return fit_few_clocks(profile, within);
 }
 
-/// Values that a profile states in addition to its rows.
-struct ProfileColumns {
-  std::optional<double> switch_latency_s;
-  profile::StageColumns of_stages;
-};
-
-void write_results(const ProfileArguments& arguments, const profile::StageProfile& profile,
-                   const ProfileColumns& columns, const std::string& errors) {
-  const std::string rows = with_stage_columns(write_stage_profile(profile), columns.of_stages);
-  write_file_atomically(arguments.out, profile::with_switch_latency(rows, columns.switch_latency_s));
+void write_results(const ProfileArguments& arguments, const profile::ProfileFile& file, const std::string& errors) {
+  write_file_atomically(arguments.out, profile::write_profile_file(file));
   write_file_atomically(errors_path(arguments), errors);
 }
 
@@ -156,13 +149,11 @@ ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
 }
 
 ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
-  const std::string text = read_file(arguments.fill);
-  const profile::ProfileFile given = profile::read_profile_file(text, arguments.fill);
-  for (const std::string& doubt : profile_doubts(given, {.blocking_power_w = {}})) console.warn(doubt);
-  const profile::FewClockFit fit = fill(given.profile, arguments, console);
-  const ProfileColumns columns{.switch_latency_s = profile::read_switch_latency(text, arguments.fill),
-                               .of_stages = profile::read_stage_columns(text, arguments.fill)};
-  write_results(arguments, fit.profile(), columns, error_csv(fit, nullptr));
+  profile::ProfileFile file = profile::read_profile_file(read_file(arguments.fill), arguments.fill);
+  for (const std::string& doubt : profile_doubts(file, {})) console.warn(doubt);
+  const profile::FewClockFit fit = fill(file.profile, arguments, console);
+  file.profile = fit.profile();
+  write_results(arguments, file, error_csv(fit, nullptr));
   write_page(arguments, fit.profile(), "given and predicted");
   if (arguments.json) {
     Json json = filled_json(fit);
@@ -216,23 +207,24 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   Json json = recorded_json(recorded);
   if (latency) json["switch_latency"] = switch_latency_json(*latency);
   // The check of a reader: every stage has the kinds that a plan needs.
-  const profile::StageProfile profile =
-      profile::read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
-  const profile::StageActivations activations = activations_by_stage(recordings, profile.stages());
+  profile::ProfileFile file =
+      profile::read_profile_file(profile::write_profile_file({.profile = recorded.profile()}), "the recorded profile");
+  const profile::StageActivations activations = activations_by_stage(recordings, file.profile.stages());
   if (!activations.warning.empty()) console.warn(activations.warning);
   if (!activations.bytes.empty()) json["activation_bytes"] = activations.bytes;
-  const ProfileColumns columns{.switch_latency_s = latency ? std::optional(latency->latency_s) : std::nullopt,
-                               .of_stages = {.activation_bytes = activations.bytes, .transfer_s = {}}};
+  file.columns.activation_bytes = activations.bytes;
+  if (latency) file.switch_latency_s = latency->latency_s;
   const std::string basis = recorded.simulated ? "simulated" : "measured";
   const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);
   if (arguments.predict) {
-    const profile::FewClockFit fit = fill(profile, arguments, console);
+    const profile::FewClockFit fit = fill(file.profile, arguments, console);
     json["filled"] = filled_json(fit);
-    write_results(arguments, fit.profile(), columns, error_csv(fit, &recorded));
-    write_page(arguments, fit.profile(), basis + " and predicted");
+    file.profile = fit.profile();
+    write_results(arguments, file, error_csv(fit, &recorded));
+    write_page(arguments, file.profile, basis + " and predicted");
   } else {
-    write_results(arguments, profile, columns, error_csv(recorded));
-    write_page(arguments, profile, basis);
+    write_results(arguments, file, error_csv(recorded));
+    write_page(arguments, file.profile, basis);
   }
   write_freqevents(arguments, recordings);
   if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);
@@ -254,7 +246,7 @@ profile::ComposedProfile composed_of(const std::string& parts, const ProfileArgu
   profile::ComposedProfile composed = compose_profile(profile::read_part_table(read_file(parts), parts), options);
   // The check of a reader: every stage has the kinds that a plan needs.
   const std::string source = "the profile composed of " + parts;
-  (void)profile::read_stage_profile(write_stage_profile(composed.profile), source);
+  (void)profile::read_profile_file(profile::write_profile_file({.profile = composed.profile}), source);
   for (const std::string& doubt : profile_doubts(composed.profile, {.source = source})) console.warn(doubt);
   return composed;
 }
@@ -267,7 +259,7 @@ ExitCode run_composition(const ProfileArguments& arguments, Console& console) {
   if (arguments.out.empty()) throw InputError("--out is missing: where to write the profile");
   refuse_to_overwrite(arguments.out, {parts});
   const profile::ComposedProfile composed = composed_of(parts, arguments, console);
-  write_file_atomically(arguments.out, write_stage_profile(composed.profile));
+  write_file_atomically(arguments.out, profile::write_profile_file({.profile = composed.profile}));
   if (arguments.json) {
     Json json = composed_json(composed);
     json["out"] = arguments.out;

@@ -21,6 +21,7 @@
 #include "base/core/error.h"
 #include "base/core/units.h"
 #include "planning/profile/layers/layer_profile.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 #include "planning/workflow/profiled_pipeline.h"
 #include "planning/workflow/run_folder.h"
@@ -75,7 +76,7 @@ FollowedPlan read_followed_plan(const std::filesystem::path& folder) {
   }
   const planner::JointFolder files = read_joint_folder(folder);
   plan.contents = workflow::read_joint_contents(files);
-  plan.by_rank = profile::read_stage_profile(files.profile.text, files.profile.name);
+  plan.by_rank = profile::read_profile_file(files.profile.text, files.profile.name).profile;
   const std::optional<workflow::PartitionRun>& partition = plan.contents.run.joint->partition;
   if (partition) plan.moved_layers = partition->chosen;
   return plan;
@@ -210,9 +211,9 @@ void write_plan_folder(const ReplanArguments& arguments, const workflow::RunCont
   plan.deadlines.deadline_s = work.plan.deadline_s;
   plan.pipeline.gpu_name = contents.chosen.gpu_name;
   PipelineInput input;
-  input.profile_name = contents.run.profile;
+  input.file.source = contents.run.profile;
   input.pipeline = work.pipeline;
-  take_clocks_of(contents, plan.planner, input.switch_latency_s);
+  take_clocks_of(contents, plan.planner, input.file.switch_latency_s);
   StagedDirectory folder(arguments.out, std::string(output_file::kRun));
   (void)make_plans(plan, std::move(input), folder, progress);
   folder.commit();

@@ -32,13 +32,12 @@ schedule::Schedule runnable_schedule(const ScheduleCommandArguments& arguments, 
   std::optional<profile::StageProfile> profile;
   std::vector<double> power_w;
   if (!arguments.profile.empty()) {
-    PipelineInput input;
-    input.profile_name = arguments.profile;
-    profile = read_profile(input);
+    const profile::ProfileFile file = load_profile(arguments.profile);
+    profile = file.profile;
     if (!arguments.blocking_power.empty()) {
       power_w = blocking_power_from_argument(arguments.blocking_power, profile->stages());
     }
-    for (const std::string& doubt : doubts_of(input, power_w, "")) console.warn(doubt);
+    for (const std::string& doubt : doubts_of(file, power_w, "")) console.warn(doubt);
   }
   schedule::Schedule schedule =
       with_communication(load_schedule(arguments.schedule, profile ? &*profile : nullptr, power_w));

@@ -102,13 +102,13 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   planned.plan = plan::read_plan(text, arguments.plan);
   PipelineInput& input = planned.input;
   workflow::ProfiledPipeline& pipeline = input.pipeline;
-  input.profile_name = arguments.pipeline.profile;
+  input.file = load_profile(arguments.pipeline.profile);
   pipeline.schedule = workflow::schedule_of(*planned.plan);
   pipeline.blocking_power_w =
       blocking_power_from_argument(arguments.pipeline.blocking_power, pipeline.schedule.rank_count());
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.profile = workflow::fit_profile(read_profile(input), pipeline.schedule, arguments.pipeline.shares);
-  pipeline.doubts = doubts_of(input, pipeline.blocking_power_w, gpu_name_of(arguments, *planned.plan));
+  pipeline.profile = workflow::fit_profile(input.file.profile, pipeline.schedule, arguments.pipeline.shares);
+  pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, gpu_name_of(arguments, *planned.plan));
   planned.choices = choices_for(*planned.plan, pipeline.dag);
   return planned;
 }
@@ -285,7 +285,7 @@ ExitCode run_simulate(SimulateArguments arguments, Console& console) {
     console.note("the plan states no settings: each clock runs with the fastest setting that the profile has there");
   }
   // A cluster is replayed with clocks that change at once.
-  if (arguments.pipelines == 1) arguments.switch_latency.complete_from(planned.input.switch_latency_s);
+  if (arguments.pipelines == 1) arguments.switch_latency.complete_from(planned.input.file.switch_latency_s);
   if (planned.plan) arguments.switch_latency.lead_s = planned.plan->clock_lead_s;
   const Simulation result = simulate(arguments, planned);
   for (const std::string& warning : result.warnings) console.warn(warning);

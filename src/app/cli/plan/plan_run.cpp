@@ -13,7 +13,7 @@
 #include "base/core/version.h"
 #include "planning/plan/plan_json.h"
 #include "planning/planner/verifier/joint_folder.h"
-#include "planning/profile/latency/switch_latency.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/torch_csv.h"
 #include "report/report/html_report.h"
 #include "report/report/perseus_report.h"
@@ -62,7 +62,7 @@ class PlanFiles {
   void add_result(const workflow::PlanResult& result, const workflow::RunFile& run,
                   std::optional<double> switch_latency_s) {
     write(files_.profile, output_file::kProfile,
-          profile::with_switch_latency(write_stage_profile(result.pipeline.profile), switch_latency_s));
+          profile::write_profile_file({.profile = result.pipeline.profile, .switch_latency_s = switch_latency_s}));
     write(files_.schedule, output_file::kSchedule, write_torch_csv(result.pipeline.schedule));
     const bool own_frontier = !result.policy_frontier.empty();
     write(files_.frontier, own_frontier ? output_file::kExactFrontier : output_file::kFrontier,
@@ -172,8 +172,8 @@ PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, Stag
   workflow::RunFile run = run_file_of(summary.result, options);
   run.version = version();
   run.command = arguments.command;
-  run.profile = input.profile_name;
-  files.add_result(summary.result, run, input.switch_latency_s);
+  run.profile = input.file.source;
+  files.add_result(summary.result, run, input.file.switch_latency_s);
   if (is_quick_to_verify(summary.result.pipeline, summary.result.plans.size())) {
     summary.verified = verified(files.texts(), progress);
   }
@@ -200,11 +200,12 @@ class JointFiles {
     write(files_.run, output_file::kRun, write_run(run));
     write(files_.frontier, output_file::kFrontier, workflow::write_joint_frontier(result.frontier));
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
-    write(files_.profile, output_file::kProfile, write_stage_profile(result.profile));
+    write(files_.profile, output_file::kProfile, profile::write_profile_file({.profile = result.profile}));
     if (input_->free_layers) {
       planner::MovedLayers& moved = files_.moved.emplace();
       write(moved.layers, output_file::kLayers, write_layer_profile(input_->free_layers->layers));
-      write(moved.given_profile, output_file::kGivenProfile, write_stage_profile(input_->problem.profile));
+      write(moved.given_profile, output_file::kGivenProfile,
+            profile::write_profile_file({.profile = input_->problem.profile}));
     }
     write(files_.lower_bound, output_file::kLowerBound, workflow::write_frontier_table(result.lower_bound));
     write(files_.bound_prices, output_file::kJointBound, result.bound_prices);
@@ -216,8 +217,9 @@ class JointFiles {
     const auto name = [&](std::string_view file) { return output_file::of_order(number, file); };
     planner::PlanFolder& files = files_.orders.emplace_back();
     write(files.run, name(output_file::kRun), write_run(run));
-    write(files.profile, name(output_file::kProfile),
-          profile::with_switch_latency(write_stage_profile(order.pipeline.profile), input_->switch_latency_s));
+    write(
+        files.profile, name(output_file::kProfile),
+        profile::write_profile_file({.profile = order.pipeline.profile, .switch_latency_s = input_->switch_latency_s}));
     write(files.schedule, name(output_file::kSchedule), write_torch_csv(order.pipeline.schedule));
     write(files.frontier, name(output_file::kFrontier), workflow::write_frontier_table(order.frontier.vertices));
     write(files.certificate, name(output_file::kCertificate), order.frontier.certificate);

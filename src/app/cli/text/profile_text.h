@@ -7,10 +7,10 @@
 #include "base/core/formats/json.h"
 #include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/few_clock_fit.h"
-#include "planning/profile/latency/switch_latency.h"
 #include "planning/profile/recorded_profile.h"
 #include "planning/profile/stage_profile.h"
 #include "report/report/html_page.h"
+#include "planning/profile/switch_latency.h"
 
 namespace lowgear::cli {
 

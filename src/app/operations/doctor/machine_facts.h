@@ -9,7 +9,7 @@
 
 #include "hardware/gpu/gpu.h"
 #include "hardware/gpu/nvml_survey.h"
-#include "planning/profile/latency/switch_latency.h"
+#include "planning/profile/switch_latency.h"
 
 namespace lowgear::operations::doctor {
 

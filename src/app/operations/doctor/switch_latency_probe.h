@@ -8,7 +8,7 @@
 
 #include "app/operations/doctor/machine_facts.h"
 #include "hardware/gpu/nvml_survey.h"
-#include "planning/profile/latency/switch_latency.h"
+#include "planning/profile/switch_latency.h"
 
 namespace lowgear::operations::doctor {
 

@@ -10,7 +10,7 @@
 #include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/job/training_job.h"
 #include "estimating/estimator/memory/memory_estimate.h"
-#include "planning/profile/columns/stage_columns.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::estimator {
 

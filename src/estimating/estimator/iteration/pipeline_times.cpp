@@ -24,6 +24,7 @@ double duration_s(const PipelineCosts& costs, const schedule::ComputeOp& op) {
       return costs.backward_s[stage] - costs.weight_gradient_s[stage];
     case OpKind::weight_gradient:
       return costs.weight_gradient_s[stage];
+    case OpKind::forward_backward:
     case OpKind::recomputation:
     case OpKind::recomputing_backward:
       break;  // schedules with them are refused (training_job.h)

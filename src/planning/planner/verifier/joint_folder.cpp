@@ -19,6 +19,7 @@
 #include "planning/planner/verifier/order_free_proof.h"
 #include "planning/planner/verifier/pipeline.h"
 #include "planning/planner/verifier/plan_check.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/generators.h"
@@ -203,7 +204,7 @@ void check_frontier(const JointFolder& folder, Findings& findings) {
 /// An order's stages are equal parts of the run's ranks.
 void check_profile(const PlanFolder& order, const schedule::Schedule& schedule, const profile::StageProfile& of_ranks,
                    Findings& findings) {
-  const profile::StageProfile own = profile::read_stage_profile(order.profile.text, order.profile.name);
+  const profile::StageProfile own = profile::read_profile_file(order.profile.text, order.profile.name).profile;
   const std::vector<int> rank_of = rank_of_stage(schedule);
   const double parts = static_cast<double>(rank_of.size()) / of_ranks.stages();
   for (const auto& [stage, kind, rows] : own.ops()) {
@@ -276,7 +277,7 @@ VerifyReport verify(const JointFolder& folder) {
   const JsonView run_view(json, folder.run.name);
   const JsonView joint = run_view.at("joint");
   const std::vector<int> limits = stated_limits(joint, run);
-  const profile::StageProfile profile = profile::read_stage_profile(folder.profile.text, folder.profile.name);
+  const profile::StageProfile profile = profile::read_profile_file(folder.profile.text, folder.profile.name).profile;
   if (profile.stages() != run.ranks) {
     throw_input_error({folder.profile.name, 0, 0},
                       fmt::format("has {} stages for {} ranks", profile.stages(), run.ranks), "plan again");
@@ -303,7 +304,7 @@ VerifyReport verify(const JointFolder& folder) {
   }
   if (folder.moved) {
     const profile::StageProfile given =
-        profile::read_stage_profile(folder.moved->given_profile.text, folder.moved->given_profile.name);
+        profile::read_profile_file(folder.moved->given_profile.text, folder.moved->given_profile.name).profile;
     report.layers = verifier::check_partition(joint.at("partition"), folder.moved->layers,
                                               {&given, folder.moved->given_profile.name},
                                               {&profile, folder.profile.name}, findings);

@@ -12,6 +12,7 @@
 #include "planning/planner/verifier/pipeline.h"
 #include "planning/planner/verifier/plan_check.h"
 #include "planning/planner/verifier/proven_frontier.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/torch_csv.h"
 
@@ -127,7 +128,7 @@ void check_plans(const PlanFolder& folder, const PlanBasis& basis, VerifyReport&
 VerifyReport verify(const PlanFolder& folder) {
   const RunSettings run = verifier::read_run_settings(folder.run.text, folder.run.name);
   const schedule::Schedule schedule = read_schedule(folder, run);
-  const profile::StageProfile profile = profile::read_stage_profile(folder.profile.text, folder.profile.name);
+  const profile::StageProfile profile = profile::read_profile_file(folder.profile.text, folder.profile.name).profile;
   const Pipeline pipeline(schedule, profile, run.blocking_power_w);
 
   VerifyReport report;

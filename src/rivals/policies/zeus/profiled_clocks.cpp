@@ -37,10 +37,10 @@ std::vector<int> stage_clocks_mhz(const planner::PlanningProblem& problem, int s
   const auto present = kinds_of_stage(*problem.dag, stage);
   std::vector<int> common;
   bool first = true;
-  for (int kind = 0; kind < kOpKindCount; ++kind) {
+  for (const OpKind kind : kScheduledKinds) {
     if (!present[static_cast<std::size_t>(kind)]) continue;
     std::vector<int> clocks;
-    for (const profile::Measurement& measurement : problem.profile->measurements(stage, static_cast<OpKind>(kind))) {
+    for (const profile::Measurement& measurement : problem.profile->measurements(stage, kind)) {
       if (clocks.empty() || clocks.back() != measurement.clock_mhz) clocks.push_back(measurement.clock_mhz);
     }
     if (first) {

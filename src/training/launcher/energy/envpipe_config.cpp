@@ -14,8 +14,8 @@
 #include "base/core/files/file.h"
 #include "base/core/numbers/number.h"
 #include "planning/joint/orders/joint_problem.h"
-#include "planning/profile/columns/stage_columns.h"
 #include "planning/profile/options.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/communication.h"
 #include "rivals/policies/envpipe/envpipe.h"
@@ -72,7 +72,7 @@ void read_numbers(const YamlView& map, EnvPipeOptions& options) {
 
 profile::StageProfile read_own_profile(const EnvPipeConfig& config, int stages) {
   const std::string source = config.profile.value().string();
-  profile::StageProfile profile = profile::read_stage_profile(read_file(source), source);
+  profile::StageProfile profile = profile::read_profile_file(read_file(source), source).profile;
   if (profile.stages() == stages) return profile;
   throw InputError(fmt::format("{}: a profile of {} stages for a job of {}", source, profile.stages(), stages));
 }
@@ -106,7 +106,7 @@ EnvPipeConfig read_envpipe(const YamlView& map, const fs::path& folder) {
 
 std::vector<double> profiled_activation_bytes(const EnvPipeConfig& config) {
   const std::string source = config.profile.value().string();
-  return profile::read_stage_columns(read_file(source), source).activation_bytes;
+  return profile::read_profile_file(read_file(source), source).columns.activation_bytes;
 }
 
 policies::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config, const schedule::Schedule& schedule) {

@@ -91,6 +91,7 @@ void PipelineEngine::compute(const schedule::Action& action, const Microbatch& m
       return backward(action, WeightGradients::later);
     case OpKind::weight_gradient:
       return stages_.at(action.stage)->weight_gradients(action.microbatch);
+    case OpKind::forward_backward:
     case OpKind::recomputation:
     case OpKind::recomputing_backward:
       break;  // schedules with them are refused (training_schedule.h)

@@ -11,7 +11,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "planning/profile/columns/stage_columns.h"
+#include "planning/profile/recorded_activations.h"
 
 namespace lowgear::trainer {
 

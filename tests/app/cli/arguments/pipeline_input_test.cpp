@@ -10,6 +10,7 @@
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 
 namespace lowgear::cli {
@@ -18,7 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 
 profile::StageProfile profile_of(int stages) {
-  return profile::read_stage_profile(small_profile(stages), "profile.csv");
+  return profile::read_profile_file(small_profile(stages), "profile.csv").profile;
 }
 
 TEST(LoadSchedule, EnvPipeDependsOnTheProfile) {

@@ -11,6 +11,7 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::cli {
@@ -187,7 +188,7 @@ TEST(Estimate, EmitsAProfileUnderThePowerLimit) {
   EXPECT_EQ(run_estimate({"--tp", "8", "--emit-profile", usual}).exit_code, 0);
   EXPECT_EQ(run_estimate({"--tp", "8", "--power-limit-w", "500", "--emit-profile", limited}).exit_code, 0);
   const auto power_w = [](const std::string& path) {
-    const profile::StageProfile profile = profile::read_stage_profile(read_file(path), path);
+    const profile::StageProfile profile = profile::read_profile_file(read_file(path), path).profile;
     const profile::Measurement& highest = profile.at_max_clock(0, OpKind::forward);
     return highest.energy_j / highest.time_s;
   };

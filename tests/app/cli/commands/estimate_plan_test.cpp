@@ -10,6 +10,7 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::cli {
@@ -73,7 +74,7 @@ TEST(EstimatePlan, EmitsAProfileThatPlanTakes) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("estimated, not measured"));
   EXPECT_THAT(result.out, HasSubstr("\nNext: lowgear plan --profile "));
-  EXPECT_EQ(profile::read_stage_profile(read_file(path), path).stages(), 4);
+  EXPECT_EQ(profile::read_profile_file(read_file(path), path).profile.stages(), 4);
   const ProgramResult plan =
       run_lowgear({"plan", "--profile", path, "--stages", "4", "--microbatches", "16", "--schedule", "1f1b",
                    "--blocking-power", "83.64", "--plans", "2", "--out", (folder / "out").string()});

@@ -11,9 +11,8 @@
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
-#include "planning/profile/columns/stage_columns.h"
-#include "planning/profile/latency/switch_latency.h"
 #include "planning/profile/made_up_recording.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::cli {
@@ -71,14 +70,14 @@ TEST_F(ProfileCommand, MakesAProfileOfRecordings) {
       run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--blocking-power-out", path("b.csv")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("simulated, not measured"));
-  const profile::StageProfile profile = profile::read_stage_profile(read_file(path("p.csv")), "p.csv");
+  const profile::StageProfile profile = profile::read_profile_file(read_file(path("p.csv")), "p.csv").profile;
   EXPECT_EQ(profile.stages(), 2);
   EXPECT_EQ(profile.measurements(1, OpKind::backward).size(), 4);
   EXPECT_NEAR(profile.at_clock(0, OpKind::forward, 1000).time_s, 0.05, 1e-3);
   EXPECT_NEAR(profile.at_clock(0, OpKind::forward, 1000).energy_j, 15, 1.5);
   EXPECT_THAT(read_file(path("b.csv")), StartsWith("stage,blocking_power\n0,"));
   EXPECT_THAT(result.out, HasSubstr("clock changes take effect 0.0 +-"));
-  EXPECT_NEAR(profile::read_switch_latency(read_file(path("p.csv")), "p.csv").value(), 0, 5e-3);
+  EXPECT_NEAR(profile::read_profile_file(read_file(path("p.csv")), "p.csv").switch_latency_s.value(), 0, 5e-3);
   EXPECT_THAT(read_file(path("p.csv.errors.csv")), HasSubstr(",simulated,"));
 }
 
@@ -112,7 +111,8 @@ TEST_F(ProfileCommand, PredictsOtherClocksAndSaysSo) {
     EXPECT_EQ(errors.text(row, errors.column("origin")), between ? "predicted" : "simulated");
     EXPECT_GT(errors.number(row, errors.column("energy_error")), 0);
   }
-  EXPECT_EQ(profile::read_stage_profile(read_file(path("p.csv")), "p").measurements(0, OpKind::forward).size(), 7);
+  EXPECT_EQ(profile::read_profile_file(read_file(path("p.csv")), "p").profile.measurements(0, OpKind::forward).size(),
+            7);
 }
 
 TEST_F(ProfileCommand, FillsAProfileThatIsThere) {
@@ -124,7 +124,8 @@ TEST_F(ProfileCommand, FillsAProfileThatIsThere) {
                                             "--out", path("all.csv"), "--html", path("all.html")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("predicted"));
-  EXPECT_EQ(profile::read_stage_profile(read_file(path("all.csv")), "p").measurements(1, OpKind::backward).size(), 13);
+  EXPECT_EQ(
+      profile::read_profile_file(read_file(path("all.csv")), "p").profile.measurements(1, OpKind::backward).size(), 13);
   EXPECT_THAT(read_file(path("all.html")), HasSubstr("given and predicted"));
 }
 
@@ -132,18 +133,20 @@ TEST_F(ProfileCommand, StatesWhatActivationsTakeAndPlansWithIt) {
   write_text(path("job/rank-00000/activations.csv"), "iteration,stage,activation_bytes\n1,0,3000000\n");
   const ProgramResult some = run_lowgear({"profile", path("job"), "--out", path("p.csv")});
   EXPECT_THAT(some.err, HasSubstr("the activations of stage 1 were not measured"));
-  EXPECT_THAT(profile::read_stage_columns(read_file(path("p.csv")), "p").activation_bytes, IsEmpty());
+  EXPECT_THAT(profile::read_profile_file(read_file(path("p.csv")), "p").columns.activation_bytes, IsEmpty());
 
   write_text(path("job/rank-00001/activations.csv"), "iteration,stage,activation_bytes\n1,1,2000000\n9,1,1000000\n");
   const ProgramResult result = run_lowgear({"profile", path("job"), "--out", path("p.csv")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("stage 0: a microbatch's activations take 3 MB\n"));
-  EXPECT_THAT(profile::read_stage_columns(read_file(path("p.csv")), "p").activation_bytes, ElementsAre(3e6, 2e6));
+  EXPECT_THAT(profile::read_profile_file(read_file(path("p.csv")), "p").columns.activation_bytes,
+              ElementsAre(3e6, 2e6));
   ASSERT_EQ(
       run_lowgear({"profile", "--fill", path("p.csv"), "--supported-clocks", "1400-800/50", "--out", path("all.csv")})
           .exit_code,
       0);
-  EXPECT_THAT(profile::read_stage_columns(read_file(path("all.csv")), "p").activation_bytes, ElementsAre(3e6, 2e6));
+  EXPECT_THAT(profile::read_profile_file(read_file(path("all.csv")), "p").columns.activation_bytes,
+              ElementsAre(3e6, 2e6));
 
   const ProgramResult plan =
       run_lowgear({"plan", "--profile", path("p.csv"), "--microbatches", "6", "--policy", "envpipe", "--schedule",
@@ -228,7 +231,7 @@ TEST_F(ProfileCommand, ReadsMerakWithItsWindowsRight) {
       run_lowgear({"profile", "--merak", path("merak"), "--microbatches", "8", "--iterations", "5",
                    "--supported-clocks", "1400,1200,1000", "--skip-iterations", "0", "--out", path("m.csv")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const profile::StageProfile profile = profile::read_stage_profile(read_file(path("m.csv")), "m.csv");
+  const profile::StageProfile profile = profile::read_profile_file(read_file(path("m.csv")), "m.csv").profile;
   for (const int clock_mhz : {1400, 1200, 1000}) {
     EXPECT_NEAR(profile.at_clock(0, OpKind::forward, clock_mhz).time_s, 50.0 / clock_mhz, 1e-3);
     EXPECT_NEAR(profile.at_clock(0, OpKind::backward, clock_mhz).energy_j, 100.0 / clock_mhz * (120 + 0.2 * clock_mhz),

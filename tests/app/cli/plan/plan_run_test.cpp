@@ -11,6 +11,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 #include "planning/plan/plan_json.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 #include "planning/workflow/plan_pipeline.h"
 #include "planning/workflow/plan_replays.h"
@@ -25,7 +26,7 @@ constexpr int kMicrobatches = 6;
 /// The pipeline of `pipeline_command`.
 workflow::ProfiledPipeline sample_pipeline() {
   workflow::ProfiledPipeline pipeline;
-  pipeline.profile = profile::read_stage_profile(small_profile(kStages), "profile.csv");
+  pipeline.profile = profile::read_profile_file(small_profile(kStages), "profile.csv").profile;
   pipeline.schedule = schedule::one_f_one_b_schedule(kStages, kMicrobatches);
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.blocking_power_w.assign(kStages, 70);

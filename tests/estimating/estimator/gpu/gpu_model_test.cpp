@@ -16,6 +16,7 @@
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/iteration/roofline_estimate.h"
 #include "estimating/estimator/power/power_model.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::estimator {
 
@@ -97,7 +98,8 @@ TEST_P(PowerLimit, OfTheDataSheetChangesNothing) {
   EXPECT_EQ(same.error_s, usual.error_s);
   EXPECT_EQ(same.notes, usual.notes);
   EXPECT_EQ(estimate_energy(job, same).total_j(), usual_j);
-  EXPECT_EQ(write_stage_profile(emitted_profile(job.gpu, same)), write_stage_profile(usual_profile));
+  EXPECT_EQ(profile::write_profile_file({.profile = emitted_profile(job.gpu, same)}),
+            profile::write_profile_file({.profile = usual_profile}));
   EXPECT_EQ(describe(job.gpu), GetParam());
 }
 

@@ -10,6 +10,7 @@
 #include "estimating/estimator/iteration/job_energy.h"
 #include "estimating/estimator/power/power_model.h"
 #include "planning/planner/policies/policy.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::estimator {
 
@@ -122,7 +123,7 @@ class AgainstMeasuredProfile : public testing::TestWithParam<int> {
       GTEST_SKIP() << "SKIPPED: the reference data in ../shared/data is not there, so the saving that is predicted for "
                       "GPT-3 175B on A100 was not compared with that on its measured profile";
     }
-    measured_ = profile::read_stage_profile(read_file(path), path.string());
+    measured_ = profile::read_profile_file(read_file(path), path.string()).profile;
   }
   profile::StageProfile measured_;
 };
@@ -207,8 +208,8 @@ TEST(EmittedProfile, HasNoGradientsApartWhereTheEstimateHasNone) {
 
 TEST(EmittedProfile, CanBeReadBackAsAStageProfile) {
   const profile::StageProfile profile = emitted_profile(named_gpu("h100"), two_stages());
-  const std::string text = write_stage_profile(profile);
-  EXPECT_EQ(profile::write_stage_profile(profile::read_stage_profile(text, "emitted.csv")), text);
+  const std::string text = profile::write_profile_file({.profile = profile});
+  EXPECT_EQ(profile::write_profile_file({.profile = profile::read_profile_file(text, "emitted.csv").profile}), text);
 }
 
 }  // namespace

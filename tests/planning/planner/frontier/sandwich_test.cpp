@@ -42,7 +42,8 @@ SampleRun random_run(std::mt19937_64& random) {
   run.profile = profile::StageProfile(ranks);
   const bool in_round_numbers = random() % 2 == 0;
   const std::int64_t clocks = random_in(random, 1, 25);
-  for (int cell = 0; cell < ranks * kOpKindCount; ++cell) {
+  constexpr auto kKinds = static_cast<int>(kScheduledKinds.size());
+  for (int cell = 0; cell < ranks * kKinds; ++cell) {
     double time_ms = 10 * static_cast<double>(random_in(random, 1, 9));
     for (int clock = 0; clock < clocks; ++clock) {
       time_ms *= 1 + 0.01 * static_cast<double>(random_in(random, -1, 8));
@@ -50,7 +51,8 @@ SampleRun random_run(std::mt19937_64& random) {
       const double energy_j = time_ms / 1e3 * power_w;
       const profile::Measurement exact{1400 - 15 * clock, time_ms / 1e3, energy_j};
       const profile::Measurement round{exact.clock_mhz, std::ceil(time_ms) / 1e3, std::ceil(energy_j)};
-      run.profile.add(cell / kOpKindCount, static_cast<OpKind>(cell % kOpKindCount), in_round_numbers ? round : exact);
+      run.profile.add(cell / kKinds, kScheduledKinds.at(static_cast<std::size_t>(cell % kKinds)),
+                      in_round_numbers ? round : exact);
     }
   }
   for (int rank = 0; rank < ranks; ++rank) {

@@ -130,8 +130,7 @@ TEST(LatencyPlanner, IsInTimeWhereverAPlanWithoutLatencyIs) {
     // All stages at the clocks of the first: a clock can then be asked for in any op.
     profile::StageProfile profile(pipeline.profile.stages());
     for (int stage = 0; stage < profile.stages(); ++stage) {
-      for (int number = 0; number < kOpKindCount; ++number) {
-        const auto kind = static_cast<OpKind>(number);
+      for (const OpKind kind : kScheduledKinds) {
         if (!pipeline.profile.has(stage, kind)) continue;
         const profile::Measurement& fastest = pipeline.profile.at_max_clock(stage, kind);
         for (const double slowness : {1.0, 1.2, 1.5}) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/core/error_of.h"
+#include "planning/profile/profile_file.h"
 #include "planning/profile/row_check.h"
 
 namespace lowgear::profile {
@@ -131,8 +132,9 @@ TEST(ComposedProfile, IsAProfileWithTheSettingsOfItsParts) {
   EXPECT_DOUBLE_EQ(rows.front().time_s, 0.025);
   EXPECT_DOUBLE_EQ(rows.front().energy_j, 16.4 * 2.5);
   EXPECT_EQ(rows.back().setting, "attn=sm3;mlp=sm3");
-  const StageProfile read = read_stage_profile(write_stage_profile(composed.profile), "composed.csv");
-  EXPECT_EQ(write_stage_profile(read), write_stage_profile(composed.profile));
+  const StageProfile read =
+      read_profile_file(write_profile_file({.profile = composed.profile}), "composed.csv").profile;
+  EXPECT_EQ(write_profile_file({.profile = read}), write_profile_file({.profile = composed.profile}));
   ASSERT_EQ(composed.cells.size(), 4);
   EXPECT_EQ(composed.cells.front().combinations, 9);
   EXPECT_EQ(composed.cells.front().vertices, 5);
@@ -152,7 +154,8 @@ TEST(ComposedProfile, HasNoSettingsWhereNoPartHas) {
           "parts.csv"),
       {});
   EXPECT_FALSE(composed.profile.has_settings());
-  EXPECT_EQ(write_stage_profile(composed.profile), "stage,instruction,frequency,time,energy\n0,forward,900,2,4\n");
+  EXPECT_EQ(write_profile_file({.profile = composed.profile}),
+            "stage,instruction,frequency,time,energy\n0,forward,900,2,4\n");
 }
 
 TEST(ComposedProfile, RefusesSettingsThatBecomeTooLong) {

@@ -1,0 +1,396 @@
+#include "planning/profile/profile_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/formats/csv.h"
+#include "planning/profile/rank_merge.h"
+#include "planning/profile/row_check.h"
+
+namespace lowgear::profile {
+namespace {
+
+constexpr std::string_view kActivations = "activation_bytes";
+constexpr std::string_view kTransfer = "transfer";
+constexpr std::string_view kLatency = "switch_latency";
+constexpr double kMostBytes = 1e15;
+constexpr double kMostTransferS = 1000;
+/// GPUs take milliseconds to change their clock, some of them tenths of a second.
+constexpr double kMostLatencyS = 1;
+/// Longest transfer, by the forward of its stage: pipelines hide messages behind computations.
+constexpr double kMostTransferByForward = 10;
+
+/// Reads the columns of a row.
+class RowReader {
+ public:
+  explicit RowReader(const CsvTable& table)
+      : table_(table),
+        stage_(table.column("stage")),
+        instruction_(table.column("instruction")),
+        frequency_(table.column("frequency")),
+        time_(table.column("time")),
+        energy_(table.column("energy")) {
+    table.refuse_both("frequency", "clock_mhz");
+    if (table.has_column("rank")) rank_ = table.column("rank");
+    if (table.has_column("setting")) setting_ = table.column("setting");
+  }
+
+  /// Whether the row's op is planned: `load` is only recorded.
+  [[nodiscard]] bool is_planned(std::size_t row) const { return table_.text(row, instruction_) != "load"; }
+
+  [[nodiscard]] ProfileRow read(std::size_t row) const {
+    const int line = table_.where(row, stage_).line;
+    Measurement measurement{clock_mhz(row), time_s(row), energy_j(row), setting(row), line};
+    const long long rank = rank_ ? table_.integer(row, *rank_) : 0;
+    return {stage(row), kind(row), std::move(measurement), line, rank};
+  }
+
+  [[nodiscard]] int stage(std::size_t row) const {
+    const long long stage = table_.integer(row, stage_);
+    if (stage < 0 || stage >= kMaxStages) {
+      throw_input_error(table_.where(row, stage_), fmt::format("stage {} is not in 0 to {}", stage, kMaxStages - 1),
+                        "number the stages from 0");
+    }
+    return static_cast<int>(stage);
+  }
+
+ private:
+  [[nodiscard]] OpKind kind(std::size_t row) const {
+    const std::string& text = table_.text(row, instruction_);
+    const std::optional<OpKind> kind = op_kind_from_name(text);
+    if (!kind) {
+      throw_input_error(table_.where(row, instruction_), fmt::format("unknown instruction {}", quote(text)),
+                        fmt::format("instructions are {}", op_kind_names()));
+    }
+    return *kind;
+  }
+
+  [[nodiscard]] int clock_mhz(std::size_t row) const {
+    const long long clock_mhz = table_.integer(row, frequency_);
+    if (clock_mhz < kLowestSmClockMhz || clock_mhz > kHighestSmClockMhz) {
+      throw_input_error(table_.where(row, frequency_),
+                        fmt::format("frequency {} MHz is not in {} to {}, and no GPU's SM clock is", clock_mhz,
+                                    kLowestSmClockMhz, kHighestSmClockMhz),
+                        "give the locked SM clock in MHz");
+    }
+    return static_cast<int>(clock_mhz);
+  }
+
+  [[nodiscard]] double time_s(std::size_t row) const {
+    const double time_s = table_.number(row, time_);
+    refuse(problem_with_time(time_s), row, time_);
+    return time_s;
+  }
+
+  [[nodiscard]] double energy_j(std::size_t row) const {
+    if (table_.text(row, energy_).empty()) {
+      throw_input_error(table_.where(row, energy_), "the energy is not known",
+                        "profile with energies: Perseus' InstructionProfiler needs blocking_power_w where a trainer "
+                        "reports none by instruction");
+    }
+    const double energy_j = table_.number(row, energy_);
+    refuse(problem_with_energy(energy_j), row, energy_);
+    return energy_j;
+  }
+
+  [[nodiscard]] std::string setting(std::size_t row) const {
+    if (!setting_) return {};
+    const std::string& text = table_.text(row, *setting_);
+    if (const auto problem = problem_with_setting(text)) throw_input_error(table_.where(row, *setting_), *problem);
+    return text;
+  }
+
+  void refuse(const std::optional<std::string>& problem, std::size_t row, std::size_t column) const {
+    if (problem) throw_input_error(table_.where(row, column), *problem, "measure it again or remove the row");
+  }
+
+  const CsvTable& table_;
+  std::size_t stage_;
+  std::size_t instruction_;
+  std::size_t frequency_;
+  std::size_t time_;
+  std::size_t energy_;
+  std::optional<std::size_t> rank_;
+  std::optional<std::size_t> setting_;
+};
+
+/// Columns that are read, and those that profilers write for themselves.
+constexpr auto kColumns =
+    std::to_array<std::string_view>({"stage", "instruction", "frequency", "time", "energy", "rank", "setting",
+                                     kActivations, kTransfer, kLatency, "dp_rank", "pp_rank", "tp_rank"});
+
+/// Optional ones, in seconds, that are likely to be written with a unit.
+constexpr auto kSecondsColumns = std::to_array<std::string_view>({kTransfer, kLatency});
+
+/// Columns that nothing reads. Throws InputError for one that was meant to be read, such as `switch_latency_s`.
+std::vector<std::string> unread_columns(const CsvTable& table) {
+  std::vector<std::string> unread;
+  for (const CsvCell& cell : table.header()) {
+    if (cell.text.empty() || std::ranges::find(kColumns, cell.text) != kColumns.end()) continue;
+    for (const std::string_view column : kSecondsColumns) {
+      if (!cell.text.starts_with(fmt::format("{}_", column))) continue;
+      throw_input_error({table.source(), cell.line, cell.column}, fmt::format("no column {} is read", quote(cell.text)),
+                        fmt::format("name it {}, and give seconds", column));
+    }
+    unread.push_back(quote(cell.text));
+  }
+  if (unread.empty()) return {};
+  return {fmt::format("{}: nothing reads {} {}", table.source(), unread.size() == 1 ? "the column" : "the columns",
+                      fmt::join(unread, ", "))};
+}
+
+std::vector<ProfileRow> read_rows(const CsvTable& table, const RowReader& reader) {
+  std::vector<ProfileRow> rows;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    if (reader.is_planned(row)) rows.push_back(reader.read(row));
+  }
+  if (rows.empty()) {
+    throw_input_error({table.source(), 0, 0}, "holds no measurements",
+                      "it needs rows below the header: stage,instruction,frequency,time,energy");
+  }
+  return rows;
+}
+
+void refuse_duplicates(const std::vector<ProfileRow>& rows, const std::string& source, bool has_ranks) {
+  std::map<std::tuple<int, OpKind, int, std::string_view, long long>, int> line_of;
+  for (const ProfileRow& row : rows) {
+    const auto& [clock_mhz, time_s, energy_j, setting, line] = row.measurement;
+    const auto [first, is_new] = line_of.insert({{row.stage, row.kind, clock_mhz, setting, row.rank}, row.line});
+    if (is_new) continue;
+    throw_input_error({source, row.line, 0},
+                      fmt::format("stage {} {} at {} MHz{} is measured in line {} already", row.stage, name(row.kind),
+                                  clock_mhz, setting.empty() ? "" : " with setting " + setting, first->second),
+                      has_ranks ? "a rank measures it once: keep the mean of its rows"
+                                : "keep the mean of repeated measurements, or add the column rank where several ranks "
+                                  "of the stage measured them");
+  }
+}
+
+/// Highest clock first, as a profile holds them, so that each one is appended.
+void sort_rows(std::vector<ProfileRow>& rows) {
+  std::sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
+    return std::tie(b.measurement.clock_mhz, a.measurement.time_s) <
+           std::tie(a.measurement.clock_mhz, b.measurement.time_s);
+  });
+}
+
+/// One profile for each rank, before ranks are merged.
+std::vector<StageProfile> profiles_by_rank(std::vector<ProfileRow> rows) {
+  sort_rows(rows);
+  std::map<long long, int> stages;
+  for (const ProfileRow& row : rows) stages[row.rank] = std::max(stages[row.rank], row.stage + 1);
+  std::map<long long, StageProfile> profiles;
+  for (const auto& [rank, count] : stages) profiles.emplace(rank, StageProfile(count));
+  for (ProfileRow& row : rows) profiles.at(row.rank).add(row.stage, row.kind, std::move(row.measurement));
+  std::vector<StageProfile> all;
+  for (auto& [rank, profile] : profiles) all.push_back(std::move(profile));
+  return all;
+}
+
+/// The number of stages, which must be 0..S-1. Looks only at the numbers that are there, so that a wrong one costs
+/// nothing.
+int count_stages(const std::vector<ProfileRow>& rows, const std::string& source) {
+  std::set<int> stages;
+  for (const ProfileRow& row : rows) stages.insert(row.stage);
+  int expected = 0;
+  for (const int stage : stages) {
+    if (stage != expected) {
+      throw_input_error({source, 0, 0}, fmt::format("stage {} has no rows, though stage {} has", expected, stage),
+                        "number the stages from 0 without a gap");
+    }
+    ++expected;
+  }
+  return expected;
+}
+
+/// How many of the first stages have forwards only: frozen layers alone.
+int forward_only_stages(const StageProfile& profile) {
+  int stage = 0;
+  while (stage < profile.stages() && !profile.has(stage, OpKind::backward) &&
+         !profile.has(stage, OpKind::input_gradient) && !profile.has(stage, OpKind::weight_gradient)) {
+    ++stage;
+  }
+  return stage < profile.stages() ? stage : 0;
+}
+
+void refuse_missing_kinds(const StageProfile& profile, const std::string& source) {
+  const int forward_only = forward_only_stages(profile);
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    const bool input = profile.has(stage, OpKind::input_gradient);
+    const bool weight = profile.has(stage, OpKind::weight_gradient);
+    std::optional<OpKind> missing;
+    if (!profile.has(stage, OpKind::forward)) {
+      missing = OpKind::forward;
+    } else if (input != weight) {
+      missing = input ? OpKind::weight_gradient : OpKind::input_gradient;
+    } else if (stage >= forward_only && !input && !profile.has(stage, OpKind::backward)) {
+      missing = OpKind::backward;
+    }
+    if (!missing) continue;
+    throw_input_error(
+        {source, 0, 0}, fmt::format("stage {} has no {} rows", stage, name(*missing)),
+        "measure it; every stage needs forward, and from the first one that is not frozen on backward or the pair "
+        "input_gradient, weight_gradient");
+  }
+}
+
+// ---- Columns with one value for a stage or for the whole file ----
+
+/// Throws InputError if the value of a cell is out of range.
+using ValueCheck = void (*)(double value, const SourceLocation& where);
+
+void check_bytes(double bytes, const SourceLocation& where) {
+  if (bytes > 0 && bytes <= kMostBytes) return;
+  throw_input_error(where, fmt::format("{} is no number of bytes", bytes),
+                    "write those of one microbatch's activations on a GPU, or leave the cell empty");
+}
+
+void check_transfer(double transfer_s, const SourceLocation& where) {
+  if (transfer_s >= 0 && transfer_s <= kMostTransferS) return;
+  throw_input_error(where, fmt::format("a transfer of {} s is not in 0 to {}", transfer_s, kMostTransferS),
+                    "measure it again or leave the cell empty");
+}
+
+void check_latency(double latency_s, const SourceLocation& where) {
+  if (latency_s >= 0 && latency_s <= kMostLatencyS) return;
+  throw_input_error(where, fmt::format("a switch latency of {} s is not in 0 to {}", latency_s, kMostLatencyS),
+                    latency_s < 0 ? "measure it again or leave the cell empty"
+                                  : fmt::format("give seconds: did you mean {}?", latency_s / 1e3));
+}
+
+/// The largest value of each stage in an optional column; rows may leave the cell empty.
+std::vector<std::optional<double>> largest_by_stage(const CsvTable& table, const RowReader& reader, int stages,
+                                                    std::string_view name, ValueCheck check) {
+  std::vector<std::optional<double>> largest(static_cast<std::size_t>(stages));
+  if (!table.has_column(name)) return largest;
+  const std::size_t column = table.column(name);
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    if (!reader.is_planned(row) || table.text(row, column).empty()) continue;
+    const double value = table.number(row, column);
+    check(value, table.where(row, column));
+    std::optional<double>& of_stage = largest[static_cast<std::size_t>(reader.stage(row))];
+    of_stage = std::max(of_stage.value_or(value), value);
+  }
+  return largest;
+}
+
+/// The values of the first `needed` stages; empty where no stage has one.
+std::vector<double> complete_values(const std::vector<std::optional<double>>& by_stage, std::size_t needed,
+                                    const std::string& source, std::string_view name, const std::string& fix) {
+  std::vector<double> values;
+  if (std::ranges::none_of(by_stage, [](const auto& value) { return value.has_value(); })) return values;
+  for (std::size_t stage = 0; stage < needed; ++stage) {
+    if (!by_stage[stage]) {
+      throw_input_error({source, 0, 0}, fmt::format("stage {} has no {}, and others do", stage, name), fix);
+    }
+    values.push_back(*by_stage[stage]);
+  }
+  return values;
+}
+
+StageColumns read_columns(const CsvTable& table, const RowReader& reader, int stages) {
+  const auto all = static_cast<std::size_t>(stages);
+  return {
+      .activation_bytes = complete_values(largest_by_stage(table, reader, stages, kActivations, check_bytes), all,
+                                          table.source(), kActivations, "state it for every stage, or for none"),
+      .transfer_s = complete_values(largest_by_stage(table, reader, stages, kTransfer, check_transfer), all - 1,
+                                    table.source(), kTransfer, "state it for every stage but the last, or for none")};
+}
+
+std::optional<double> read_latency(const CsvTable& table, const RowReader& reader, int stages) {
+  return std::ranges::max(largest_by_stage(table, reader, stages, kLatency, check_latency));
+}
+
+/// A transfer that takes far longer than the forward of its stage, as it does in other units.
+std::optional<std::string> transfer_doubt(const ProfileFile& file) {
+  for (std::size_t stage = 0; stage < file.columns.transfer_s.size(); ++stage) {
+    const double transfer_s = file.columns.transfer_s[stage];
+    const double forward_s = file.profile.at_max_clock(static_cast<int>(stage), OpKind::forward).time_s;
+    if (transfer_s <= kMostTransferByForward * forward_s) continue;
+    return fmt::format("{}: a transfer of stage {} takes {:.4g} s, and its forward {:.4g} s: give seconds", file.source,
+                       stage, transfer_s, forward_s);
+  }
+  return std::nullopt;
+}
+
+/// The header of the columns that `file` has besides those of every profile.
+std::string optional_header(const ProfileFile& file) {
+  std::string header;
+  const auto add = [&](bool has, std::string_view name) {
+    if (has) header.append(",").append(name);
+  };
+  add(file.profile.has_settings(), "setting");
+  add(!file.columns.activation_bytes.empty(), kActivations);
+  add(!file.columns.transfer_s.empty(), kTransfer);
+  add(file.switch_latency_s.has_value(), kLatency);
+  return header;
+}
+
+/// The cells of a stage below those columns, but for `setting`.
+std::string stage_cells(const ProfileFile& file, std::size_t stage) {
+  const auto& [activation_bytes, transfer_s] = file.columns;
+  std::string cells;
+  if (!activation_bytes.empty()) cells += fmt::format(",{}", activation_bytes.at(stage));
+  if (!transfer_s.empty()) cells += stage < transfer_s.size() ? fmt::format(",{}", transfer_s[stage]) : ",";
+  if (file.switch_latency_s) cells += fmt::format(",{}", *file.switch_latency_s);
+  return cells;
+}
+
+}  // namespace
+
+ProfileFile read_profile_file(std::string_view text, const std::string& source) {
+  const CsvTable table(text, source);
+  const RowReader reader(table);
+  const bool has_ranks = table.has_column("rank");
+  std::vector<ProfileRow> rows = read_rows(table, reader);
+  refuse_duplicates(rows, source, has_ranks);
+  ProfileFile file{.source = source, .ranks = profiles_by_rank(rows), .doubts = unread_columns(table)};
+  for (const StageProfile& measured : file.ranks) (void)profile_doubts(measured, {.source = source});
+  if (has_ranks) {
+    MergedRanks merged = merge_ranks(rows, source);
+    rows = std::move(merged.rows);
+    std::ranges::move(merged.doubts, std::back_inserter(file.doubts));
+  }
+  sort_rows(rows);
+  file.profile = StageProfile(count_stages(rows, source));
+  for (ProfileRow& row : rows) file.profile.add(row.stage, row.kind, std::move(row.measurement));
+  refuse_missing_kinds(file.profile, source);
+  // Merged ranks are written as a profile, and read again.
+  if (has_ranks) (void)profile_doubts(file.profile, {.source = source});
+  file.columns = read_columns(table, reader, file.profile.stages());
+  file.switch_latency_s = read_latency(table, reader, file.profile.stages());
+  return file;
+}
+
+std::string write_profile_file(const ProfileFile& file) {
+  const StageProfile& profile = file.profile;
+  std::string text = "stage,instruction,frequency,time,energy" + optional_header(file) + '\n';
+  for (const StageOp& op : profile.ops()) {
+    const std::string cells = stage_cells(file, static_cast<std::size_t>(op.stage));
+    for (const auto& [clock_mhz, time_s, energy_j, setting, line] : op.measurements) {
+      fmt::format_to(std::back_inserter(text), "{},{},{},{},{}", op.stage, name(op.kind), clock_mhz, time_s, energy_j);
+      if (profile.has_settings()) text += ',' + setting;
+      text += cells + '\n';
+    }
+  }
+  return text;
+}
+
+std::vector<std::string> profile_doubts(const ProfileFile& file, ProfileContext context) {
+  context.source = file.source;
+  std::vector<std::string> doubts = profile_doubts(file.ranks, file.profile, context);
+  std::ranges::copy(file.doubts, std::back_inserter(doubts));
+  if (const auto doubt = transfer_doubt(file)) doubts.push_back(*doubt);
+  return doubts;
+}
+
+}  // namespace lowgear::profile
