@@ -33,7 +33,7 @@ constexpr std::array kCases{
 
 estimator::TrainingJob job_of(const SearchCase& search) {
   estimator::TrainingJob job;
-  job.model = estimator::named_transformer(search.model);
+  job.model = estimator::named_model(search.model);
   job.gpu = estimator::named_gpu(search.gpu);
   job.cluster = default_cluster(job.gpu);
   job.batch = {search.global_batch, 1, search.sequence};

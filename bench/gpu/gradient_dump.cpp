@@ -15,7 +15,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "estimating/model/model_config.h"
+#include "estimating/model/config_json.h"
 #include "training/tensorfile/safetensors.h"
 #include "training/trainer/checkpoint/weights.h"
 #include "training/trainer/model/stage.h"
@@ -59,7 +59,7 @@ class Dump {
 
 void dump(const Arguments& arguments) {
   const std::string config_file = arguments.model + "/config.json";
-  const model::ModelConfig config = model::parse_model_config(read_file(config_file), config_file);
+  const model::ModelConfig config = model::parse_trainable_config(read_file(config_file), config_file);
   trainer::InProcessHub hub;
   trainer::Communicators ranks;
   ranks.pipeline = hub.pipeline("pp", 0);

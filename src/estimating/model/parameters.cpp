@@ -48,14 +48,14 @@ void add_llama_layer(std::vector<ParameterSpec>& specs, const ModelConfig& confi
   const std::int64_t query_width = config.heads * config.head_dim;
   const std::int64_t key_width = config.kv_heads * config.head_dim;
   in.add("input_layernorm.weight", {config.hidden});
-  in.add_linear("self_attn.q_proj", config.hidden, query_width, config.attention_bias);
-  in.add_linear("self_attn.k_proj", config.hidden, key_width, config.attention_bias);
-  in.add_linear("self_attn.v_proj", config.hidden, key_width, config.attention_bias);
-  in.add_linear("self_attn.o_proj", query_width, config.hidden, config.attention_bias);
+  in.add_linear("self_attn.q_proj", config.hidden, query_width, config.qkv_biases);
+  in.add_linear("self_attn.k_proj", config.hidden, key_width, config.qkv_biases);
+  in.add_linear("self_attn.v_proj", config.hidden, key_width, config.qkv_biases);
+  in.add_linear("self_attn.o_proj", query_width, config.hidden, config.output_bias);
   in.add("post_attention_layernorm.weight", {config.hidden});
-  in.add_linear("mlp.gate_proj", config.hidden, config.intermediate, config.mlp_bias);
-  in.add_linear("mlp.up_proj", config.hidden, config.intermediate, config.mlp_bias);
-  in.add_linear("mlp.down_proj", config.intermediate, config.hidden, config.mlp_bias);
+  in.add_linear("mlp.gate_proj", config.hidden, config.intermediate, config.mlp_biases);
+  in.add_linear("mlp.up_proj", config.hidden, config.intermediate, config.mlp_biases);
+  in.add_linear("mlp.down_proj", config.intermediate, config.hidden, config.mlp_biases);
 }
 
 void add_gpt2_layer(std::vector<ParameterSpec>& specs, const ModelConfig& config, std::int64_t layer) {
@@ -86,7 +86,7 @@ void add_gpt2(std::vector<ParameterSpec>& specs, const ModelConfig& config) {
 
 std::vector<ParameterSpec> parameters(const ModelConfig& config) {
   std::vector<ParameterSpec> specs;
-  if (config.architecture == Architecture::gpt2) {
+  if (trained_type(config) == "gpt2") {
     add_gpt2(specs, config);
   } else {
     add_llama(specs, config);
@@ -101,14 +101,8 @@ std::int64_t element_count(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-std::string_view base_prefix(Architecture architecture) {
-  return architecture == Architecture::gpt2 ? "transformer." : "model.";
-}
-
-std::int64_t parameter_count(const ModelConfig& config) {
-  std::int64_t count = 0;
-  for (const ParameterSpec& spec : parameters(config)) count += element_count(spec.shape);
-  return count;
+std::string_view base_prefix(const ModelConfig& config) {
+  return trained_type(config) == "gpt2" ? "transformer." : "model.";
 }
 
 }  // namespace lowgear::model

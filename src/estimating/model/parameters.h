@@ -9,7 +9,7 @@
 
 namespace lowgear::model {
 
-/// Where in the model a parameter is used.
+/// The part of the model that uses a parameter.
 enum class Part : unsigned char {
   embedding,  ///< before the first layer: tokens, positions
   layer,
@@ -22,18 +22,18 @@ struct ParameterSpec {
   std::string name;
   std::vector<std::int64_t> shape;
   Part part = Part::layer;
-  std::int64_t layer = -1;  ///< 0-based; -1 when it is in no layer
+  std::int64_t layer = -1;  ///< from 0; -1 in no layer
 };
 
-/// All parameters of a valid model in the order of its computation. With tied embeddings there is no `lm_head.weight`:
+/// All parameters of a trainable model in the order of computation. With tied embeddings there is no `lm_head.weight`:
 /// the head uses the token embedding.
 [[nodiscard]] std::vector<ParameterSpec> parameters(const ModelConfig& config);
 
 /// Elements of a tensor of the shape.
 [[nodiscard]] std::int64_t element_count(const std::vector<std::int64_t>& shape);
 
-/// What the names begin with but for lm_head's: `model.` or `transformer.`. Weights that were saved from the model
-/// without its head (as the first GPT-2 files were) have the same names without it.
-[[nodiscard]] std::string_view base_prefix(Architecture architecture);
+/// The beginning of all names except lm_head's: `model.` or `transformer.`. Files that were saved from a model without
+/// its head (as the first GPT-2 files were) have the same names without it.
+[[nodiscard]] std::string_view base_prefix(const ModelConfig& config);
 
 }  // namespace lowgear::model

@@ -15,7 +15,6 @@
 #include "base/core/error.h"
 #include "base/core/numbers/even_division.h"
 #include "base/core/numbers/number.h"
-#include "estimating/model/parameters.h"
 
 namespace lowgear::model {
 
@@ -107,15 +106,11 @@ constexpr std::int64_t kPiecesBesideLayers = 3;
 /// Parameters of the pieces that Merak's tracer makes: embedding, layers, final norm, output matrix. A tied output
 /// matrix counts there, too: Merak's pieces own their parameters.
 std::vector<std::int64_t> parameters_of_pieces(const ModelConfig& config) {
-  std::vector<std::int64_t> pieces(static_cast<std::size_t>(config.layers + kPiecesBesideLayers));
-  const std::size_t norm = pieces.size() - 2;
-  for (const ParameterSpec& spec : parameters(config)) {
-    const std::int64_t count = element_count(spec.shape);
-    if (spec.part == Part::embedding) pieces.front() += count;
-    if (spec.part == Part::layer) pieces[static_cast<std::size_t>(spec.layer) + 1] += count;
-    if (spec.part == Part::head && spec.shape.size() == 1) pieces[norm] += count;
-  }
-  pieces.back() = config.vocabulary * config.hidden;
+  const ParameterCounts counts = parameter_counts(config);
+  std::vector<std::int64_t> pieces = {counts.embedding};
+  pieces.insert(pieces.end(), static_cast<std::size_t>(config.layers), counts.per_layer());
+  pieces.push_back(counts.final_norm);
+  pieces.push_back(config.vocabulary * config.hidden);
   return pieces;
 }
 
@@ -217,29 +212,18 @@ void require_divisible(const ModelConfig& config, int ranks) {
 }
 
 LayerCosts flop_costs(const ModelConfig& config, std::int64_t sequence_length) {
-  // Forward and backward: a multiplication and an addition each, three times.
-  constexpr double kFlopsPerWeight = 6;
-  std::int64_t layer_weights = 0;
-  for (const ParameterSpec& spec : parameters(config)) {
-    if (spec.layer == 0 && spec.shape.size() == 2) layer_weights += element_count(spec.shape);
+  LayerCosts costs;  // the embedding is a look-up
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    costs.layers.push_back(training_flops_of_layer(config, layer, sequence_length));
   }
-  const auto attention_width = static_cast<double>(config.heads * config.head_dim);
-  const double layer = kFlopsPerWeight * static_cast<double>(layer_weights) +
-                       2 * kFlopsPerWeight * attention_width * static_cast<double>(sequence_length);
-  return {.embedding = 0,  // a look-up
-          .layers = std::vector<double>(static_cast<std::size_t>(config.layers), layer),
-          .head = kFlopsPerWeight * static_cast<double>(config.vocabulary * config.hidden)};
+  costs.head = training_flops_of_head(config);
+  return costs;
 }
 
 std::vector<LayerRange> partition_by_cost(const LayerCosts& costs, int stages) {
   require_enough_layers(static_cast<std::int64_t>(costs.layers.size()), stages);
   require_usable(costs);
   return ranges_between(divide_evenly({costs.embedding, costs.layers, costs.head}, stages));
-}
-
-double training_flops_per_token(const ModelConfig& config, std::int64_t sequence_length) {
-  const LayerCosts costs = flop_costs(config, sequence_length);
-  return costs.embedding + std::accumulate(costs.layers.begin(), costs.layers.end(), costs.head);
 }
 
 namespace {

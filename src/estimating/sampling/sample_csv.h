@@ -13,11 +13,11 @@
 
 namespace lowgear::sampling {
 
-/// What a window in which something ran again and again says about one run of it. Nothing flushes the cache there.
+/// Energy and time of one run, from a window of many runs. Nothing flushes the cache in between.
 struct SampledEnergy {
   double energy_j = 0;
-  double error_j = 0;    ///< of the energy, as +-: what the counter's steps leave open
-  double window_us = 0;  ///< time of a run: the window's by the number of runs
+  double error_j = 0;    ///< +-, from the counter's steps
+  double window_us = 0;  ///< time of a run: window / number of runs
   std::optional<double> clock_mhz;
 };
 
@@ -31,7 +31,7 @@ struct PassSample {
 };
 
 struct SampleRow {
-  std::vector<std::int64_t> shape;  ///< the columns that come first
+  std::vector<std::int64_t> shape;  ///< the first columns
   std::vector<PassSample> passes;   ///< forward and backward, or the only one
 };
 
@@ -42,7 +42,7 @@ class SampleFormat {
   /// `shape,nodes,GPUsPerNode,dur(us)`
   [[nodiscard]] static SampleFormat of_collectives();
 
-  /// With the line's end, as are rows.
+  /// Ends with a line break, as rows do.
   [[nodiscard]] std::string header() const;
   /// Throws std::invalid_argument unless the row has the format's sizes and passes.
   [[nodiscard]] std::string row(const SampleRow& row) const;
@@ -62,21 +62,20 @@ class SampleFormat {
 /// Where an interrupted file continues.
 struct ResumePoint {
   std::size_t kept_bytes = 0;  ///< of the file: header and complete rows; 0: no rows, so the header is written again
-  std::size_t rows = 0;        ///< in them
-  std::size_t next = 0;        ///< of the plan: after the last row
+  std::size_t rows = 0;        ///< number of complete rows
+  std::size_t next = 0;        ///< index in the plan after the last row
 };
 
-/// Reads what there is of a file whose rows follow `plan` (shape cells, in order; those that did not fit into memory
-/// have no row). Throws InputError with file and line where it holds something else: rows of another plan, other
-/// columns.
+/// Reads an interrupted file whose rows follow `plan` (shape cells, in order; shapes that did not fit into memory have
+/// no row). Throws InputError with file and line on rows of another plan and on other columns.
 [[nodiscard]] ResumePoint resume(const SampleFormat& format, std::string_view text, const std::string& source,
                                  std::span<const std::vector<std::int64_t>> plan);
 
 /// Names of files, below the folder of all samples: `operator/NVIDIAH10080GBHBM3_linear1_bf16.csv`, and with a part
-/// `..._bf16_part1of4.csv`. Characters of the GPU's name that a file's should not have are left out.
+/// `..._bf16_part1of4.csv`. Characters of the GPU's name that do not belong into a file's name are left out.
 [[nodiscard]] std::string operator_file(std::string_view gpu, SampledOperator op, SampleType type,
                                         const SamplePart& part);
-/// `nccl/NVIDIAH200_allreduce_bf16_1_2.csv`: of so many nodes and GPUs in each; `library` is `nccl` or `gloo`.
+/// `nccl/NVIDIAH200_allreduce_bf16_1_2.csv`: the numbers of nodes and of GPUs in each; `library` is `nccl` or `gloo`.
 [[nodiscard]] std::string collective_file(std::string_view library, std::string_view gpu, SampledCollective collective,
                                           SampleType type, int nodes, int gpus_per_node);
 

@@ -9,16 +9,16 @@
 
 namespace lowgear::sampling {
 
-/// Types of elements that are sampled.
+/// Types of elements in samples.
 enum class SampleType : unsigned char { bf16, fp16, fp32 };
-/// `bf16`, `fp16`, `fp32`: as options and names of files have it.
+/// The word in options and names of files: `bf16`, `fp16`, `fp32`.
 [[nodiscard]] std::string_view name(SampleType type);
 [[nodiscard]] std::optional<SampleType> sample_type(std::string_view text);
 [[nodiscard]] int bytes_of(SampleType type);
 
-/// What is sampled: the kernels of one rank of a transformer that tensor parallelism divides by `tp`. Names of files
-/// and columns are those of the published "Distributed Training Estimator of LLMs" (arXiv 2509.22832) where it has the
-/// operator; swiglu, gated_experts and optimizer are Lowgear's own.
+/// Sampled operators: the kernels of one rank of a transformer that tensor parallelism divides by `tp`. Files and
+/// columns have the names of the published "Distributed Training Estimator of LLMs" (arXiv 2509.22832); swiglu,
+/// gated_experts and optimizer are Lowgear's own.
 enum class SampledOperator : unsigned char {
   embedding,               ///< `embedding`
   layer_norm,              ///< `layernorm`
@@ -48,7 +48,7 @@ enum class SampledOperator : unsigned char {
 };
 inline constexpr int kSampledOperators = 25;
 
-/// Columns that say what was sampled.
+/// Columns with the sizes of a sample.
 enum class ShapeColumn : unsigned char {
   tp,
   microbatch,
@@ -64,11 +64,11 @@ enum class ShapeColumn : unsigned char {
 /// `mp`, `b`, `h`, `l`, `dim`, `params`, `encoders`, `moe_num_experts`, `intermediate_size`, `top_k`
 [[nodiscard]] std::string_view name(ShapeColumn column);
 
-/// An operator as users and files know it.
+/// Names, columns and passes of an operator.
 struct OperatorDescription {
   SampledOperator op;
-  std::string_view name;    ///< in the name of its file
-  std::string_view family;  ///< several that are chosen by one word: `linear`, `norm`, ...
+  std::string_view name;    ///< word in its file's name
+  std::string_view family;  ///< word that selects several operators: `linear`, `norm`, ...
   std::span<const ShapeColumn> columns;
   int passes;  ///< 2: forward and backward; 1: the optimizer has one
 };
@@ -76,12 +76,12 @@ struct OperatorDescription {
 [[nodiscard]] std::span<const OperatorDescription> sampled_operators();
 [[nodiscard]] const OperatorDescription& describe(SampledOperator op);
 
-/// The operators that a list of names or families means, `linear,norm,gelu`, in the order of the enumeration; for `all`
-/// all but the optimizers of stages, which the one by number of parameters covers. Throws InputError that names
-/// `option` and the nearest word there is.
+/// The operators of a list of names or families, `linear,norm,gelu`, in the order of the enumeration. `all` leaves out
+/// the optimizers of stages, which `optimizer` covers by number of parameters. Throws InputError that names `option`
+/// and the nearest word.
 [[nodiscard]] std::vector<SampledOperator> operators_named(std::string_view list, std::string_view option);
 
-/// One set of sizes; what an operator has no use for is 1.
+/// One set of sizes; unused ones are 1.
 struct OperatorShape {
   std::int64_t tp = 1;
   std::int64_t microbatch = 1;
@@ -92,14 +92,14 @@ struct OperatorShape {
   std::int64_t layers = 1;             ///< of the stage
   std::int64_t experts = 1;            ///< of the layer, on all ranks
   std::int64_t expert_width = 1;       ///< within one
-  std::int64_t experts_per_token = 1;  ///< that the router chooses
+  std::int64_t experts_per_token = 1;  ///< top-k of the router
 
   [[nodiscard]] std::int64_t tokens() const { return microbatch * sequence; }
   [[nodiscard]] std::int64_t at(ShapeColumn column) const;
   friend bool operator==(const OperatorShape&, const OperatorShape&) = default;
 };
 
-/// Sizes as the kernels of one rank see them; of the first four unused ones are 1.
+/// Sizes of the kernels of one rank; unused ones among the first four are 1.
 ///
 /// | operators | sizes |
 /// |---|---|
@@ -117,8 +117,8 @@ struct OperatorShape {
 using KernelSizes = std::vector<std::int64_t>;
 [[nodiscard]] KernelSizes kernel_sizes(SampledOperator op, const OperatorShape& shape);
 
-/// About what one forward and one backward pass take: what bounds the default grid and chooses where energy is
-/// measured.
+/// Approximate work of one forward and one backward pass. It bounds the default grid, and selects the points at which
+/// energy is measured.
 struct SampleWork {
   double flops = 0;
   double traffic_bytes = 0;    ///< read and written
@@ -126,8 +126,8 @@ struct SampleWork {
 };
 [[nodiscard]] SampleWork work_of(SampledOperator op, const OperatorShape& shape, SampleType type);
 
-/// Hands every word of `linear,norm` to `take`, which returns whether there is such a thing. Throws InputError that
-/// names the option, `kind` (`operator`) and the nearest of `words` where there is not.
+/// Passes every word of `linear,norm` to `take`, which returns whether it knows the word. For an unknown word, throws
+/// InputError that names the option, `kind` (`operator`) and the nearest of `words`.
 void take_words(std::string_view list, std::string_view option, std::string_view kind,
                 std::span<const std::string_view> words, const std::function<bool(std::string_view)>& take);
 

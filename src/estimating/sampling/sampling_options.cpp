@@ -27,7 +27,7 @@ constexpr auto kOptions = std::to_array<SamplingOption>({
     {"--microbatch", "LIST", "Sequences per microbatch, as 1,2,4"},
     {"--seq", "LIST", "Tokens per sequence, as 2048,4096"},
     {"--head-dim", "LIST", "Widths of an attention head, as 64,128"},
-    {"--heads", "LIST", "Numbers of heads, as 16,32, in place of as many of --head-dim as fit"},
+    {"--heads", "LIST", "Numbers of heads, as 16,32 (default: hidden size divided by --head-dim)"},
     {"--parameters", "LIST", "Numbers of parameters per rank, for the optimizer"},
     {"--layers", "LIST", "Layers of a stage, for the optimizers of stages"},
     {"--experts", "LIST", "Experts of a layer, on all tensor parallel ranks"},

@@ -12,14 +12,13 @@
 
 namespace lowgear::published_estimator {
 
-/// Times by power laws around one shape, from a table that was fitted to sampling files: a stand-in for samples that
-/// takes no time to read.
+/// Times by power laws around one shape, from a table that was fitted to sampling files: it replaces samples and is
+/// read at once.
 class FittedTimes : public PublishedTimes {
  public:
   /// The shape at which the times of the table hold.
-  static constexpr estimator::SampledShape kReference{
-      .ranks = 2, .batch = 4, .heads = 32, .sequence = 4096, .hidden = 4096};
-  /// How far sizes may be from those of the reference: the exponents were fitted within this factor.
+  static constexpr estimator::SampledShape kReference{.ranks = 2, .batch = 4, .heads = 32, .sequence = 4096, .hidden = 4096};
+  /// Largest factor between a size and that of the reference: the range of the fits.
   static constexpr double kReach = 4;
 
   /// Reads `function,pass,nodes,GPUsPerNode,at,time(us)` and the exponents of `mp,b,h,l,dim,at`. `at` is the number of
@@ -27,9 +26,8 @@ class FittedTimes : public PublishedTimes {
   /// line and column.
   FittedTimes(std::string_view csv, std::string source);
 
-  /// Throws InputError where the table lacks the function, and on sizes that are out of its reach.
-  [[nodiscard]] double operator_s(const estimator::SampledFunction& function, const estimator::SampledShape& shape,
-                                  estimator::Pass pass) const override;
+  /// Throws InputError if the table lacks the function, and on sizes beyond kReach.
+  [[nodiscard]] double operator_s(const estimator::SampledFunction& function, const estimator::SampledShape& shape, estimator::Pass pass) const override;
   [[nodiscard]] double collective_s(std::string_view function, std::int64_t elements, int nodes,
                                     int per_node) const override;
 
@@ -50,7 +48,7 @@ class FittedTimes : public PublishedTimes {
   std::map<Key, Fit> fits_;
 };
 
-/// A job that the published estimator has as an example.
+/// An example job of the published estimator.
 struct PublishedExample {
   std::string_view name;            ///< `llemma-7b-perlmutter`
   std::string_view published_name;  ///< `llemma_7b_4_2_2_P`
@@ -65,8 +63,8 @@ struct PublishedExample {
 /// The example's job in the published estimator's format, with comments.
 [[nodiscard]] std::string_view example_job(const PublishedExample& example);
 
-/// The times that a job's folder names: those fitted for the example where it is `packaged:perlmutter` and the like;
-/// nothing where it names a folder. Throws InputError on a package that there is not.
+/// The fitted times that a job names instead of a folder, such as `packaged:perlmutter`. Empty for a real folder.
+/// Throws InputError on an unknown package.
 [[nodiscard]] std::optional<FittedTimes> packaged_times(std::string_view folder);
 
 }  // namespace lowgear::published_estimator

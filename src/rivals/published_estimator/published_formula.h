@@ -14,18 +14,18 @@
 
 namespace lowgear::published_estimator {
 
-/// The only type that its data has.
+/// The only type in the published data.
 inline constexpr estimator::DataType kPublishedType = estimator::DataType::fp16;
 
-/// Where the published estimator's composition gets its times from.
+/// A source of times for the published estimator's composition.
 class PublishedTimes {
  public:
   virtual ~PublishedTimes() = default;
-  /// Of one pass of a sampled operator in fp16; functions of one pass have the forward alone. Throws InputError where
-  /// the time is not known.
-  [[nodiscard]] virtual double operator_s(const estimator::SampledFunction& function,
-                                          const estimator::SampledShape& shape, estimator::Pass pass) const = 0;
-  /// Of a collective of `elements` fp16 numbers among `nodes` x `per_node` GPUs. Throws as operator_s does.
+  /// Time of one pass of a sampled operator in fp16; functions of one pass have only the forward. Throws InputError if
+  /// the time is unknown.
+  [[nodiscard]] virtual double operator_s(const estimator::SampledFunction& function, const estimator::SampledShape& shape,
+                                          estimator::Pass pass) const = 0;
+  /// Time of a collective of `elements` fp16 numbers among `nodes` x `per_node` GPUs. Throws as operator_s does.
   [[nodiscard]] virtual double collective_s(std::string_view function, std::int64_t elements, int nodes,
                                             int per_node) const = 0;
 
@@ -35,8 +35,8 @@ class PublishedTimes {
   PublishedTimes& operator=(const PublishedTimes&) = default;
 };
 
-/// What the published estimator reads besides the job: the sampling files of one GPU and, for operators and for
-/// collectives, the file `{GPU}.csv` that says which regressor it uses.
+/// Input of the published estimator besides the job: the sampling files of one GPU and, for operators and for
+/// collectives, the file `{GPU}.csv` with the choice of regressors.
 struct PublishedSamples {
   std::vector<estimator::SampleFile> files;
   std::string operator_settings = {};         ///< text of the CSV
@@ -51,14 +51,14 @@ struct PublishedPrediction {
   double time_s = 0;
 };
 
-/// Of the first stage, those in the middle, and the last one.
+/// Values of the first stage, of each stage in the middle, and of the last one.
 using PublishedStages = std::array<double, 3>;
 
 /// An iteration by the published estimator's own composition.
 struct PublishedEstimate {
-  std::array<std::int64_t, 3> layers{};  ///< of a stage; they need not add up to those of the model
-  PublishedStages forward_s{};           ///< of a microbatch, without messages between stages
-  PublishedStages backward_s{};          ///< with the forward pass, which is always run again
+  std::array<std::int64_t, 3> layers{};  ///< of a stage; the sum may differ from the model's layers
+  PublishedStages forward_s{};                ///< of a microbatch, without messages between stages
+  PublishedStages backward_s{};               ///< with the forward pass, which is always run again
   double message_s = 0;                  ///< of one microbatch to the next stage
   double pipeline_s = 0;
   double gradients_s = 0;  ///< sums over replicas, of the first stage
@@ -69,20 +69,20 @@ struct PublishedEstimate {
 
 /// Composes an iteration as DebarghaG/estimate-train-time does (arXiv 2509.22832): per-stage sums of
 /// operators with full recomputation, (microbatches + stages - 1) times the slowest forward and backward, then the
-/// first stage's gradients and the slowest update. Its flaws are kept: the split of layers counts five extra ones and
-/// need not add up, trees clamp shapes outside of the samples, and without replicas there is no update. Throws
-/// InputError where a time is not known, and where the split leaves a stage without layers.
+/// first stage's gradients and the slowest update. Its flaws are kept: the partition counts five extra layers and
+/// may not add up, trees clamp shapes outside the samples, and without replicas there is no update. Throws InputError
+/// if a time is unknown, and if the partition leaves a stage without layers.
 [[nodiscard]] PublishedEstimate published_estimate(const SampledJob& job, const PublishedTimes& times);
 
-/// The same with its regressors on raw times (RegressedTimes). Samples are not cleaned. Random draws are not those of
-/// its libraries, so times differ by what their draws are worth.
+/// The same with its regressors on raw times (RegressedTimes). Samples are not cleaned. Random draws differ from those
+/// of its libraries, so times differ slightly.
 [[nodiscard]] PublishedEstimate published_estimate(const SampledJob& job, const PublishedSamples& samples);
 
-/// Predicts as the published estimator does: the regressor that its authors tuned is fitted to the sampling file, on
-/// raw times, whenever a time is asked for.
+/// Predicts as the published estimator does: fits the regressor that its authors tuned to the raw times of the sampling
+/// file, for every call.
 class RegressedTimes : public PublishedTimes {
  public:
-  /// Keeps a reference to the samples. Throws InputError where the settings cannot be read.
+  /// Keeps a reference to the samples. Throws InputError on invalid settings.
   RegressedTimes(std::string gpu_name, const PublishedSamples& samples);
 
   [[nodiscard]] double operator_s(const estimator::SampledFunction& function, const estimator::SampledShape& shape,

@@ -80,30 +80,17 @@ bool has(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-estimator::TransformerShape shape_of(const SampledJob& job) {
+model::ModelConfig model_of(const SampledJob& job) {
   if (job.hidden % job.heads != 0) {
     throw InputError(fmt::format("training_config: {} heads do not divide the width of {}", job.heads, job.hidden));
   }
-  estimator::TransformerShape shape;
-  shape.name = "sampled";
-  shape.vocabulary = 50257;
-  shape.hidden = job.hidden;
-  shape.layers = job.encoders;
-  shape.heads = job.heads;
-  shape.kv_heads = job.heads;
-  shape.head_dim = job.hidden / job.heads;
-  shape.intermediate = 4 * job.hidden;
-  shape.max_positions = job.sequence_length;
-  shape.mlp = estimator::MlpKind::plain;
-  shape.norm = job.layernorm_name == "RMSlayernorm" ? estimator::NormKind::rms_norm : estimator::NormKind::layer_norm;
-  shape.positions =
-      has(job.encoder_function_list, "RoPE") ? estimator::PositionKind::rotary : estimator::PositionKind::learned;
-  shape.qkv_biases = true;
-  shape.output_bias = true;
-  shape.mlp_biases = true;
-  shape.parallel_residual = job.fwd_syncs == 1;
-  estimator::require_valid(shape);
-  return shape;
+  model::ModelConfig model = model::gpt_model(job.hidden, job.encoders, job.heads, 50257, job.sequence_length);
+  model.name = "sampled";
+  model.norm = job.layernorm_name == "RMSlayernorm" ? model::NormKind::rms_norm : model::NormKind::layer_norm;
+  model.positions = has(job.encoder_function_list, "RoPE") ? model::PositionKind::rotary : model::PositionKind::learned;
+  model.parallel_residual = job.fwd_syncs == 1;
+  require_valid(model);
+  return model;
 }
 
 }  // namespace
@@ -115,7 +102,7 @@ estimator::TrainingJob training_job_of(const SampledJob& sampled) {
                                  fmt::join(estimator::gpu_names(), ", ")));
   }
   estimator::TrainingJob job;
-  job.model = shape_of(sampled);
+  job.model = model_of(sampled);
   job.gpu = estimator::named_gpu(*gpu);
   job.cluster = estimator::default_cluster(job.gpu);
   job.cluster.gpus_per_node = sampled.gpus_per_node;

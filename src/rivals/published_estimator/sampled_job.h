@@ -10,9 +10,8 @@
 
 namespace lowgear::published_estimator {
 
-/// A job as the published estimator of the ICICLE project describes it (github.com/DebarghaG/estimate-train-time): what
-/// its own composition of sampled operators needs, which is less than a TrainingJob says and names operators by its
-/// sampling files.
+/// A job in the format of the ICICLE project's published estimator (github.com/DebarghaG/estimate-train-time). It has
+/// fewer settings than a TrainingJob, and names operators by sampling files.
 struct SampledJob {
   std::string gpu_name;              ///< beginning of the names of sampling files: `NVIDIAA100-SXM4-80GB`
   std::string operator_data_folder;  ///< as written, of the sampling files of operators
@@ -30,7 +29,7 @@ struct SampledJob {
 
   std::int64_t comm_bucket = 0;                    ///< gradients of one all-reduce between replicas, in elements
   std::int64_t encoders = 0;                       ///< layers
-  std::vector<std::string> function_list;          ///< operators that are predicted
+  std::vector<std::string> function_list;          ///< operators to predict
   std::vector<std::string> encoder_function_list;  ///< operators of one layer in order; repeats allowed
   std::string layernorm_name;                      ///< the norm after the last layer: `RMSlayernorm`
   int fwd_syncs = 0;                               ///< tensor parallel all-reduces of one layer, forward
@@ -39,17 +38,17 @@ struct SampledJob {
   friend bool operator==(const SampledJob&, const SampledJob&) = default;
 };
 
-/// Whether a YAML document is one of the published estimator: it has a `training_config`.
+/// Whether a YAML document is a job of the published estimator: it has a `training_config`.
 [[nodiscard]] bool is_sampled_job(std::string_view yaml, const std::string& source);
 
-/// Reads its YAML as it is: JSON-like, with comments, single quotes and trailing commas. Throws InputError with line
-/// and column on what is missing, unknown, of the wrong type or out of bounds.
+/// Reads its YAML: JSON-like, with comments, single quotes and trailing commas. Throws InputError with line and column
+/// on members that are missing, unknown, of the wrong type or out of bounds.
 [[nodiscard]] SampledJob parse_sampled_job(std::string_view yaml, const std::string& source);
 
-/// The published estimator's job as this one describes jobs: the GPU by the beginning of its sampling files, the model
-/// by its operators (unless they say otherwise, an MLP of four times the width, biases, and the published estimator's
-/// vocabulary of 50257), ZeRO 1 and full recomputation, which the published estimator assumes. Throws InputError on a
-/// GPU that has no sampling files, and on heads that do not divide the width.
+/// Converts a job of the published estimator: the GPU from the beginning of its sampling files' names, the model from
+/// its operators (by default an MLP of four times the width, biases, and the published estimator's vocabulary of
+/// 50257), with ZeRO 1 and full recomputation, which the published estimator assumes. Throws InputError on a GPU that
+/// has no sampling files, and on heads that do not divide the width.
 [[nodiscard]] estimator::TrainingJob training_job_of(const SampledJob& sampled);
 
 /// Reads a job file of either format: this estimator's (parse_training_job) or the published estimator's. Throws

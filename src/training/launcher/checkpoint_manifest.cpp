@@ -10,6 +10,7 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/numbers/number.h"
+#include "estimating/model/config_json.h"
 #include "estimating/model/parameters.h"
 
 namespace lowgear::launcher {
@@ -191,7 +192,7 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& sour
                        .tp = int_at(parallel, "tp", 1, kMaxRanks),
                        .chunks = int_at(parallel, "chunks", 1, kMaxRanks)};
   if (root.has("data")) manifest.data = read_data(root.at("data"));
-  manifest.model = model::parse_model_config(root.at("model").json().dump(), source + ": $.model");
+  manifest.model = model::parse_trainable_config(root.at("model").json().dump(), source + ": $.model");
   if (root.has("frozen_blocks")) {
     manifest.frozen_blocks = integer_at(root, "frozen_blocks", 0, manifest.model.layers);
   }
@@ -239,7 +240,7 @@ void require_same_training(const CheckpointManifest& manifest, const TrainConfig
   constexpr std::string_view kFix = "name another folder for the checkpoints of this training";
   model::ModelConfig saved = manifest.model;
   // With rotary embeddings, the longest sequence is no part of what was trained.
-  if (config.model.architecture == model::Architecture::llama) saved.max_positions = config.model.max_positions;
+  if (config.model.positions == model::PositionKind::rotary) saved.max_positions = config.model.max_positions;
   const Json theirs = Json::parse(to_json(saved));
   const Json ours = Json::parse(to_json(config.model));
   for (const auto& [key, value] : ours.items()) {

@@ -29,8 +29,8 @@ constexpr std::array<std::string_view, 3> kBuffers = {".attn.bias", ".attn.maske
                     "give the weights of the model that the config.json describes");
 }
 
-std::string_view without_prefix(std::string_view name, model::Architecture architecture) {
-  const std::string_view prefix = base_prefix(architecture);
+std::string_view without_prefix(std::string_view name, const model::ModelConfig& config) {
+  const std::string_view prefix = base_prefix(config);
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
@@ -42,17 +42,17 @@ bool is_buffer(std::string_view name) {
 void require_no_others(const fs::path& path, const tensorfile::WeightFiles& files, const model::ModelConfig& config,
                        const std::vector<model::ParameterSpec>& specs) {
   std::set<std::string, std::less<>> known;
-  for (const model::ParameterSpec& spec : specs) known.emplace(without_prefix(spec.name, config.architecture));
+  for (const model::ParameterSpec& spec : specs) known.emplace(without_prefix(spec.name, config));
   if (config.tied_embeddings) known.emplace("lm_head.weight");
   for (const auto& [name, tensor] : files.tensors()) {
-    if (is_buffer(name) || known.contains(without_prefix(name, config.architecture))) continue;
+    if (is_buffer(name) || known.contains(without_prefix(name, config))) continue;
     fail_tensor(path, name, "the model has none of this name");
   }
 }
 
 const tensorfile::TensorView& find(const fs::path& path, const tensorfile::WeightFiles& files, const std::string& name,
                                    const model::ModelConfig& config) {
-  const std::string_view bare_name = without_prefix(name, config.architecture);
+  const std::string_view bare_name = without_prefix(name, config);
   const tensorfile::TensorView* const bare = files.find(bare_name);
   if (bare != nullptr && bare_name != name && files.find(name) != nullptr) {
     fail_tensor(path, bare_name, fmt::format("is there as {}, too, which is another name of it", quote(name)));

@@ -6,6 +6,7 @@
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
+#include "estimating/estimator/job/model_catalogue.h"
 #include "estimating/estimator/job/training_job.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/profile/stage_profile.h"
@@ -27,7 +28,7 @@ inline constexpr double kProfiledLimitW = 500;
 
 inline TrainingJob gpt3_on_a100(int microbatches) {
   TrainingJob job;
-  job.model = named_transformer("gpt3-175b");
+  job.model = named_model("gpt3-175b");
   job.gpu = named_gpu("a100-80gb-sxm");
   job.gpu.power.limit_w = kProfiledLimitW;
   job.cluster = default_cluster(job.gpu);

@@ -17,9 +17,9 @@ namespace {
 constexpr double kMegatronDropout = 0.1;
 
 /// GPT as Megatron trains it: learned positions, layer norm, GELU of four times the width, biases, tied embeddings.
-TransformerShape gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t vocabulary,
-                     std::int64_t sequence) {
-  TransformerShape shape = gpt_shape(gpt_sizes(hidden, layers, heads, vocabulary, sequence));
+model::ModelConfig gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t vocabulary,
+                       std::int64_t sequence) {
+  model::ModelConfig shape = model::gpt_model(hidden, layers, heads, vocabulary, sequence);
   shape.name = fmt::format("gpt-{}x{}", layers, hidden);
   shape.tied_embeddings = true;
   return shape;
@@ -27,7 +27,7 @@ TransformerShape gpt(std::int64_t hidden, std::int64_t layers, std::int64_t head
 
 /// Megatron of 2021 on DGX A100: fp16, kernels of attention apart, full recomputation, sums of gradients after the
 /// backward.
-TrainingJob megatron_a100(const TransformerShape& model) {
+TrainingJob megatron_a100(const model::ModelConfig& model) {
   TrainingJob job;
   job.model = model;
   job.gpu = named_gpu("a100-80gb-sxm");
@@ -218,7 +218,7 @@ namespace {
 /// bench/gpu/pipeline.yaml.
 TrainingJob trainer_job() {
   TrainingJob job;
-  TransformerShape& model = job.model;
+  model::ModelConfig& model = job.model;
   model.name = "llama-24x2048";
   model.vocabulary = 32000;
   model.hidden = 2048;

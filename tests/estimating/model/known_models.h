@@ -2,8 +2,22 @@
 
 #include <string>
 
-/// What published models' config.json say, without the members that change nothing.
+#include "estimating/model/model_config.h"
+
+/// The config.json of published models, without members that change nothing.
 namespace lowgear::model {
+
+/// Without notes and findings, and with defaults for the numbers that only the trainer reads.
+inline ModelConfig for_estimates(ModelConfig config) {
+  const ModelConfig defaults;
+  config.notes.clear();
+  config.unsupported.clear();
+  config.untrainable.clear();
+  config.norm_epsilon = defaults.norm_epsilon;
+  config.rope_theta = defaults.rope_theta;
+  config.rope_scaling = defaults.rope_scaling;
+  return config;
+}
 
 inline const std::string kLlama2 = R"({
   "architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",

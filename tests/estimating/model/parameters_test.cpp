@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "estimating/model/config_json.h"
 #include "estimating/model/known_models.h"
 
 namespace lowgear::model {
@@ -56,8 +57,9 @@ TEST(Parameters, AreNamedAndShapedAsTransformersDoesForLlama) {
 TEST(Parameters, OfLlamaTakeHeadsOfAnyWidthAndBiases) {
   ModelConfig config = parse_model_config(kTinyLlama, "config.json");
   config.head_dim = 128;
-  config.attention_bias = true;
-  config.mlp_bias = true;
+  config.qkv_biases = true;
+  config.output_bias = true;
+  config.mlp_biases = true;
   const auto specs = parameters(config);
   EXPECT_THAT(find(specs, "model.layers.0.self_attn.q_proj.weight")->shape, ElementsAre(4096, 2048));
   EXPECT_THAT(find(specs, "model.layers.0.self_attn.q_proj.bias")->shape, ElementsAre(4096));
@@ -98,24 +100,40 @@ TEST(Parameters, BeginWithThePrefixOfTheModelWithoutItsHead) {
   for (const std::string& text : {kTinyLlama, kGpt2}) {
     const ModelConfig config = parse_model_config(text, "config.json");
     for (const ParameterSpec& spec : parameters(config)) {
-      EXPECT_TRUE(spec.name.starts_with(base_prefix(config.architecture)) || spec.name == "lm_head.weight");
+      EXPECT_TRUE(spec.name.starts_with(base_prefix(config)) || spec.name == "lm_head.weight");
     }
   }
 }
 
-TEST(Parameters, OfTheLargestModelThatIsReadCanBeCounted) {
+TEST(Parameters, AreAllThatAreCounted) {
+  for (const std::string& text : {kLlama2, kLlama31, kTinyLlama, kMistral, kGpt2}) {
+    for (const bool tied : {false, true}) {
+      for (const bool biases : {false, true}) {
+        ModelConfig config = parse_model_config(text, "config.json");
+        config.tied_embeddings = tied;
+        if (trained_type(config) == "llama") config.qkv_biases = config.output_bias = config.mlp_biases = biases;
+        std::int64_t elements = 0;
+        for (const ParameterSpec& spec : parameters(config)) elements += element_count(spec.shape);
+        EXPECT_EQ(parameter_count(config), elements) << text;
+      }
+    }
+  }
+}
+
+TEST(Parameters, OfTheLargestModelCanBeCounted) {
+  constexpr std::int64_t kLayers = 80;  // of 7 * 2^44 weights
   const ModelConfig config = {.vocabulary = kMaxVocabulary,
                               .hidden = kMaxModelWidth,
-                              .layers = kMaxModelLayers,
+                              .layers = kLayers,
                               .heads = kMaxModelWidth / 2,
                               .kv_heads = kMaxModelWidth / 2,
                               .head_dim = 2,
                               .intermediate = kMaxModelWidth,
                               .max_positions = kMaxPositions};
-  require_valid(config, "config.json");
-  const double weights = 7.0 * static_cast<double>(kMaxModelWidth) * static_cast<double>(kMaxModelWidth) *
-                             static_cast<double>(kMaxModelLayers) +
-                         2.0 * static_cast<double>(kMaxVocabulary) * static_cast<double>(kMaxModelWidth);
+  require_valid(config);
+  const double weights =
+      7.0 * static_cast<double>(kMaxModelWidth) * static_cast<double>(kMaxModelWidth) * static_cast<double>(kLayers) +
+      2.0 * static_cast<double>(kMaxVocabulary) * static_cast<double>(kMaxModelWidth);
   EXPECT_NEAR(static_cast<double>(parameter_count(config)) / weights, 1, 1e-6);
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/core/error_of.h"
 #include "base/core/output_of.h"
+#include "estimating/model/config_json.h"
 #include "estimating/model/known_models.h"
 
 namespace lowgear::model {

@@ -12,7 +12,7 @@
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"
-#include "estimating/estimator/job/transformer_shape.h"
+#include "estimating/estimator/job/model_catalogue.h"
 
 namespace lowgear::published_estimator {
 
@@ -113,7 +113,7 @@ TEST(ParseJobFile, TakesWhatItCanFromAPublishedFile) {
   const estimator::TrainingJob job = parse_sampled(kSampled);
   EXPECT_EQ(job.gpu.name, "gh200");
   EXPECT_EQ(job.cluster.gpus_per_node, 1);
-  EXPECT_EQ(job.model.norm, estimator::NormKind::rms_norm);
+  EXPECT_EQ(job.model.norm, model::NormKind::rms_norm);
   EXPECT_EQ(job.model.layers, 32);
   EXPECT_EQ(job.recompute, estimator::Recompute::full);
   EXPECT_EQ(job.attention, estimator::AttentionKind::fused);
@@ -127,7 +127,7 @@ TEST(ParseJobFile, TakesWhatItCanFromAPublishedFile) {
 TEST(ParseJobFile, ReadsThisEstimatorsFormatToo) {
   const char* const text = "{model: llama-3-8b, gpu: h100, cluster: {gpus: 16}, batch: {global: 8, sequence: 1024}}";
   const estimator::TrainingJob job = parse_sampled(text, {{"--tp 2", "parallel.tp", "2"}});
-  EXPECT_EQ(job.model, estimator::named_transformer("llama-3-8b"));
+  EXPECT_EQ(job.model, estimator::named_model("llama-3-8b"));
   EXPECT_EQ(job.parallel.tp, 2);
   EXPECT_EQ(job.parallel.dp, 8);
 }

@@ -12,19 +12,8 @@
 namespace lowgear::launcher {
 
 inline model::ModelConfig small_gpt2() {
-  model::ModelConfig model;
-  model.architecture = model::Architecture::gpt2;
-  model.vocabulary = 256;
-  model.hidden = 8;
-  model.layers = 2;
-  model.heads = 2;
-  model.kv_heads = 2;
-  model.head_dim = 4;
-  model.intermediate = 32;
-  model.max_positions = 16;
+  model::ModelConfig model = model::gpt_model(8, 2, 2, 256, 16);
   model.tied_embeddings = true;
-  model.attention_bias = true;
-  model.mlp_bias = true;
   return model;
 }
 

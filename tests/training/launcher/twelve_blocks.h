@@ -7,8 +7,7 @@ namespace lowgear::launcher {
 /// A job of a small Llama with 12 blocks on `pp` stages.
 inline TrainConfig twelve_blocks(int pp) {
   TrainConfig config;
-  config.model = {.architecture = model::Architecture::llama,
-                  .vocabulary = 64,
+  config.model = {.vocabulary = 64,
                   .hidden = 64,
                   .layers = 12,
                   .heads = 4,

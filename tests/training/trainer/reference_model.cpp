@@ -17,7 +17,7 @@ at::Tensor apply(const Weights& weights, const std::string& name, const at::Tens
 
 at::Tensor norm(const model::ModelConfig& config, const Weights& weights, const std::string& name,
                 const at::Tensor& input) {
-  if (config.architecture == model::Architecture::gpt2) {
+  if (config.norm == model::NormKind::layer_norm) {
     const at::Tensor centred = input - input.mean(-1, true);
     const at::Tensor variance = centred.square().mean(-1, true);
     return centred / (variance + config.norm_epsilon).sqrt() * weights.at(name + ".weight") +
@@ -87,7 +87,7 @@ at::Tensor gpt2_layer(const model::ModelConfig& config, const Weights& weights, 
 
 at::Tensor reference_loss(const model::ModelConfig& config, const Weights& weights, const at::Tensor& ids,
                           const at::Tensor& targets) {
-  const bool gpt2 = config.architecture == model::Architecture::gpt2;
+  const bool gpt2 = trained_type(config) == "gpt2";
   const std::string embedding = gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight";
   at::Tensor x = weights.at(embedding).index({ids});
   if (gpt2) x = x + weights.at("transformer.wpe.weight").narrow(0, 0, ids.size(1));

@@ -6,8 +6,7 @@ namespace lowgear::trainer {
 
 /// A small Llama with grouped-query attention.
 inline model::ModelConfig tiny_llama(bool tied = false) {
-  return {.architecture = model::Architecture::llama,
-          .vocabulary = 64,
+  return {.vocabulary = 64,
           .hidden = 32,
           .layers = 8,
           .heads = 4,
@@ -19,12 +18,8 @@ inline model::ModelConfig tiny_llama(bool tied = false) {
 }
 
 inline model::ModelConfig tiny_gpt2() {
-  model::ModelConfig config = tiny_llama(true);
-  config.architecture = model::Architecture::gpt2;
-  config.kv_heads = config.heads;
-  config.intermediate = 4 * config.hidden;
-  config.attention_bias = true;
-  config.mlp_bias = true;
+  model::ModelConfig config = model::gpt_model(32, 8, 4, 64, 64);
+  config.tied_embeddings = true;
   return config;
 }
 

@@ -50,13 +50,13 @@ constexpr auto kOptions = std::to_array<JobOption>({
     {"--pp", "parallel.pp", "N", "Pipeline ranks (default 1)"},
     {"--dp", "parallel.dp", "N", "Data parallel replicas (default: from --gpus, or 1)"},
     {"--virtual-stages", "parallel.virtual_stages", "N", "Virtual stages per pipeline rank (default 1)"},
-    {"--ep", "parallel.ep", "N", "Expert parallel ranks: those that divide the experts of a layer (default 1)"},
+    {"--ep", "parallel.ep", "N", "Expert parallel ranks, which divide the experts of a layer (default 1)"},
     {"--cp", "parallel.cp", "N", "Context parallel ranks (default 1)"},
     {"--global-batch", "batch.global", "N", "Sequences per iteration, of all replicas together"},
     {"--microbatch", "batch.micro", "N", "Sequences per microbatch (default 1)", ",--micro-batch"},
     {"--seq", "batch.sequence", "N", "Tokens per sequence"},
     {"--recompute", "recompute", "none|selective|full", "Activations that the backward pass recomputes (default none)"},
-    {"--zero", "zero", "0|1|2|3", "ZeRO stage: the states that the replicas divide among themselves (default 1)"},
+    {"--zero", "zero", "0|1|2|3", "ZeRO stage: states that the replicas divide among themselves (default 1)"},
     {"--dtype", "dtype", "fp32|tf32|fp16|bf16|fp8", "Data type of the inputs of matrix products (default bf16)"},
     {"--overlap-gradients", "overlap.gradients", "true|false",
      "Gradient sums of dp run concurrently with the last backward pass (default true)"},
@@ -75,7 +75,7 @@ constexpr auto kLayoutOptions = std::to_array<const char*>(
     {"--gpus", "--nodes", "--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--microbatch", "--recompute",
      "--zero", "--schedule", "--sequence-parallel", "--no-sequence-parallel"});
 
-/// Settings that a job without a file needs.
+/// Keys that a job without a file requires.
 constexpr auto kRequired = std::to_array<std::string_view>({"model", "gpu", "batch.global", "batch.sequence"});
 
 bool given(const JobArguments& arguments, std::string_view path) {
@@ -109,7 +109,7 @@ void require_whole(const JobArguments& arguments) {
 
 void add_job_options(CLI::App& app, JobArguments& arguments) {
   app.add_option("--job", arguments.file,
-                 "Job as a YAML file, also one of estimate-train-time; options override its values")
+                 "Job as a YAML file, also one of estimate-train-time; options override the file")
       ->type_name("FILE");
   const auto set = [&arguments](const char* option, const char* path, const std::string& value) {
     arguments.settings.push_back({fmt::format("{} {}", option, printable(value)), path, value});

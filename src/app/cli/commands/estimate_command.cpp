@@ -26,7 +26,7 @@
 namespace lowgear::cli {
 namespace {
 
-/// What `lowgear estimate --plan` is asked for.
+/// Options of `lowgear estimate --plan`.
 struct EstimatePlanArguments {
   estimator::EstimatePlanOptions options;
   PriceArguments prices;
@@ -204,7 +204,7 @@ VerbAction declare_estimate(CLI::App& app) {
   add_job_options(app, arguments->job);
   app.add_option("--operators", arguments->samples,
                  "Folder of sampling files that lowgear sample has written; measured times replace estimated ones "
-                 "where there are any")
+                 "if it has any")
       ->type_name("DIR");
   CLI::Option* peer = app.add_flag("--peer-formula", arguments->peer_formula,
                                    "Estimate as the published estimator (estimate-train-time) does, with its formula "

@@ -300,7 +300,7 @@ VerbAction declare_search(CLI::App& app) {
   add_whole_number(app, "--top", {1, kMaxTop}, into(arguments->top), "Layouts to plan and show (default 10)");
   app.add_option("--operators", arguments->samples,
                  "Folder of sampling files that lowgear sample has written; measured times replace estimated ones "
-                 "where there are any")
+                 "if it has any")
       ->type_name("DIR");
   add_price_options(app, arguments->prices);
   app.add_flag("--tp-across-nodes", arguments->limits.tensor_across_nodes, "Also try tensor parallelism across nodes");

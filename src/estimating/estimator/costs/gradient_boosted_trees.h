@@ -25,7 +25,7 @@ class FeatureTable {
   std::vector<float> values_;
 };
 
-/// Parameters of XGBoost by its own names.
+/// Parameters of XGBoost under XGBoost's names.
 struct BoostingParameters {
   int n_estimators = 100;
   int max_depth = 6;
@@ -60,12 +60,12 @@ class GradientBoostedTrees {
 
 struct XgboostFunctions;  // the .cpp defines it: XGBoost's own header is needed there alone
 
-/// Loads XGBoost's library, the first time that regression needs it: servers, agents and estimates without samples need
-/// no such package and carry no memory of it. Throws Error that says which package is missing. It stays loaded: its
-/// threads outlive what they were started for.
+/// Loads XGBoost's library when a regression first needs it, so that servers, agents and estimates without samples
+/// need no such package and no memory for it. Throws Error that names the missing package. The library stays loaded,
+/// because its threads outlive the regression that started them.
 [[nodiscard]] std::shared_ptr<const XgboostFunctions> load_xgboost(const char* file);
 
-/// Those of the system's library, loaded once. Throws as `load_xgboost`, each time that it is missing.
+/// The functions of the system's library, loaded once. Throws as `load_xgboost` does, on every call without it.
 [[nodiscard]] const XgboostFunctions& xgboost();
 
 }  // namespace lowgear::estimator

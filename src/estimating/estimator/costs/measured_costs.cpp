@@ -7,6 +7,7 @@
 #include <iterator>
 #include <span>
 
+#include "base/core/numbers/median.h"
 #include "estimating/estimator/costs/sample_files.h"
 
 namespace lowgear::estimator {
@@ -205,13 +206,13 @@ MeasuredCollectiveCosts::Curve MeasuredCollectiveCosts::curve_of(RankGroup group
   for (std::size_t begin = 0; begin < samples.size();) {
     std::size_t end = begin;
     while (end < samples.size() && place(samples[end]) == place(samples[begin])) ++end;
-    std::span<Point> same(samples.data() + begin, end - begin);
+    const std::span<const Point> same(samples.data() + begin, end - begin);
     const double bytes = std::sqrt(same.front().bytes * same.back().bytes);
-    const auto rate = [](const Point& point) { return point.time_s / point.bytes; };
-    std::ranges::nth_element(same, same.begin() + static_cast<std::ptrdiff_t>(same.size() / 2), {}, rate);
-    const double median = rate(same[same.size() / 2]);
+    std::vector<double> rates;
+    for (const Point& point : same) rates.push_back(point.time_s / point.bytes);
+    const double median = upper_median(std::span(rates));
     curve.points.push_back({bytes, median * bytes});
-    for (const Point& point : same) errors.push_back(std::abs(rate(point) / median - 1));
+    for (const double rate : rates) errors.push_back(std::abs(rate / median - 1));
     begin = end;
   }
   constexpr double kShare = 0.9;

@@ -24,12 +24,12 @@ struct TimedOperator {
 /// L2 cache. Throws InputError where the GPU has no such type.
 [[nodiscard]] double least_time_s(const Operator& op, const GpuModel& gpu);
 
-/// Time of one kind of operator and one pass as a sum of what it does, each with a cost that is not negative: a launch,
-/// floating-point operations, bytes, and the sizes of its tensors. It has the right form beyond the samples, which
-/// trees do not; what it leaves is theirs.
+/// Time of one kind of operator and one pass as a sum of terms with costs of at least 0: a launch, floating-point
+/// operations, bytes, and the sizes of its tensors. Beyond the samples this sum keeps the right form, unlike trees;
+/// trees fit the residuals that it leaves.
 class OperatorTrend {
  public:
-  /// Fits relative errors, robustly: rows that are far off count little. All of one kind and pass. Throws
+  /// Fits relative errors robustly: outliers count little. All samples are of one kind and pass. Throws
   /// std::invalid_argument without samples.
   explicit OperatorTrend(std::span<const TimedOperator> samples);
 
@@ -45,18 +45,17 @@ class OperatorTrend {
 
 struct OperatorPrediction {
   double time_s = 0;
-  double error_s = 0;  ///< half the width of a 90 % interval
-  std::string
-      outside;  ///< what lies outside the samples: `tokens 512 (sampled 2048 to 40960)`; empty where nothing does
+  double error_s = 0;   ///< half the width of a 90 % interval
+  std::string outside;  ///< the size outside the samples: `tokens 512 (sampled 2048 to 40960)`; empty if all are inside
 };
 
-/// Predicts the time of one kind of operator and one pass on one GPU from samples: the trend, times what boosted trees
-/// make of the rest (the logarithm of time over trend, by logarithms of the shape), never less than the data sheet
-/// allows. Beyond the samples the trend carries on, and the interval is the trend's own.
+/// Predicts the time of one kind of operator and one pass on one GPU from samples: the trend times a factor of boosted
+/// trees (they fit the logarithm of time over trend to logarithms of the shape), never less than the data sheet allows.
+/// Beyond the samples the trend continues, and the interval is the trend's.
 class OperatorRegressor {
  public:
-  /// Some of the samples are kept out of the fit; their errors are the interval's. Few samples get no trees. All of one
-  /// kind and pass. Throws std::invalid_argument without samples.
+  /// Keeps some samples out of the fit to measure the interval by their errors. Grows no trees for few samples. All
+  /// samples are of one kind and pass. Throws std::invalid_argument without samples.
   OperatorRegressor(std::span<const TimedOperator> samples, GpuModel gpu);
 
   [[nodiscard]] OperatorPrediction predict(const Operator& op) const;
@@ -75,13 +74,13 @@ class OperatorRegressor {
 
   GpuModel gpu_;
   OperatorTrend trend_;
-  std::vector<std::size_t> columns_;  ///< features that differ among the samples: what trees see
+  std::vector<std::size_t> columns_;  ///< features that differ among the samples: the inputs of trees
   std::optional<GradientBoostedTrees> trees_;
   std::array<Range, 5> ranges_;  ///< of dims, and of rows
   double least_flops_ = 0;
   double most_flops_ = 0;
   double relative_error_ = 0;        ///< of nine in ten predictions
-  double trend_relative_error_ = 0;  ///< the same, of the trend alone
+  double trend_relative_error_ = 0;  ///< the same for the trend without trees
 };
 
 }  // namespace lowgear::estimator

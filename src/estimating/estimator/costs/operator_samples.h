@@ -11,9 +11,8 @@
 
 namespace lowgear::estimator {
 
-/// What the name of a sampling file says: `{gpu}_{function}_{dtype}.csv`, with `_part{k}of{n}` at its end where
-/// machines shared the work, and for collectives of one topology `{gpu}_{function}_{dtype}_{nodes}_{GPUs per
-/// node}.csv`.
+/// The parts of a sampling file's name: `{gpu}_{function}_{dtype}.csv`, with `_part{k}of{n}` at its end if machines
+/// shared the work, and for collectives of one topology `{gpu}_{function}_{dtype}_{nodes}_{GPUs per node}.csv`.
 struct SampleFileName {
   std::string gpu;       ///< as the driver names it, without blanks: `NVIDIAA100-SXM4-80GB`
   std::string function;  ///< `linear1`, `allreduce_large`, ...
@@ -23,10 +22,10 @@ struct SampleFileName {
   friend bool operator==(const SampleFileName&, const SampleFileName&) = default;
 };
 
-/// Nothing where the name has another form. `name` is that of the file, without folders.
+/// Empty if the name has another form. `name` is the file's name without folders.
 [[nodiscard]] std::optional<SampleFileName> parse_sample_file_name(std::string_view name);
 
-/// The shape of one sample as the columns of a sampling file state it; 0 where a file has no such column.
+/// The shape of one sample, a field for each column of sampling files; 0 without the column.
 struct SampledShape {
   std::int64_t ranks = 0;              ///< `mp`: tensor parallel ranks that share the operator
   std::int64_t batch = 0;              ///< `b`: sequences
@@ -42,10 +41,10 @@ struct SampledShape {
   friend bool operator==(const SampledShape&, const SampledShape&) = default;
 };
 
-/// The part of the vocabulary of one of `ranks` tensor parallel ranks that operators are sampled with.
+/// Number of tokens in the vocabulary of one of `ranks` tensor parallel ranks, as operators are sampled.
 [[nodiscard]] std::int64_t sampled_vocabulary(std::int64_t ranks);
 
-/// A function that is sampled: which operator it is, and which columns its file has.
+/// A sampled function: its operator and the columns of its file.
 struct SampledFunction {
   std::string_view name;
   OperatorKind kind = OperatorKind::linear;
@@ -53,20 +52,20 @@ struct SampledFunction {
   bool one_pass = false;     ///< has one time, `dur(us)`, instead of forward and backward (optimizers)
 };
 
-/// Those of the published sampling files and of `lowgear sample`, in the order of a transformer.
+/// The functions of the published sampling files and of `lowgear sample`, in the order of a transformer.
 [[nodiscard]] std::span<const SampledFunction> sampled_functions();
-/// Null where there is none of the name.
+/// Null for an unknown name.
 [[nodiscard]] const SampledFunction* find_sampled_function(std::string_view name);
 
-/// The operator that one rank ran; nothing where ranks or heads do not divide the shape, or a token uses more experts
-/// than there are.
+/// The operator that one rank ran. Empty if ranks or heads do not divide the shape, or a token uses more experts than a
+/// layer has.
 [[nodiscard]] std::optional<Operator> operator_of(const SampledFunction& function, const SampledShape& shape, Pass pass,
                                                   DataType dtype);
 
 struct OperatorSample {
   SampledShape shape;
-  double forward_s = 0;   ///< of the only pass where the function has one
-  double backward_s = 0;  ///< 0 where the function has one pass
+  double forward_s = 0;   ///< time of forward, or of the only pass
+  double backward_s = 0;  ///< 0 for functions of one pass
   int line = 0;           ///< of the file
 };
 
@@ -75,21 +74,21 @@ struct OperatorSamples {
   std::string source;
   const SampledFunction* function = nullptr;  ///< of sampled_functions()
   DataType dtype = DataType::fp16;
-  /// Attention without a causal mask, which does twice the work that OperatorKind::fused_attention states: so the
-  /// published files have it, which lack the column `F_spread(us)`.
+  /// Attention without a causal mask, which does twice the work of OperatorKind::fused_attention. Files without the
+  /// column `F_spread(us)`, as the published ones, have such samples.
   bool uncausal = false;
   std::vector<OperatorSample> rows = {};  ///< at least one
 };
 
-/// Reads a sampling file. Columns may stand in any order, and there may be others; whole numbers may be written as
-/// `4.0`. Throws InputError with line and column on a column that is missing, a shape that is no whole number or that
-/// its ranks or heads do not divide, a time that is not above 0, and on a file without rows.
+/// Reads a sampling file. Columns may be in any order; unknown ones are ignored; whole numbers may be written as `4.0`.
+/// Throws InputError with line and column on a missing column, a shape that is no whole number or that its ranks or
+/// heads do not divide, a time that is not above 0, and on a file without rows.
 [[nodiscard]] OperatorSamples parse_operator_samples(std::string_view csv, const std::string& source,
                                                      const SampledFunction& function, DataType dtype);
 
 /// One measured collective.
 struct CollectiveSample {
-  double elements = 0;  ///< of the message; of each rank's share of it in all-gathers and reduce-scatters
+  double elements = 0;  ///< in the message; in each rank's share of it for all-gathers and reduce-scatters
   RankGroup group;
   double time_s = 0;
   int line = 0;
@@ -102,7 +101,7 @@ struct CollectiveSamples {
   std::vector<CollectiveSample> rows = {};  ///< at least one
 };
 
-/// The collective that a sampled function is (`allreduce`, `allreduce_large`, `p2p`, ...); nothing where it is none.
+/// The collective of a sampled function (`allreduce`, `allreduce_large`, `p2p`, ...). Empty for operators.
 [[nodiscard]] std::optional<CollectiveKind> sampled_collective(std::string_view function);
 
 /// Reads a sampling file of a collective: `shape,nodes,GPUsPerNode,dur(us)`. Throws InputError as

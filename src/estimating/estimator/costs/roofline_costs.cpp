@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "estimating/estimator/job/transformer_shape.h"
+#include "estimating/model/model_config.h"
 
 namespace lowgear::estimator {
 
@@ -99,7 +99,7 @@ double RooflineCosts::fused_dropout_s(const Operator& op) const {
   const KernelEfficiency& efficiency = gpu_.efficiency;
   const bool forward = op.pass == Pass::forward;
   const double pairs =
-      0.5 * dim(op, 0) * dim(op, 1) * dim(op, 2) * dim(op, 3) * pairs_within_window(op.dims[3], op.window);
+      0.5 * dim(op, 0) * dim(op, 1) * dim(op, 2) * dim(op, 3) * model::pairs_within_window(op.dims[3], op.window);
   const double cycles = pairs * (forward ? efficiency.dropout_cycles_forward : efficiency.dropout_cycles_backward);
   return cycles / (gpu_.multiprocessors * gpu_.clocks.max_mhz * kHzPerMhz) +
          (forward ? efficiency.dropout_start_forward_s : efficiency.dropout_start_backward_s);

@@ -6,16 +6,16 @@
 
 namespace lowgear::estimator {
 
-/// Times of operators from what a GPU can do at most and how much of that its kernels reach (GpuModel::efficiency): the
-/// longer of computation and memory traffic, plus the launch. Matrix products run in tiles, a wave of them at a time,
-/// on the multiprocessors: what does not fill the last wave is lost.
+/// Times of operators from a GPU's peak rates and the share of them that its kernels reach (GpuModel::efficiency): the
+/// longer of computation and memory traffic, plus the launch. Matrix products run in waves of tiles on the
+/// multiprocessors; the unfilled part of the last wave is lost.
 class RooflineCosts final : public OperatorCosts {
  public:
   explicit RooflineCosts(GpuModel gpu);
   [[nodiscard]] WorkCost cost(const Operator& op) const override;
 
  private:
-  /// By what limits the work.
+  /// Time by limit: multiprocessors, memory.
   struct Split {
     double core_s = 0;
     double memory_s = 0;

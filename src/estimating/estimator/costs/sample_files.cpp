@@ -24,7 +24,20 @@ constexpr double kTolerance = 0.97;
 /// A causal mask halves the work.
 constexpr double kCausalShare = 0.5;
 
-/// Samples of one pass in cleaning: those that are still believed.
+/// Removes the rows that are wrong, and lists them.
+template <typename Row, typename Predicate>
+DiscardedSamples remove_rows(std::vector<Row>& rows, const std::string& source, Predicate is_wrong,
+                             const std::string& reason) {
+  DiscardedSamples removed{source, reason, {}, rows.size()};
+  std::erase_if(rows, [&](const Row& row) {
+    const bool wrong = is_wrong(row);
+    if (wrong) removed.lines.push_back(row.line);
+    return wrong;
+  });
+  return removed;
+}
+
+/// The plausible samples of one pass, and the removed ones.
 class PassSamples {
  public:
   PassSamples(const OperatorSamples& samples, Pass pass)
@@ -42,28 +55,23 @@ class PassSamples {
   [[nodiscard]] const std::vector<TimedOperator>& rows() const { return rows_; }
   [[nodiscard]] std::vector<DiscardedSamples> take_discarded() { return std::move(discarded_); }
 
-  /// Throws out the samples that are so; all of them when they are most, and returns whether they were.
+  /// Removes the wrong samples; if they are most, removes all and returns true.
   template <typename Predicate>
   bool discard(Predicate is_wrong, const std::string& reason) {
-    DiscardedSamples out{source_, reason, {}, rows_.size()};
-    const auto wrong = static_cast<std::size_t>(std::ranges::count_if(rows_, is_wrong));
+    DiscardedSamples removed = remove_rows(rows_, source_, is_wrong, reason);
+    const std::size_t wrong = removed.lines.size();
     if (wrong == 0) return false;
-    const bool most = 2 * wrong > rows_.size();
-    if (most) out.reason += fmt::format(" in {} of {}: no time of this pass is used", wrong, rows_.size());
-    std::vector<TimedOperator> kept;
-    for (const TimedOperator& row : rows_) {
-      if (most || is_wrong(row)) {
-        out.lines.push_back(row.line);
-      } else {
-        kept.push_back(row);
-      }
+    const bool most = 2 * wrong > removed.of;
+    if (most) {
+      removed.reason += fmt::format(" in {} of {}: no time of this pass is used", wrong, removed.of);
+      for (const TimedOperator& row : std::exchange(rows_, {})) removed.lines.push_back(row.line);
+      std::ranges::sort(removed.lines);
     }
-    rows_ = std::move(kept);
-    discarded_.push_back(std::move(out));
+    discarded_.push_back(std::move(removed));
     return most;
   }
 
-  /// Throws out without a word what is reported of the other pass.
+  /// Removes samples that are reported for the other pass.
   template <typename Predicate>
   void forget(Predicate is_wrong) {
     std::erase_if(rows_, is_wrong);
@@ -118,21 +126,10 @@ double received_bytes(CollectiveKind kind, const CollectiveSample& sample, DataT
   return kind == CollectiveKind::send ? bytes : bytes * others;
 }
 
-/// Splits rows by a predicate; those for which it holds are discarded.
 template <typename Predicate>
 void discard_rows(CleanCollectives& clean, const std::string& source, Predicate is_wrong, const std::string& reason) {
-  DiscardedSamples out{source, reason, {}, clean.rows.size()};
-  std::vector<CollectiveSample> kept;
-  for (const CollectiveSample& row : clean.rows) {
-    if (is_wrong(row)) {
-      out.lines.push_back(row.line);
-    } else {
-      kept.push_back(row);
-    }
-  }
-  if (out.lines.empty()) return;
-  clean.rows = std::move(kept);
-  clean.discarded.push_back(std::move(out));
+  DiscardedSamples removed = remove_rows(clean.rows, source, is_wrong, reason);
+  if (!removed.lines.empty()) clean.discarded.push_back(std::move(removed));
 }
 
 /// The time within 2 % of which most samples lie though the largest message is twice the smallest, or more; 0 where

@@ -18,23 +18,23 @@ struct DiscardedSamples {
   std::string source;      ///< of the sampling file
   std::string reason;      ///< `backward is faster than the GPU can compute`
   std::vector<int> lines;  ///< of the file, ascending
-  std::size_t of = 0;      ///< samples that were looked at
+  std::size_t of = 0;      ///< number of samples checked
 };
 
-/// In words: the file's name, how many of how many, the reason, and the first lines.
+/// One sentence: the file's name, the numbers of removed and of all samples, the reason, the first lines.
 [[nodiscard]] std::string to_string(const DiscardedSamples& discarded);
 
 /// The plausible samples of a sampling file of an operator.
 struct CleanSamples {
   std::vector<TimedOperator> forward;
-  std::vector<TimedOperator> backward;  ///< of functions that have one
+  std::vector<TimedOperator> backward;  ///< empty for functions of one pass
   std::vector<DiscardedSamples> discarded;
 };
 
 /// Removes impossible samples: times below least_time_s; backward passes of matrix products faster than their forward
 /// passes, which do half the work; times that are far from the trend of the others (a factor of 1.7, and eight times
-/// the usual distance). A pass of which more than half cannot be is not believed at all. Samples without a causal mask
-/// are halved to be of causal attention, half of whose work they skip.
+/// the usual distance). A pass of which more than half is impossible is removed. Times of attention without a causal
+/// mask are halved, since causal attention does half the work.
 [[nodiscard]] CleanSamples clean_samples(const OperatorSamples& samples, const GpuModel& gpu);
 
 /// The plausible samples of a sampling file of a collective.
@@ -54,12 +54,12 @@ struct SampleFile {
   std::string text;
 };
 
-/// The files that were sampled on the GPU; those of a GPU that the catalogue does not have count for any if there are
-/// no others. Throws InputError, naming `folder`, where there are files of other GPUs only, or none at all.
+/// The files that were sampled on the GPU. Without any, the files of GPUs that the catalogue does not have. Throws
+/// InputError that names `folder` if only files of other GPUs of the catalogue are left, or none.
 [[nodiscard]] std::vector<SampleFile> files_of_gpu(std::vector<SampleFile> files, const GpuModel& gpu,
                                                    const std::string& folder);
 
-/// Files of the type that was asked for; where there are none, of the other 16-bit type, which runs as fast.
+/// Files of the type; without any, files of the other 16-bit type, which runs as fast.
 [[nodiscard]] std::vector<const SampleFile*> files_of_type(std::span<const SampleFile* const> files, DataType dtype);
 
 }  // namespace lowgear::estimator

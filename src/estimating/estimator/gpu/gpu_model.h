@@ -11,8 +11,8 @@
 
 namespace lowgear::estimator {
 
-/// Kinds of computation that training a transformer is made of, as they are sampled and predicted. The comment says
-/// what an Operator's `dims` (operators.h) are.
+/// Kinds of computation in the training of a transformer, as they are sampled and predicted. Comments list the `dims`
+/// of an Operator (operators.h).
 enum class OperatorKind : unsigned char {
   embedding,         ///< {tokens, vocabulary of this rank, hidden}
   layer_norm,        ///< {batch, sequence, width}
@@ -34,9 +34,9 @@ enum class OperatorKind : unsigned char {
   permute,           ///< {batch, sequence, width}: rows to and from the experts that they go to; also plain copies
   bias_gradient,     ///< {batch, sequence, width}: sum over tokens
   gradient_sum,      ///< {parameters}: adds the gradients of one microbatch to those of the iteration, in fp32
-  gathered_loss,     ///< {batch, sequence, vocabulary}: that of Hugging Face transformers, on all logits, in fp32
+  gathered_loss,     ///< {batch, sequence, vocabulary}: the loss of Hugging Face transformers, on all logits, in fp32
   plain_loss,        ///< the same: PyTorch's cross entropy in fp32, no copies of logits
-  fused_dropout,     ///< {batch, heads, sequence, sequence}: what dropout adds to a fused attention kernel
+  fused_dropout,     ///< {batch, heads, sequence, sequence}: time that dropout adds to a fused attention kernel
   experts,           ///< {tokens, hidden, width, experts of this rank}: router, dispatch, experts with GELU, sum
   gated_experts,     ///< the same with SwiGLU
 };
@@ -48,7 +48,7 @@ enum class Pass : unsigned char { forward, backward };
 
 enum class DataType : unsigned char { fp32, tf32, fp16, bf16, fp8 };
 
-/// As users write it: `bf16`.
+/// The name that users write: `bf16`.
 [[nodiscard]] std::string_view name(DataType type);
 
 /// Bytes of one element as activations and weights are stored (tf32 as fp32; fp8 as the one byte that matrices read).
@@ -73,10 +73,10 @@ struct KernelEfficiency {
   double matmul_peak = 0.8;        ///< of tensor FLOP/s, products whose tiles fill all multiprocessors
   double batched_product = 0.65;   ///< of memory bandwidth, products of unfused attention
   PassShares attention{0.5, 0.4};  ///< of tensor FLOP/s, fused attention of many tiles
-  /// What fused attention takes in addition: tiles that start and end, and before the backward the sums it needs.
+  /// Additional time of fused attention: tiles that start and end, and sums before the backward.
   double attention_start_forward_s = 22e-6;
   double attention_start_backward_s = 60e-6;
-  /// What dropout adds to fused attention: clock cycles of one multiprocessor for each pair of tokens that the causal
+  /// Cost of dropout in fused attention: clock cycles of one multiprocessor for each pair of tokens that the causal
   /// mask leaves, and a time for each kernel.
   double dropout_cycles_forward = 0;
   double dropout_cycles_backward = 0;
@@ -86,31 +86,31 @@ struct KernelEfficiency {
   double launch_s = 3e-6;                               ///< least time of a kernel
 };
 
-/// Power of one GPU by what it does (power_model.h has the formulas).
+/// Power of one GPU by activity (power_model.h has the formulas).
 struct GpuPowerModel {
-  double idle_w = 0;            ///< no process uses it
+  double idle_w = 0;            ///< without any process
   double static_w = 0;          ///< awake at the highest clock while nothing runs
   double clock_tree_w = 0;      ///< the part of static_w that goes with clock x voltage^2
   double blocking_w = 0;        ///< spins in a collective that waits for a peer, at the highest clock
-  double compute_w = 0;         ///< what busy multiprocessors add at the highest clock
-  double memory_w = 0;          ///< what kernels limited by memory add, whatever the clock
-  double memory_sm_w = 0;       ///< and what their multiprocessors add at the highest clock
-  double link_w = 0;            ///< what links add at full rate
+  double compute_w = 0;         ///< added by busy multiprocessors at the highest clock
+  double memory_w = 0;          ///< added by kernels limited by memory, at every clock
+  double memory_sm_w = 0;       ///< added by their multiprocessors at the highest clock
+  double link_w = 0;            ///< added by links at full rate
   double limit_w = 0;           ///< power limit; in the catalogue the default (TDP)
-  double kernel_limit_w = 0;    ///< limit under which kernels take the times of KernelEfficiency; 0: limit_w
+  double kernel_limit_w = 0;    ///< limit for which KernelEfficiency holds; 0: limit_w
   double voltage_floor = 1;     ///< lowest voltage as a share of that at the highest clock
   double voltage_knee_mhz = 0;  ///< clock up to which the voltage is at its floor; above it rises in a line
 };
 
-/// A GPU as its data sheet states it, a field for each line of it, and as it was measured to run.
+/// A GPU: a field for each line of its data sheet, and its measured efficiency and power.
 struct GpuModel {
   std::string name;         ///< as users write it: `h100-sxm`
-  double fp16_flops = 0;    ///< dense tensor FLOP/s of fp16 at the data sheet's clock, and of bf16 where there is any
-  bool bf16 = true;         ///< tensor cores take bf16 (from Ampere on)
-  double fp8_flops = 0;     ///< 0 where there are none
-  double tf32_flops = 0;    ///< 0 where there are none
+  double fp16_flops = 0;    ///< dense tensor FLOP/s of fp16 (and bf16) at the data sheet's clock
+  bool bf16 = true;         ///< tensor cores support bf16 (since Ampere)
+  double fp8_flops = 0;     ///< 0 without support
+  double tf32_flops = 0;    ///< 0 without support
   double fp32_flops = 0;    ///< outside the tensor cores
-  double memory_bytes = 0;  ///< in all; memory_estimate.h says what of it the driver and CUDA keep
+  double memory_bytes = 0;  ///< total; memory_estimate.h subtracts the share of driver and CUDA
   double memory_bytes_per_s = 0;
   double l2_bytes = 0;
   int multiprocessors = 0;
@@ -120,22 +120,22 @@ struct GpuModel {
   GpuPowerModel power;
 };
 
-/// Peak FLOP/s of matrix products whose inputs have the type. Throws InputError where the GPU has none.
+/// Peak FLOP/s of matrix products whose inputs have the type. Throws InputError if the GPU does not support it.
 [[nodiscard]] double peak_flops(const GpuModel& gpu, DataType type);
 
-/// The name in the catalogue of the GPU that a name means: one of the catalogue, where case, `-`, `_` and blanks do not
-/// matter; a short one such as `a100`, `a100-sxm` or `h100`; or what the driver calls it and nvidia-smi prints (`NVIDIA
-/// H100 80GB HBM3`), also without its blanks. Empty for GPUs of the same families that the catalogue does not have
-/// (`NVIDIA H100 NVL`) and for instances, which are parts of a GPU.
+/// The catalogue's name of a GPU. `name` may be that name, where case, `-`, `_` and blanks are ignored; a short one
+/// such as `a100`, `a100-sxm` or `h100`; or the driver's name, as nvidia-smi prints it (`NVIDIA H100 80GB HBM3`), also
+/// without blanks. Empty for GPUs of the same families outside the catalogue (`NVIDIA H100 NVL`) and for instances,
+/// which are parts of a GPU.
 [[nodiscard]] std::optional<std::string_view> gpu_of_name(std::string_view name);
 
-/// A GPU of the catalogue by any of its names. Throws InputError naming those that may be meant.
+/// A GPU of the catalogue by any of its names. Throws InputError with the nearest names.
 [[nodiscard]] GpuModel named_gpu(std::string_view name);
 
 /// Names of the catalogue without aliases, oldest GPU first.
 [[nodiscard]] std::vector<std::string> gpu_names();
 
-/// How far a GPU of the catalogue may be changed and is still the one whose kernels and power were measured.
+/// The range in which a property of a catalogue's GPU may be changed while its measured kernels and power still apply.
 struct ValueRange {
   double lowest = 0;
   double highest = 0;
@@ -148,17 +148,17 @@ struct ValueRange {
 /// Bandwidths of memory: half to twice the data sheet's.
 [[nodiscard]] ValueRange allowed_memory_bytes_per_s(const GpuModel& gpu);
 
-/// Sizes of memory, whatever the data sheet says: 1 GiB to 1 TiB.
+/// Sizes of memory, for every GPU: 1 GiB to 1 TiB.
 [[nodiscard]] ValueRange allowed_memory_bytes();
 
-/// Gives a GPU of the catalogue another power limit: times of kernels stay those that were measured under the data
-/// sheet's, and under_power_limit (power_model.h) says what they become. The data sheet's own limit changes nothing.
+/// Gives a GPU of the catalogue another power limit. KernelEfficiency still holds for the data sheet's limit;
+/// under_power_limit (power_model.h) converts times to the new one. The data sheet's own limit changes nothing.
 void set_power_limit(GpuModel& gpu, double limit_w);
 
-/// Gives it memory of another bandwidth. A byte takes as much energy as before.
+/// Gives a GPU memory of another bandwidth. The energy of a byte stays.
 void set_memory_bandwidth(GpuModel& gpu, double bytes_per_s);
 
-/// Its name, and in brackets what is not as the catalogue has it: `h100-sxm (500 W, 96 GB)`.
+/// The name, with changes from the catalogue in brackets: `h100-sxm (500 W, 96 GB)`.
 [[nodiscard]] std::string describe(const GpuModel& gpu);
 
 /// The data sheet's power limit of a GPU, named as the driver names it (`NVIDIA H100 80GB HBM3`) or as `lowgear

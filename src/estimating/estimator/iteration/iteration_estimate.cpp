@@ -455,7 +455,7 @@ std::vector<std::string> notes_on(const TrainingJob& job, const std::vector<Stag
 }  // namespace
 
 std::vector<std::string> notes_on_model(const TrainingJob& job) {
-  const TransformerShape& model = job.model;
+  const model::ModelConfig& model = job.model;
   std::vector<std::string> notes = model.notes;
   if (const std::int64_t windowed = windowed_layers(model, job.batch.sequence_length, 0, model.layers); windowed > 0) {
     notes.push_back(fmt::format("in {} of {} layers a token attends to {} tokens at most (sliding window){}", windowed,

@@ -10,12 +10,12 @@
 
 namespace lowgear::estimator {
 
-/// By how much intervals are wider than the errors of operators, collectives and host explain, for work that is not
-/// modelled: nine in ten published iterations are within this many times their sum, whichever set of runs is left out
-/// (bench/accuracy has the sets).
+/// Factor by which intervals are wider than the sum of the errors of operators, collectives and host, for work that is
+/// not modelled: nine in ten published iterations are within it, whichever set of runs is left out (bench/accuracy has
+/// the sets).
 inline constexpr double kUnmodelledError = 1.6;
 
-/// One line of where the time goes.
+/// One line of a breakdown of time.
 struct CostItem {
   std::string_view name;  ///< `linear`, `attention`, `tensor parallel`, ... (stage_work.h) for reports
   WorkCost cost;
@@ -25,8 +25,8 @@ struct CostItem {
 struct StageEstimate {
   std::int64_t layers = 0;
   WorkCost forward;
-  WorkCost backward;                     ///< with what is computed again for it
-  WorkCost weight_gradient;              ///< the part of `backward` that a zero-bubble schedule can put off
+  WorkCost backward;                     ///< with its recomputation
+  WorkCost weight_gradient;              ///< the part of `backward` that a zero-bubble schedule can delay
   std::vector<CostItem> forward_items;   ///< sum to `forward`
   std::vector<CostItem> backward_items;  ///< sum to `backward`
 };
@@ -35,30 +35,30 @@ struct StageEstimate {
 struct IterationEstimate {
   std::vector<StageEstimate> stages;  ///< by virtual stage
   double pipeline_s = 0;              ///< first forward to last backward, messages between stages included
-  double gradients_s = 0;             ///< sums over replicas that are not hidden
+  double gradients_s = 0;             ///< the part of sums over replicas that nothing hides
   double optimizer_s = 0;             ///< update, and gathering of weights where ZeRO shards them
   double time_s = 0;                  ///< of the iteration: the sum
   double error_s = 0;                 ///< half the width of a 90 % interval
-  double bubble_share = 0;            ///< of GPU time within the pipeline in which a rank has nothing to run
+  double bubble_share = 0;            ///< share of GPU time within the pipeline in which ranks wait
   double model_flops_per_gpu_s = 0;   ///< training_flops_per_token x tokens / (time x GPUs): what papers state
-  std::vector<std::string> notes;     ///< what was assumed or lies outside what was measured, for the user
+  std::vector<std::string> notes;     ///< assumptions, and values outside the measured range, for the user
 
   [[nodiscard]] double tokens_per_s(const TrainingJob& job) const;
 };
 
-/// Where times come from.
+/// The sources of times.
 struct CostSources {
   const OperatorCosts& operators;
   const CollectiveCosts& collectives;
 };
 
 /// Estimates a valid job: operators and collectives of every virtual stage, its schedule replayed by
-/// src/planning/simulator on the derived graph, then what follows the last backward. Throws InputError on an invalid
-/// job, and what the sources throw.
+/// src/planning/simulator on the derived graph, then gradient sums and optimizer. Throws InputError on an invalid job,
+/// and what the sources throw.
 [[nodiscard]] IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& sources);
 
-/// What the user should know of how the job's model is estimated: what its config.json has and the estimate has not,
-/// windows of attention, experts. Also among the notes of an estimate.
+/// Notes for the user about the estimate of the job's model: members of its config.json that are ignored, windows of
+/// attention, experts. Notes of an estimate include them.
 [[nodiscard]] std::vector<std::string> notes_on_model(const TrainingJob& job);
 
 }  // namespace lowgear::estimator

@@ -9,27 +9,26 @@
 
 namespace lowgear::estimator {
 
-/// Energy of one iteration at the highest clocks, by pipeline rank. Of one GPU of each; the others of its tp x cp x dp
-/// do the same.
+/// Energy of one iteration at the highest clocks, for one GPU of each pipeline rank. All tp x cp x dp GPUs of a rank
+/// use the same.
 struct JobEnergy {
   std::vector<EnergySplit> ranks;  ///< from the first forward to the last backward
-  EnergySplit rest;                ///< of any GPU: sums over replicas, optimizer
+  EnergySplit rest;                ///< of each GPU: sums over replicas, optimizer
   int gpus_per_rank = 1;           ///< tp x cp x dp
 
-  /// All GPUs.
+  /// Energy of all GPUs.
   [[nodiscard]] double total_j() const;
 };
 
-/// Energy of an estimate: every computation as WorkEnergy has it, and the rest of the pipeline's time at blocking
-/// power.
+/// Energy of an estimate: WorkEnergy of every computation, and blocking power for the rest of the pipeline's time.
 [[nodiscard]] JobEnergy estimate_energy(const TrainingJob& job, const IterationEstimate& estimate);
 
-/// What follows the pipeline on any GPU: links busy during `gradients_s`, memory during `optimizer_s`.
+/// Energy of each GPU after the pipeline: links busy during `gradients_s`, memory during `optimizer_s`.
 [[nodiscard]] EnergySplit rest_energy(const GpuModel& gpu, const IterationEstimate& estimate);
 
-/// A quick stand-in for a plan that takes no longer, for comparing many layouts: every computation of a pipeline rank
-/// runs at the one clock that costs least while the rank keeps up with the slowest. It leaves out what a plan gains
-/// while the pipeline fills and drains, so that it is mostly above the plan's energy. Joules of one iteration, all
+/// A quick approximation of the plan without slowdown, for comparing many layouts: each pipeline rank runs all
+/// computations at the one clock that costs least while the rank keeps up with the slowest. It ignores savings of a
+/// plan while the pipeline fills and drains, so that it is mostly above the plan's energy. Joules of one iteration, all
 /// GPUs.
 [[nodiscard]] double quick_planned_energy_j(const TrainingJob& job, const IterationEstimate& estimate);
 
@@ -47,7 +46,7 @@ inline constexpr std::string_view kOptimizerPart = "optimizer";
 /// microbatches, then waiting, gradient sums over replicas and the optimizer. They add up to the iteration's time.
 [[nodiscard]] std::vector<TimePart> time_breakdown(const TrainingJob& job, const IterationEstimate& estimate, int rank);
 
-/// The pipeline rank with most work: the one that the others wait for.
+/// The pipeline rank with most work, for which the others wait.
 [[nodiscard]] int busiest_rank(const TrainingJob& job, const IterationEstimate& estimate);
 
 }  // namespace lowgear::estimator

@@ -16,22 +16,22 @@ namespace lowgear::estimator {
 
 /// Sampling files to estimate with.
 struct SampleSet {
-  std::string folder;             ///< where they come from, for messages; empty: none are given
+  std::string folder;             ///< their folder, for messages; empty without samples
   std::vector<SampleFile> files;  ///< of any GPUs
 };
 
-/// Where the costs of a job's operators and collectives come from: data sheets, or samples where they are given, and
-/// data sheets for what was not sampled.
+/// The sources of costs of a job's operators and collectives: samples if given, data sheets otherwise and for operators
+/// without samples.
 class JobCosts {
  public:
-  /// Throws InputError where samples are given and none is of the job's GPU.
+  /// Throws InputError if samples are given and none is of the job's GPU.
   JobCosts(const TrainingJob& job, const SampleSet& samples);
   ~JobCosts() = default;
   JobCosts(const JobCosts&) = delete;
   JobCosts& operator=(const JobCosts&) = delete;
 
   [[nodiscard]] CostSources sources() const;
-  /// What the user should know of the samples that were used so far.
+  /// Notes for the user about the samples used so far.
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
@@ -39,22 +39,22 @@ class JobCosts {
   LinkCosts links_;
   std::optional<MeasuredOperatorCosts> operators_;
   std::optional<MeasuredCollectiveCosts> collectives_;
-  std::vector<std::string> notes_;  ///< on the samples
+  std::vector<std::string> notes_;  ///< about the samples
 };
 
 /// The estimate of a job that has not run. All figures are *estimated*.
 struct JobEstimate {
   TrainingJob job;
   MemoryEstimate memory;
-  std::optional<MemoryOverflow> overflow;  ///< where it does not fit
+  std::optional<MemoryOverflow> overflow;  ///< if the job does not fit
   IterationEstimate iteration;
 };
 
-/// Time, energy and memory of a job, with samples where there are any. Throws as JobCosts does.
+/// Time, energy and memory of a job, from samples if there are any. Throws as JobCosts does.
 [[nodiscard]] JobEstimate estimate_job(TrainingJob job, const SampleSet& samples);
 
-/// The columns of the emitted profile: activations of a microbatch by stage, with their share of fragmentation, where
-/// each rank runs one stage in 1F1B's order; the message from each stage to the next one, where messages do not run
+/// The columns of the emitted profile: activations of a microbatch by stage, with their share of fragmentation, if each
+/// rank runs one stage in 1F1B's order; the message from each stage to the next one, if messages do not run
 /// concurrently with computation.
 [[nodiscard]] profile::StageColumns emitted_columns(const JobEstimate& estimate);
 

@@ -7,8 +7,8 @@
 
 namespace lowgear::estimator {
 
-/// What a schedule needs to be timed. Vectors by virtual stage; messages by the stage that they leave forward: entry s
-/// is what passes between stages s and s + 1.
+/// Times of the ops of a schedule. Vectors are by virtual stage; messages by the stage that they leave forward: entry s
+/// is the message between stages s and s + 1.
 struct PipelineCosts {
   int ranks = 1;
   int chunks = 1;  ///< virtual stages per rank
@@ -22,7 +22,7 @@ struct PipelineCosts {
   [[nodiscard]] int stages() const { return ranks * chunks; }
 };
 
-/// When ranks have done their part of an iteration that begins at 0.
+/// End and work of each rank in an iteration that begins at 0.
 struct PipelineTimes {
   std::vector<double> end_s;   ///< by rank: end of its last computation
   std::vector<double> busy_s;  ///< by rank: sum of its computations
@@ -35,13 +35,13 @@ struct PipelineTimes {
 [[nodiscard]] PipelineTimes replayed_times(const schedule::Schedule& schedule, const PipelineCosts& costs);
 
 /// The same for a schedule by name (planning/schedule/generators.h). 1F1B and interleaved 1F1B are not built but
-/// stepped through until the steps repeat; what comes out is what replayed_times gives, up to rounding.
+/// stepped through until the steps repeat; the result is that of replayed_times, up to rounding.
 [[nodiscard]] PipelineTimes pipeline_times(const std::string& schedule, const PipelineCosts& costs);
 
-/// When each rank ends its part of the interleaved schedule (planning/schedule/generators.h), without building it:
-/// ranks run their lists as far as what they wait for is known. The schedule repeats itself every round of
-/// microbatches; once a whole round comes the same time after the round before on every rank, the rounds up to the last
-/// ones are not run but added. The costs have several ranks, and microbatches that divide into the schedule's rounds.
+/// End of each rank's part of the interleaved schedule (planning/schedule/generators.h), without building it: ranks run
+/// their lists as far as their inputs are known. The schedule repeats every round of microbatches. Once a whole round
+/// follows the one before by the same time on every rank, the rounds up to the last ones are added instead of run. The
+/// costs have several ranks, and microbatches that divide into the schedule's rounds.
 [[nodiscard]] std::vector<double> interleaved_end_s(const PipelineCosts& costs);
 
 }  // namespace lowgear::estimator

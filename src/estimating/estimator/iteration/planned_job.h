@@ -27,7 +27,7 @@ struct JobFigures {
   [[nodiscard]] double mean_power_w() const { return time_s > 0 ? energy_j / time_s : 0; }
 };
 
-/// The pipeline of a job as the planner takes it. All values are estimated.
+/// The pipeline of a job as input of the planner. All values are estimated.
 struct EstimatedPipeline {
   profile::StageProfile profile;         ///< emitted_profile
   schedule::Schedule schedule;           ///< computations only
@@ -35,15 +35,15 @@ struct EstimatedPipeline {
 };
 [[nodiscard]] EstimatedPipeline estimated_pipeline(const TrainingJob& job, const IterationEstimate& estimate);
 
-/// From one pipeline, one GPU a rank, to the job: its pipelines run the same plan on each of tp x cp x dp GPUs a rank.
-/// What the planner's graph does not hold takes the same time and energy under every plan: messages between stages, as
-/// far as they make the pipeline longer, and what follows the pipeline.
+/// Scales one pipeline with one GPU a rank to the job, whose pipelines run the same plan on each of tp x cp x dp GPUs a
+/// rank. Work outside the planner's graph takes the same time and energy under every plan: messages between stages, as
+/// far as they make the pipeline longer, gradient sums and the optimizer.
 class JobScale {
  public:
   /// `replayed_s` is the pipeline's time on the planner's graph at full clocks.
   JobScale(const TrainingJob& job, const IterationEstimate& estimate, double replayed_s);
 
-  /// The job when its pipeline takes this on that graph.
+  /// The job whose pipeline has this time and energy on that graph.
   [[nodiscard]] JobFigures job(double pipeline_s, double pipeline_j) const;
   /// Time of the pipeline in an iteration of `job_s`.
   [[nodiscard]] double pipeline_s(double job_s) const { return job_s - rest_s_; }
@@ -54,19 +54,19 @@ class JobScale {
   double gpus_per_rank_ = 1;
 };
 
-/// What a policy's clocks take when replayed.
+/// Replayed time and energy of a policy's clocks.
 struct PolicyFigures {
   JobFigures figures;
   std::string note;                              ///< of the policy; may be empty
-  std::optional<schedule::Schedule> order = {};  ///< where it runs another one than the job's
+  std::optional<schedule::Schedule> order = {};  ///< if it differs from the job's
 };
 
-/// How a job is planned unless said otherwise: a frontier within a thousandth of its proven bound, which takes a tiny
-/// part of the time of an exact one, is far closer than estimated values are.
+/// Default options of planning: a frontier within a thousandth of its proven bound takes a tiny part of the time of an
+/// exact one, and is far more precise than estimated values.
 inline const planner::PlannerOptions kEstimatePlannerOptions{.method = planner::FrontierMethod::sandwich,
                                                              .epsilon = 1e-3};
 
-/// A job planned from its estimate: what clocks would save before there is a GPU. *Planned* on *estimated* values.
+/// A job planned from its estimate: the saving by clocks before there is a GPU. *Planned* on *estimated* values.
 class PlannedJob {
  public:
   PlannedJob(const TrainingJob& job, const IterationEstimate& estimate,
@@ -74,16 +74,16 @@ class PlannedJob {
 
   /// Everything at its highest clock, replayed.
   [[nodiscard]] const JobFigures& full_clocks() const { return full_clocks_; }
-  /// Vertices, fastest first: least energy that clocks in between would use.
+  /// Vertices, fastest first: the least energy with clocks between the GPU's.
   [[nodiscard]] std::vector<JobFigures> frontier() const;
-  /// The plan for an iteration of at most `time_s`, which is taken for T_min or T* where it lies beyond.
+  /// The plan for an iteration of at most `time_s`, clamped to T_min and T*.
   [[nodiscard]] JobFigures plan(double time_s);
   /// The plan that takes no longer than full clocks.
   [[nodiscard]] JobFigures plan_in_time() { return plan(full_clocks_.time_s); }
-  /// The clocks of another policy, replayed; for an iteration of at most `time_s` where it can aim at one. Throws what
-  /// the policy throws.
+  /// The clocks of another policy, replayed; for an iteration of at most `time_s` if the policy has a deadline. Throws
+  /// what the policy throws.
   [[nodiscard]] PolicyFigures plan_with(const planner::Policy& policy, std::optional<double> time_s) const;
-  /// Lowgear's plan for an iteration of at most `time_s`, within T_min and T*, replayed as those of other policies are.
+  /// Lowgear's plan for an iteration of at most `time_s`, within T_min and T*, replayed like plans of other policies.
   [[nodiscard]] PolicyFigures replayed_plan(double time_s);
   /// The same in the order of another policy, of the same stages and microbatches.
   [[nodiscard]] PolicyFigures replayed_plan(double time_s, const schedule::Schedule& order) const;
@@ -128,7 +128,7 @@ struct ClockedJob {
   JobFigures figures;
 };
 
-/// What clocks make of a job, from estimates alone. One iteration of all GPUs.
+/// A job at different clocks, from estimates alone. One iteration of all GPUs.
 struct PlannedEstimate {
   std::vector<ClockedJob> rows;      ///< full clocks first
   std::vector<JobFigures> frontier;  ///< vertices, fastest first

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -17,9 +18,8 @@
 #include "base/core/text.h"
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/gpu_model.h"
-#include "estimating/estimator/job/transformer_config.h"
-#include "estimating/estimator/job/transformer_shape.h"
-#include "estimating/model/config_members.h"
+#include "estimating/estimator/job/model_catalogue.h"
+#include "estimating/model/config_json.h"
 
 namespace lowgear::estimator {
 
@@ -39,7 +39,7 @@ constexpr auto kLosses = std::to_array({LossKind::split, LossKind::gathered, Los
 constexpr auto kAttentions = std::to_array({AttentionKind::fused, AttentionKind::unfused});
 
 /// A config.json that is written out in the job file.
-class YamlMembers final : public ConfigMembers {
+class YamlMembers final : public model::ConfigMembers {
  public:
   explicit YamlMembers(YamlView map) : map_(std::move(map)) {}
 
@@ -49,6 +49,10 @@ class YamlMembers final : public ConfigMembers {
     constexpr std::int64_t kLargest = std::int64_t{1} << 53;
     return map_.at(key).integer_in(-kLargest, kLargest);
   }
+  [[nodiscard]] double number(std::string_view key) const override {
+    constexpr double kLargest = 1e300;
+    return map_.at(key).number_in(-kLargest, kLargest);
+  }
   [[nodiscard]] std::string text(std::string_view key) const override { return map_.at(key).text(); }
   [[nodiscard]] bool boolean(std::string_view key) const override { return map_.at(key).boolean(); }
   [[nodiscard]] std::vector<std::string> texts(std::string_view key) const override {
@@ -56,6 +60,10 @@ class YamlMembers final : public ConfigMembers {
     std::vector<std::string> texts;
     for (std::size_t i = 0; i < list.size(); ++i) texts.push_back(list.at(i).text());
     return texts;
+  }
+  [[nodiscard]] std::unique_ptr<ConfigMembers> object(std::string_view key) const override {
+    if (!map_.at(key).is_map()) map_.at(key).fail("expected a map or null");
+    return std::make_unique<YamlMembers>(map_.at(key));
   }
   [[nodiscard]] std::string written(std::string_view key) const override {
     const YamlView value = map_.at(key);
@@ -113,20 +121,27 @@ auto looked_up(const YamlView& view, const Look& look) {
   }
 }
 
-TransformerShape read_model(const YamlView& model, const ConfigReader& read_config) {
-  if (model.is_map()) return read_transformer_shape(YamlMembers(model), "model");
+model::ModelConfig read_model(const YamlView& model, const ConfigReader& read_config) {
+  if (model.is_map()) return model::read_model_config(YamlMembers(model), "model");
   const std::string text = model.text();
   const bool path = text.ends_with(".json") || text.find('/') != std::string::npos;
-  if (!path && is_transformer_name(text)) return named_transformer(text);
-  if (const std::optional<ConfigFile> file = read_config(text))
-    return parse_transformer_shape(file->text, file->source);
-  if (!path) return looked_up(model, [](const std::string& name) { return named_transformer(name); });
-  const std::vector<std::string> meant = transformers_meant_by(text.substr(text.rfind('/') + 1));
+  if (!path && is_model_name(text)) return named_model(text);
+  if (const std::optional<ConfigFile> file = read_config(text)) {
+    return model::parse_model_config(file->text, file->source);
+  }
+  if (!path) return looked_up(model, [](const std::string& name) { return named_model(name); });
+  const std::vector<std::string> meant = models_meant_by(text.substr(text.rfind('/') + 1));
   constexpr std::string_view kOther = "give the path of its config.json, or of the folder that has it";
   model.fail(fmt::format("there is no file or folder {}", quote(text)),
              meant.empty()
                  ? std::string(kOther)
                  : fmt::format("did you mean the model {}? For another, {}", fmt::join(meant, " or "), kOther));
+}
+
+model::ModelConfig read_estimable_model(const YamlView& view, const ConfigReader& read_config) {
+  model::ModelConfig config = read_model(view, read_config);
+  if (const model::Verdict verdict = estimable(config); !verdict) throw InputError(verdict.refusal);
+  return config;
 }
 
 void read_cluster(const YamlView& root, Cluster& cluster) {
@@ -323,7 +338,7 @@ TrainingJob read_job(std::string_view yaml, const std::string& source, std::span
   root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "dtype", "overlap",
                      "schedule", "attention", "dropout", "split_messages", "fused_gradient_sums", "loss", "host"});
   const bool described = job.model.layers > 0;
-  if (root.has("model") || !described) job.model = read_model(root.at("model"), read_config);
+  if (root.has("model") || !described) job.model = read_estimable_model(root.at("model"), read_config);
   read_gpu(root, YamlView::parse_with("{}", source, of_gpu), job);
   read_cluster(root, job.cluster);
   read_batch(root, job.batch);
@@ -378,7 +393,7 @@ bool is_on(const YamlView& root, std::string_view key) {
 std::string model_option(const YamlView& root) {
   const std::string given = argument(root, "model_name_or_path");
   const std::string name = given.substr(given.rfind('/') + 1);
-  return is_transformer_name(name) ? name : "NAME (or the folder of its config.json)";
+  return is_model_name(name) ? name : "NAME (or the folder of its config.json)";
 }
 
 std::string zero_option(const YamlView& root) {

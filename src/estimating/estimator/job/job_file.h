@@ -11,37 +11,37 @@
 
 namespace lowgear::estimator {
 
-/// A config.json, and what messages call it.
+/// The text of a config.json, and its name in messages.
 struct ConfigFile {
   std::string source;
   std::string text;
 };
 
-/// The config.json that a job names by its path or that of its folder; nothing where there is no such file or folder.
-/// Throws InputError where there is one that cannot be read.
+/// Reads the config.json at a path, or in the folder at the path. Empty if there is no such file or folder. Throws
+/// InputError if it cannot be read.
 using ConfigReader = std::function<std::optional<ConfigFile>(const std::string& path)>;
 
-/// Reads a description of a job (docs/estimating.md lists its keys). `settings` override the text; their paths are
-/// those of the keys, `parallel.tp`; those within `gpu` also change a GPU that is a plain name. Settings alone make a
-/// job, too: the text is then `{}`, and `source` is empty.
+/// Reads a description of a job (docs/estimating.md lists its keys). `settings` override the text by the path of a key,
+/// `parallel.tp`; settings within `gpu` also change a GPU that is a plain name. A job may consist of settings alone:
+/// the text is then `{}`, and `source` is empty.
 ///
-/// What is not said: the cluster is default_cluster; dp is what GPUs remain for it where their number is given, else 1;
-/// sequence parallelism is used with tensor parallelism where it divides the sequence; the schedule is 1f1b, or
-/// interleaved with virtual stages; bf16, or fp16 on GPUs without it; the rest as TrainingJob has it.
+/// Defaults: default_cluster; dp from the number of GPUs if given, else 1; sequence parallelism with tensor parallelism
+/// if it divides the sequence; 1f1b, or interleaved with virtual stages; bf16, or fp16 on GPUs without it; the rest
+/// from TrainingJob.
 ///
 /// Throws InputError with file, line and column (or the setting) on text that is no YAML, on a key that is unknown (the
-/// nearest is named), missing, of the wrong type or out of bounds, on models, GPUs and config.json files that are
-/// refused, and on a job that require_valid refuses.
+/// nearest is named), missing, of the wrong type or out of bounds, on invalid models, GPUs and config.json files, and
+/// on a job that require_valid refuses.
 [[nodiscard]] TrainingJob parse_training_job(std::string_view yaml, const std::string& source,
                                              std::span<const YamlSetting> settings, const ConfigReader& read_config);
 
-/// `job`, described by the file `source` in another format, with the settings on top. Throws InputError as
+/// Applies settings to a `job` that was read from the file `source` in another format. Throws InputError as
 /// parse_training_job does.
 [[nodiscard]] TrainingJob with_settings(TrainingJob job, const std::string& source,
                                         std::span<const YamlSetting> settings, const ConfigReader& read_config);
 
-/// Throws InputError where a job file is a configuration of EADT (model/config_members.h): with the command that
-/// estimates what it says, of which the GPUs are to be added.
+/// Throws InputError if a job file is a configuration of EADT (model/config_members.h), with the command that estimates
+/// the same job once the GPUs are added.
 void refuse_eadt_config(std::string_view yaml, const std::string& source);
 
 }  // namespace lowgear::estimator

@@ -88,7 +88,7 @@ Fault find_cluster_fault(const TrainingJob& job) {
 }
 
 Fault find_tensor_fault(const TrainingJob& job) {
-  const TransformerShape& model = job.model;
+  const model::ModelConfig& model = job.model;
   const int tp = job.parallel.tp;
   constexpr std::string_view kMember = "parallel.tp";
   if (Fault fault = indivisible(kMember, tp, "heads", model.heads)) return fault;
@@ -139,7 +139,7 @@ Fault find_sequence_fault(const TrainingJob& job) {
   const ParallelLayout& parallel = job.parallel;
   const std::int64_t length = job.batch.sequence_length;
   if (Fault fault = out_of_range("batch.sequence", length, 1, model::kMaxPositions)) return fault;
-  if (job.model.positions == PositionKind::learned && length > job.model.max_positions) {
+  if (job.model.positions == model::PositionKind::learned && length > job.model.max_positions) {
     return JobFault{"batch.sequence",
                     fmt::format("the model has learned {} positions, not {}", job.model.max_positions, length), ""};
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "estimating/estimator/gpu/gpu_model.h"
-#include "estimating/estimator/job/transformer_shape.h"
+#include "estimating/model/model_config.h"
 
 namespace lowgear::estimator {
 
@@ -17,21 +17,21 @@ struct Link {
   double latency_s = 0;    ///< of a message of no bytes
 };
 
-/// GPUs in nodes: those of a node reach each other by `intra_node`, others by `inter_node` (each GPU's share of the
-/// node's network adapters).
+/// GPUs in nodes. `intra_node` connects GPUs of a node, `inter_node` (each GPU's share of the node's network adapters)
+/// GPUs of different nodes.
 struct Cluster {
   int gpus_per_node = 8;
   Link intra_node;
   Link inter_node;
 };
 
-/// How a job is divided. Ranks are laid out as Megatron does: tensor parallel innermost, then context, then data (with
-/// expert parallel groups inside it), then pipeline.
+/// Numbers of ranks in each dimension. Ranks are ordered as in Megatron: tensor parallel innermost, then context, then
+/// data (with expert parallel groups inside it), then pipeline.
 struct ParallelLayout {
   int dp = 1;                      ///< replicas
   int tp = 1;                      ///< ranks that share every layer
   int pp = 1;                      ///< pipeline stages (ranks)
-  int virtual_stages = 1;          ///< chunks of layers per rank (interleaved 1F1B)
+  int virtual_stages = 1;          ///< virtual stages per rank (interleaved 1F1B)
   int ep = 1;                      ///< ranks that share the experts of a layer; divides dp * cp
   int cp = 1;                      ///< ranks that share a sequence
   bool sequence_parallel = false;  ///< norms and residuals are split along the sequence among tp ranks
@@ -47,24 +47,24 @@ struct BatchShape {
 };
 
 enum class Recompute : unsigned char {
-  none,       ///< all activations are kept
-  selective,  ///< attention scores are computed again (Korthikanti et al. 2022); nothing to do with fused attention
-  full,       ///< each layer keeps its input alone
+  none,       ///< keeps all activations
+  selective,  ///< recomputes attention scores (Korthikanti et al. 2022); without effect on fused attention
+  full,       ///< keeps only the input of each layer
 };
 
 enum class AttentionKind : unsigned char {
-  fused,    ///< scores never reach memory (FlashAttention)
+  fused,    ///< scores stay out of memory (FlashAttention)
   unfused,  ///< scores, softmax and dropout as kernels of their own (Megatron before 2023)
 };
 
-/// Who computes the loss, all in fp32.
+/// The implementation of the loss, in fp32.
 enum class LossKind : unsigned char {
   split,     ///< each tp rank from its part of the vocabulary, as Megatron does
   gathered,  ///< each tp rank from all logits, as Hugging Face transformers' models do when divided from outside
   plain,     ///< the same without their copies of logits: PyTorch's cross entropy alone
 };
 
-/// Which communication runs concurrently with computation instead of after it.
+/// Communication that runs concurrently with computation instead of after it.
 struct Overlap {
   bool gradients = true;  ///< sums of dp concurrently with the last backward
   /// The tp collective of an input gradient concurrently with the product of the weight gradient (Megatron since 2022).
@@ -77,32 +77,32 @@ struct Overlap {
 [[nodiscard]] std::string_view name(AttentionKind attention);
 [[nodiscard]] std::string_view name(LossKind loss);  ///< `split`, `gathered`, `plain`
 
-/// Time that the framework takes on the CPU to issue work; it counts when the GPU would be done sooner. Defaults are
-/// those of a transformer layer in eager PyTorch 2.11: means of two runs on hosts of H100s.
+/// Time of the framework on the CPU to launch work; it counts if the GPU would be done sooner. Defaults were measured
+/// on a transformer layer in eager PyTorch 2.11: means of two runs on hosts of H100s.
 struct HostCosts {
-  double operator_s = 45e-6;               ///< of an Operator: some calls of the framework
+  double operator_s = 45e-6;               ///< of an Operator, which is several calls
   double collective_s = 90e-6;             ///< of a collective
-  double checkpoint_forward_s = 0.22e-3;   ///< of keeping a layer's input alone, in addition to the layer's own time
-  double checkpoint_backward_s = 0.73e-3;  ///< of preparing to compute a layer again
+  double checkpoint_forward_s = 0.22e-3;   ///< of full recomputation in the forward of a layer, in addition
+  double checkpoint_backward_s = 0.73e-3;  ///< of full recomputation in the backward of a layer, in addition
 };
 
-/// A training job before it has a GPU: a field for each section and setting of a job file.
+/// A training job: a field for each section and setting of a job file.
 struct TrainingJob {
-  TransformerShape model;
+  model::ModelConfig model;
   GpuModel gpu;
   Cluster cluster;
   ParallelLayout parallel;
   BatchShape batch;
   Recompute recompute = Recompute::none;
   AttentionKind attention = AttentionKind::fused;
-  /// ZeRO stage: 0 nothing is sharded among replicas, 1 optimizer states, 2 and gradients, 3 and weights.
+  /// ZeRO stage. Sharded among replicas are: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights.
   int zero = 1;
   DataType dtype = DataType::bf16;
   Overlap overlap;
   /// A name of planning/schedule/generators.h but `envpipe`, which needs the times of stages; `interleaved` for virtual
   /// stages.
   std::string schedule = "1f1b";
-  double dropout = 0;  ///< above 0: masks are kept (memory) and applied (time)
+  double dropout = 0;  ///< above 0, masks take memory and time
   /// Each of the tp ranks sends its share of the activations between stages, and their node gathers them, as Megatron
   /// and DeepSpeed do; otherwise every rank sends all of them. Always with sequence parallelism.
   bool split_messages = true;
@@ -112,40 +112,40 @@ struct TrainingJob {
   LossKind loss = LossKind::split;
   HostCosts host;
 
-  /// Of one replica and iteration.
+  /// Microbatches of one replica and iteration.
   [[nodiscard]] std::int64_t microbatches() const { return batch.global / (batch.micro * parallel.dp); }
 };
 
-/// The cluster that is assumed for a GPU when nothing else is said: nodes of eight with the GPU's own links (GH200: of
-/// four), and one network adapter per GPU of the rate that was usual with it (job_defaults.cpp names sources).
+/// The default cluster of a GPU: nodes of eight with the GPU's links (GH200: of four), and one network adapter per GPU
+/// with the usual rate (job_defaults.cpp names sources).
 [[nodiscard]] Cluster default_cluster(const GpuModel& gpu);
 
-/// Most GPUs of a job, and the most of each other count of it.
+/// Limits of counts in a job.
 inline constexpr int kMaxJobGpus = 1 << 20;
 inline constexpr std::int64_t kMaxBatch = std::int64_t{1} << 32;
 
-/// Why a job cannot be run as it is described.
+/// Why a job is invalid.
 struct JobFault {
   std::string_view member;  ///< as a job file names it: `parallel.tp`
   std::string what;
   std::string fix;  ///< may be empty
 };
 
-/// The first fault, if any. None means: the layout divides heads, key/value heads, widths, experts and sequence (the
-/// vocabulary is padded, see padded_vocabulary); it has an expert parallel group within dp * cp; GPUs are less than a
-/// node or whole nodes; stages have a layer each; the global batch is a multiple of dp * micro; ZeRO, dtype, GPU and
-/// schedule exist and go together; counts are positive and bounded. Does not look at the sizes of the model itself,
-/// which require_valid(TransformerShape) does.
+/// The first fault, if any. A job without one has a layout that divides heads, key/value heads, widths, experts and
+/// sequence (the vocabulary is padded, see padded_vocabulary), expert parallel groups within dp * cp, less than a node
+/// or whole nodes of GPUs, a layer in each stage, a global batch that is a multiple of dp * micro, ZeRO, dtype, GPU and
+/// schedule that exist and go together, and counts that are positive and bounded. It ignores the sizes of the model,
+/// which find_fault(ModelConfig) does.
 [[nodiscard]] std::optional<JobFault> find_fault(const TrainingJob& job);
 
-/// Throws InputError with the fault, and where the model itself is not valid.
+/// Throws InputError with the fault of the model or of the job.
 void require_valid(const TrainingJob& job);
 
 /// Tokens of the vocabulary as it is divided among tp ranks: padded to a multiple of 128 * tp, as Megatron does.
 [[nodiscard]] std::int64_t padded_vocabulary(const TrainingJob& job);
 
-/// Layers of each virtual stage, in the order of the model: as even as possible, later stages (which have no embedding)
-/// first to get one more, none to the last, which has the head, unless there is no other.
+/// Layers of each virtual stage, in the order of the model, as even as possible. Later stages, which have no embedding,
+/// are the first to have one more, except the last, which has the head.
 [[nodiscard]] std::vector<std::int64_t> layers_of_stages(const TrainingJob& job);
 
 }  // namespace lowgear::estimator

@@ -40,7 +40,7 @@ struct Widths {
 
 /// Elements inside an MLP of this width that go into its activation: two with a gate.
 double activation_inputs(const TrainingJob& job, std::int64_t intermediate) {
-  return (job.model.mlp == MlpKind::gated ? 2.0 : 1.0) * static_cast<double>(intermediate) / job.parallel.tp;
+  return (job.model.mlp == model::MlpKind::gated ? 2.0 : 1.0) * static_cast<double>(intermediate) / job.parallel.tp;
 }
 
 /// Bytes inside an MLP of this width that the backward needs: input of the activation, and its output, which a product
@@ -66,7 +66,7 @@ double attention_bytes(const TrainingJob& job, const Widths& widths) {
 /// Bytes of a token in a layer of experts, each rank of an expert parallel group having its even share of tokens.
 /// Inputs that have been dispatched are whole on every tp rank of an expert.
 double expert_bytes(const TrainingJob& job, const Widths& widths) {
-  const ExpertShape& experts = *job.model.experts;
+  const model::ExpertShape& experts = *job.model.experts;
   const auto copies = static_cast<double>(experts.experts_per_token);
   double bytes = 2 * kFp32Bytes * static_cast<double>(experts.experts) / widths.split;       // logits, probabilities
   bytes += copies * widths.hidden * (widths.product_input + widths.element / widths.split);  // dispatched; combined
@@ -88,7 +88,7 @@ double widest(const TrainingJob& job, const Widths& widths) {
   };
   const double attention = widths.queries + 2 * widths.keys;
   if (!job.model.experts) return std::max(attention, mlp_inside(job.model.intermediate));
-  const ExpertShape& experts = *job.model.experts;
+  const model::ExpertShape& experts = *job.model.experts;
   const double inside = static_cast<double>(experts.experts_per_token) * mlp_inside(experts.intermediate);
   return std::max({attention, inside, mlp_inside(experts.shared_intermediate)});
 }

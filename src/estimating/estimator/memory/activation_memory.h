@@ -1,6 +1,6 @@
 #pragma once
 
-/// Bytes of activations of one microbatch on one of the tp ranks of a stage, by where they are.
+/// Bytes of activations of one microbatch on one of the tp ranks of a stage, by place.
 
 #include <vector>
 
@@ -9,19 +9,19 @@
 
 namespace lowgear::estimator {
 
-/// Bytes of an activation's element, but for inputs of the layers' matrix products, which fp8 keeps in a byte.
+/// Bytes of an activation's element. Inputs of the layers' matrix products are an exception: fp8 keeps them in a byte.
 [[nodiscard]] double activation_bytes(DataType dtype);
 
-/// Tokens of a microbatch that a rank works on, all tp ranks of its group together.
+/// Tokens of a microbatch on one cp rank, before tp ranks divide them.
 [[nodiscard]] double tokens_of_rank(const TrainingJob& job);
 
-/// What a layer keeps, were nothing computed again.
+/// Activations of a layer without recomputation.
 [[nodiscard]] double kept_without_recompute(const TrainingJob& job);
 
-/// What selective recomputation drops of it: the scores of unfused attention.
+/// The part of them that selective recomputation drops: the scores of unfused attention.
 [[nodiscard]] double score_bytes(const TrainingJob& job);
 
-/// The input of a layer, which is also what passes between stages.
+/// The input of a layer, which is also the message between stages.
 [[nodiscard]] double layer_input_bytes(const TrainingJob& job);
 
 /// Kept before the first layer: the mask of dropout, the input of a norm of the embedding.
@@ -31,18 +31,17 @@ namespace lowgear::estimator {
 /// (Korthikanti et al. 2022, section 4.3: 4 s b h / t (1 + v / h)).
 [[nodiscard]] double head_activation_bytes(const TrainingJob& job);
 
-/// What the backward of the largest layer needs at one moment in addition to what is kept: gradients of activations,
-/// gathered inputs with sequence parallelism, keys and values on their way with context parallelism, and what is
-/// computed again.
+/// Most additional memory during the backward of the largest layer: gradients of activations, gathered inputs with
+/// sequence parallelism, keys and values in transfer with context parallelism, recomputed activations.
 [[nodiscard]] double layer_workspace_bytes(const TrainingJob& job);
 
-/// The same of the head: logits as the product writes them, and their gradient.
+/// The same for the head: logits as the product writes them, and their gradient.
 [[nodiscard]] double head_workspace_bytes(const TrainingJob& job);
 
-/// The activations of how many microbatches fit into the memory of each pipeline rank at once, at most those of all
-/// microbatches: what 1F1B holds, and as many more as fit into what `memory` leaves free, with their share of
-/// fragmentation. EnvPipe measures this with the allocator. Throws InputError unless the schedule is 1f1b with one
-/// stage a rank, and where the job does not fit.
+/// Number of microbatches whose activations fit into the memory of each pipeline rank at once, at most all: those that
+/// 1F1B holds, and more in the memory that `memory` leaves free, with their share of fragmentation. EnvPipe measures
+/// this with the allocator. Throws InputError unless the schedule is 1f1b with one stage a rank, and if the job does
+/// not fit.
 [[nodiscard]] std::vector<int> activations_that_fit(const TrainingJob& job, const MemoryEstimate& memory);
 
 /// Bytes of one microbatch's activations on each pipeline rank, with their share of fragmentation. The schedule is 1f1b

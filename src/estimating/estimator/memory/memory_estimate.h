@@ -18,23 +18,23 @@ namespace lowgear::estimator {
 /// are 4 bytes. With ZeRO 3, as PyTorch's FSDP does it, the divided master weights are the only ones that stay;
 /// `weights` are then the two layers that are gathered at a time.
 struct RankMemory {
-  double weights = 0;  ///< as the forward reads them
+  double weights = 0;  ///< in the type that the forward reads
   double gradients = 0;
   double optimizer = 0;      ///< fp32 master weights and two moments
   double activations = 0;    ///< of all microbatches in flight at the worst moment
-  double buffers = 0;        ///< CUDA context, communication, what one layer's backward needs for a moment
-  double fragmentation = 0;  ///< margin of the allocator: a twentieth of what it hands out again and again
+  double buffers = 0;        ///< CUDA context, communication, workspace of one layer's backward
+  double fragmentation = 0;  ///< holes of the allocator: a twentieth of the memory that it reuses
 
   [[nodiscard]] double states() const { return weights + gradients + optimizer; }
   [[nodiscard]] double total() const { return states() + activations + buffers + fragmentation; }
 };
 
-/// Share of what is handed out and given back in turn that lies in holes of the allocator. An assumption.
+/// Share of reused memory that is lost in holes of the allocator. An assumption.
 inline constexpr double kFragmentationShare = 0.05;
 
 struct MemoryEstimate {
   std::vector<RankMemory> ranks;  ///< by pipeline rank
-  double capacity = 0;            ///< what the driver leaves of the GPU's memory
+  double capacity = 0;            ///< the GPU's memory without the driver's share
 
   [[nodiscard]] std::size_t fullest_rank() const;
   [[nodiscard]] bool fits() const;
@@ -52,23 +52,23 @@ struct MemoryEstimate {
 /// Memory of a valid job.
 [[nodiscard]] MemoryEstimate estimate_memory(const TrainingJob& job);
 
-/// The same job changed in one way, and what its fullest rank would then hold.
+/// One change of the job, and the memory of its fullest rank with it.
 struct MemoryRemedy {
   std::string change;  ///< for the user, as flags: `--recompute full`
   double total = 0;    ///< bytes
   bool fits = false;
 };
 
-/// Why a job does not fit.
+/// The reason why a job does not fit, and remedies.
 struct MemoryOverflow {
   std::size_t rank = 0;      ///< the fullest pipeline rank
   double missing = 0;        ///< bytes above the capacity
   std::string_view largest;  ///< the part of RankMemory that is largest there: `activations`
   double largest_bytes = 0;
-  std::vector<MemoryRemedy> remedies;  ///< valid changes that help, the one that helps most first
+  std::vector<MemoryRemedy> remedies;  ///< valid changes that help, the most effective first
 };
 
-/// None when it fits.
+/// Empty if it fits.
 [[nodiscard]] std::optional<MemoryOverflow> explain_overflow(const TrainingJob& job, const MemoryEstimate& estimate);
 
 }  // namespace lowgear::estimator

@@ -8,15 +8,14 @@ namespace lowgear::estimator {
 /// Core voltage at a clock as a share of that at the highest: at its floor up to the knee, then a line.
 [[nodiscard]] double relative_voltage(const GpuModel& gpu, double clock_mhz);
 
-/// Whether its power limit is not the one that its kernels were measured under.
+/// Whether its power limit differs from the one under which its kernels were measured.
 [[nodiscard]] bool has_own_power_limit(const GpuModel& gpu);
 
-/// Work whose times were measured under the limit that its kernels were measured under (GpuPowerModel), as it runs
-/// under the limit that the GPU has: what the multiprocessors limit takes longer or shorter by as much as the clock
-/// that the GPU sustains is lower or higher. Its error stays the same share of its time.
+/// Converts work measured under the limit of GpuPowerModel::kernel_limit_w to the GPU's limit: the part that
+/// multiprocessors limit scales with the clock that the GPU sustains. The error stays the same share of the time.
 [[nodiscard]] WorkCost under_power_limit(const GpuModel& gpu, const WorkCost& work);
 
-/// What some work takes at some clock on one GPU.
+/// Time and energy of some work at some clock on one GPU.
 struct TimedEnergy {
   double time_s = 0;
   double energy_j = 0;
@@ -24,7 +23,7 @@ struct TimedEnergy {
   [[nodiscard]] double power_w() const { return time_s > 0 ? energy_j / time_s : 0; }
 };
 
-/// Energy by what draws it.
+/// Energy by consumer.
 struct EnergySplit {
   double static_j = 0;   ///< static power while work runs, clock tree included
   double compute_j = 0;  ///< multiprocessors at work
@@ -44,12 +43,11 @@ struct EnergySplit {
 ///        + (memory_w + memory_sm_w f V(f)^2 / f_max) memory_s
 ///        + link_w (link_bytes / link_bytes_per_s) + (blocking_w - static_w) link_s
 /// Multiprocessors draw power while they are busy, and hardly less when their tensor cores are idle; kernels limited by
-/// memory draw alike whether they reach 60 or 90 % of its bandwidth. So energy goes with cycles and time, not with
-/// FLOPs and bytes (data/README.md: powers of the operators of an H100).
+/// memory draw the same at 60 and at 90 % of its bandwidth. So energy depends on cycles and time, not on FLOPs and
+/// bytes (data/README.md: powers of the operators of an H100).
 ///
 /// f_s is the clock that the GPU sustains: the highest at which its mean power is within its power limit. A WorkCost
-/// states times as they are measured on a GPU that may clock as high as it can, so what the limit takes off is in them
-/// already and f_s / f counts from there.
+/// has times measured without a clock lock, so they include the effect of the limit, and f_s / f counts from there.
 class WorkEnergy {
  public:
   WorkEnergy(const GpuModel& gpu, const WorkCost& work);
@@ -58,17 +56,17 @@ class WorkEnergy {
   /// Work whose time was measured under a power limit that is not the GPU's.
   [[nodiscard]] static WorkEnergy measured_under(double limit_w, const GpuModel& gpu, const WorkCost& work);
 
-  /// f_s. The highest clock where no power limit is met.
+  /// f_s, or the highest clock if the work stays below the power limit.
   [[nodiscard]] double sustained_clock_mhz() const { return sustained_mhz_; }
-  /// The same work under another limit, which may be higher: the highest clock at which its mean power is within it;
-  /// the lowest clock where none is.
+  /// The same under another limit, which may be higher: the highest clock at which its mean power is within it, or the
+  /// lowest clock if none is.
   [[nodiscard]] double sustained_clock_mhz(double limit_w) const;
-  /// At a clock that is set.
+  /// With a clock lock.
   [[nodiscard]] TimedEnergy at_clock(double clock_mhz) const;
-  /// Where the energy at a clock goes.
+  /// The energy at a clock, by consumer.
   [[nodiscard]] EnergySplit split_at(double clock_mhz) const;
-  /// With no clock set and a power limit: at the highest clock whose mean power is within it. At the lowest clock
-  /// where none is.
+  /// With a power limit instead of a clock lock: at the highest clock whose mean power is within it, or at the lowest
+  /// clock if none is.
   [[nodiscard]] TimedEnergy at_power_limit(double limit_w) const;
 
  private:

@@ -27,17 +27,17 @@ struct FixedLayout {
   std::optional<int> zero;  ///< of layouts with replicas
 };
 
-/// How far a search goes. Bounds do not hold for what is fixed.
+/// Bounds of a search. They do not apply to fixed settings.
 struct SearchLimits {
   int gpus = 1;
   FixedLayout fixed = {};
-  bool tensor_across_nodes = false;  ///< tp may be more than a node has GPUs
+  bool tensor_across_nodes = false;  ///< tp may exceed the GPUs of a node
   int max_virtual_stages = 8;
   int max_context_parallel = 8;
   std::int64_t max_micro_batch = 16;
 };
 
-/// One way to divide a job: what a search varies. All else is the job's.
+/// One way to divide a job: the settings that a search varies. All others are the job's.
 struct SearchLayout {
   ParallelLayout parallel;
   std::int64_t micro_batch = 1;
@@ -50,30 +50,30 @@ struct SearchLayout {
 /// `dp 2, tp 8, pp 4 x 2 virtual, microbatch 1, full recomputation, ZeRO 1`.
 [[nodiscard]] std::string describe(const SearchLayout& layout);
 
-/// The options of `lowgear estimate` that ask for the layout: `--dp 2 --tp 8 --pp 4 ...`.
+/// The options of `lowgear estimate` for the layout: `--dp 2 --tp 8 --pp 4 ...`.
 [[nodiscard]] std::string options_of(const SearchLayout& layout);
 
-/// The layout that a job has.
+/// The layout of a job.
 [[nodiscard]] SearchLayout layout_of(const TrainingJob& job);
 
-/// The job with a layout. A schedule for virtual stages is put in where there are any and taken out where not.
+/// The job with a layout. With virtual stages its schedule becomes an interleaved one, without them an ordinary one.
 void apply(const SearchLayout& layout, TrainingJob& job);
 
-/// The layouts that are worth estimating, and what was left out before.
+/// The valid layouts of a search.
 struct SearchSpace {
   std::vector<SearchLayout> layouts;
-  std::int64_t invalid = 0;       ///< combinations that the job's rules forbid (find_fault)
-  std::optional<JobFault> fault;  ///< of the first of them
+  std::int64_t invalid = 0;       ///< number of combinations with a fault (find_fault)
+  std::optional<JobFault> fault;  ///< of the first such combination
 };
 
 /// All combinations of tp, cp, pp and dp whose product is the number of GPUs, of ep, sequence parallelism, virtual
-/// stages (with microbatches in whole rounds; that divide the layers, where pp does), microbatch sizes that divide a
-/// replica's batch, recomputation and ZeRO, as far as they differ: no ZeRO without replicas, no sequence parallelism
-/// without tp, no selective recomputation of fused attention. `job` gives model, GPU, cluster, global batch and
-/// sequence. Throws InputError unless GPUs are positive and at most kMaxJobGpus.
+/// stages (with microbatches in whole rounds; divisors of the layers, if pp is one), microbatch sizes that divide a
+/// replica's batch, recomputation and ZeRO. Combinations that compute the same are listed once: no ZeRO without
+/// replicas, no sequence parallelism without tp, no selective recomputation of fused attention. `job` gives model, GPU,
+/// cluster, global batch and sequence. Throws InputError unless GPUs are positive and at most kMaxJobGpus.
 [[nodiscard]] SearchSpace enumerate_layouts(const TrainingJob& job, const SearchLimits& limits);
 
-/// A layout that fits, estimated. One iteration of the whole job.
+/// The estimate of a layout that fits. One iteration of the whole job.
 struct SearchResult {
   SearchLayout layout;
   double time_s = 0;
@@ -84,23 +84,23 @@ struct SearchResult {
   double model_flops_per_gpu_s = 0;
 };
 
-/// What became of some layouts.
+/// The results for some layouts.
 struct SearchOutcome {
   std::vector<SearchResult> results;
-  std::int64_t too_large = 0;  ///< do not fit into memory; not estimated further
+  std::int64_t too_large = 0;  ///< number of layouts that do not fit into memory
 
   void append(SearchOutcome&& other);
 };
 
-/// Memory first, then time and energy of those that fit. Layouts of a search can be evaluated in slices, on several
-/// threads where the sources allow it. Throws what the sources throw.
+/// Estimates memory, then time and energy of the layouts that fit. Layouts of a search can be evaluated in slices, on
+/// several threads if the sources allow it. Throws what the sources throw.
 [[nodiscard]] SearchOutcome evaluate(const TrainingJob& job, std::span<const SearchLayout> layouts,
                                      const CostSources& sources);
 
 enum class SearchObjective : unsigned char { time, energy, cost };
 [[nodiscard]] std::string_view name(SearchObjective objective);
 
-/// What the user pays.
+/// Prices of GPU time and energy.
 struct Prices {
   double usd_per_gpu_hour = 0;
   double usd_per_kwh = 0;
@@ -113,20 +113,20 @@ struct Prices {
 /// Seconds, joules (planned) or dollars of an iteration: less is better.
 [[nodiscard]] double value_of(const SearchResult& result, SearchObjective objective, const Prices& prices);
 
-/// Best first. Ties go to what comes first in (time, energy, memory), then to fewer tp, pp, cp, ... ranks: the order is
-/// the same however the results were gathered.
+/// Sorts results, best first. Ties are decided by (time, energy, memory), then by fewer tp, pp, cp, ... ranks, so that
+/// the order does not depend on that of evaluation.
 void rank(std::vector<SearchResult>& results, SearchObjective objective, const Prices& prices);
 
-/// Indices of the results that no other beats in both time and planned energy, fastest first.
+/// Indices of the results that no other one beats in both time and planned energy, fastest first.
 [[nodiscard]] std::vector<std::size_t> pareto_front(std::span<const SearchResult> results);
 
-/// Where two layouts differ in time.
+/// A difference in time between two layouts.
 struct TimeDifference {
   std::string_view part;  ///< TimePart::name
   double winner_s = 0;
   double runner_up_s = 0;
 };
-/// By part of the iteration on the busiest pipeline rank of each, the largest difference first.
+/// Compares parts of the iteration on the busiest pipeline rank of each layout; the largest difference is first.
 [[nodiscard]] std::vector<TimeDifference> compare_times(const TrainingJob& job, const SearchLayout& winner,
                                                         const SearchLayout& runner_up, const CostSources& sources);
 

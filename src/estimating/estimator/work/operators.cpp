@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-#include "estimating/estimator/job/transformer_shape.h"
+#include "estimating/model/model_config.h"
 
 namespace lowgear::estimator {
 
@@ -196,7 +196,7 @@ double flops(const Operator& op) {
     // Two products forward; backward computes the scores again, then four. Half of each lies above the diagonal.
     case OperatorKind::fused_attention:
       return (forward ? 2 : 5) * product(op) * static_cast<double>(op.dims[1]) *
-             pairs_within_window(op.dims[1], op.window);
+             model::pairs_within_window(op.dims[1], op.window);
     case OperatorKind::embedding:
       return static_cast<double>(op.dims[0]) * static_cast<double>(op.dims[2]);
     case OperatorKind::optimizer:

@@ -9,7 +9,7 @@
 
 namespace lowgear::estimator {
 
-/// What some work takes on one GPU at its highest SM clock, split by what limits it, so that other clocks and energy
+/// Time of some work on one GPU at its highest SM clock, split by limit, so that times at other clocks and energy
 /// follow from it: at clock f it takes `core_s` * f_max / f + `memory_s` + `link_s`.
 struct WorkCost {
   double core_s = 0;        ///< kernels limited by the SMs
@@ -27,53 +27,53 @@ struct WorkCost {
   friend WorkCost operator*(double factor, const WorkCost& cost);
 };
 
-/// The same work, taking another time in all; what limits it keeps its share. `cost` takes more than 0.
+/// The same work with another total time, in the same shares. The time of `cost` is above 0.
 [[nodiscard]] WorkCost taking(const WorkCost& cost, double time_s);
 
 /// One kernel, or the few that always run together, of one GPU.
 struct Operator {
   OperatorKind kind = OperatorKind::linear;
   Pass pass = Pass::forward;
-  std::array<std::int64_t, 4> dims = {1, 1, 1, 1};  ///< see OperatorKind; those that a kind has no use for are 1
+  std::array<std::int64_t, 4> dims = {1, 1, 1, 1};  ///< see OperatorKind; unused ones are 1
   DataType dtype = DataType::bf16;
-  std::int64_t rows = 1;    ///< of experts: what they get together, a row for each expert here that a token uses
-  std::int64_t window = 0;  ///< of fused attention and its dropout: tokens that each attends to at most; 0: any number
+  std::int64_t rows = 1;    ///< of experts: one for each pair of a token and an expert of this rank that it uses
+  std::int64_t window = 0;  ///< of fused attention and its dropout: most tokens that each attends to; 0: no limit
 
   friend bool operator==(const Operator&, const Operator&) = default;
 };
 
-/// Tensor cores do these: `linear`, `attention_scores`, `attention_values`, `fused_attention`, and most of experts.
+/// Whether tensor cores do the work: `linear`, `attention_scores`, `attention_values`, `fused_attention`, and experts,
+/// most of whose work they do.
 [[nodiscard]] bool is_matrix_product(OperatorKind kind);
 
-/// A whole mixture of experts: a layer's work has its parts, which were perhaps sampled together.
+/// Whether the operator is a whole mixture of experts. A layer's work has its parts, which may be sampled together.
 [[nodiscard]] inline bool is_of_experts(OperatorKind kind) {
   return kind == OperatorKind::experts || kind == OperatorKind::gated_experts;
 }
 
-/// The host issues nothing for work that another operator's kernel does.
+/// Whether the host launches a kernel for the operator; another operator's kernel does the work of `fused_dropout`.
 [[nodiscard]] inline bool is_launched(OperatorKind kind) { return kind != OperatorKind::fused_dropout; }
 
-/// Floating-point operations (a multiply-add is two), and bytes that have to be read from and written to device memory
-/// at least once. Both above 0 for valid dims, except that `fused_dropout` moves nothing.
+/// Floating-point operations (a multiply-add is two), and the least bytes that are read from and written to device
+/// memory. Both are above 0 for valid dims, except that `fused_dropout` moves nothing.
 [[nodiscard]] double flops(const Operator& op);
 [[nodiscard]] double memory_bytes(const Operator& op);
 
 /// Elements of the matrices of a mixture's experts on this rank, without the router.
 [[nodiscard]] double expert_weights(const Operator& op);
 
-/// Where the time of an operator comes from: the data sheet (RooflineCosts) or measurements (MeasuredCosts).
+/// A source of times of operators: the data sheet (RooflineCosts) or measurements (MeasuredOperatorCosts).
 class OperatorCosts {
  public:
   virtual ~OperatorCosts() = default;
-  /// Throws InputError where the source has nothing for this kind.
+  /// Throws InputError if the source does not have this kind.
   [[nodiscard]] virtual WorkCost cost(const Operator& op) const = 0;
-  /// Of operators that were measured together, as one; nothing where they were not, so that their costs are to be
-  /// added.
+  /// Cost of operators that were measured together. Empty if they were not; the caller then adds their costs.
   [[nodiscard]] virtual std::optional<WorkCost> cost_of_whole(const Operator& /*whole*/) const { return std::nullopt; }
 };
 
-/// Collectives of a training job. Sizes are those of the whole message: what each rank contributes to an all-reduce,
-/// what each ends up with in an all-gather or puts into a reduce-scatter or all-to-all, what one sends to another.
+/// Collectives of a training job. Sizes are those of the whole message: each rank's contribution to an all-reduce, its
+/// result of an all-gather, its input of a reduce-scatter or all-to-all, the message of a send.
 enum class CollectiveKind : unsigned char { all_reduce, all_gather, reduce_scatter, all_to_all, send };
 [[nodiscard]] std::string_view name(CollectiveKind kind);
 
@@ -89,7 +89,7 @@ struct RankGroup {
 class CollectiveCosts {
  public:
   virtual ~CollectiveCosts() = default;
-  /// Of one rank; nothing for a group of one. Throws InputError where the source has nothing for this kind or group.
+  /// Cost on one rank; 0 for a group of one. Throws InputError if the source does not have this kind or group.
   [[nodiscard]] virtual WorkCost cost(CollectiveKind kind, double bytes, const RankGroup& group) const = 0;
 };
 

@@ -6,12 +6,8 @@
 namespace lowgear::estimator {
 namespace {
 
-double final_norm_parameters(const TransformerShape& model) {
-  return static_cast<double>(model.norm == NormKind::layer_norm ? 2 * model.hidden : model.hidden);
-}
-
 double embedding_parameters(const TrainingJob& job) {
-  const ParameterCounts counts = parameter_counts(job.model);
+  const model::ParameterCounts counts = parameter_counts(job.model);
   const double tokens = static_cast<double>(job.model.vocabulary) * static_cast<double>(job.model.hidden);
   return token_matrix_parameters(job) + static_cast<double>(counts.embedding) - tokens;  // positions, norm
 }
@@ -19,13 +15,13 @@ double embedding_parameters(const TrainingJob& job) {
 /// With tied embeddings, the last of several stages has a copy.
 double head_parameters(const TrainingJob& job) {
   const bool shares = job.model.tied_embeddings && job.parallel.pp == 1;
-  return final_norm_parameters(job.model) + (shares ? 0 : token_matrix_parameters(job));
+  return static_cast<double>(parameter_counts(job.model).final_norm) + (shares ? 0 : token_matrix_parameters(job));
 }
 
 }  // namespace
 
 RankParameters layer_parameters(const TrainingJob& job) {
-  const ParameterCounts counts = parameter_counts(job.model);
+  const model::ParameterCounts counts = parameter_counts(job.model);
   const auto hidden = static_cast<double>(job.model.hidden);
   const double tp = job.parallel.tp;
   // Whole on every tp rank: norms, the router, biases of products whose outputs are summed (of which experts have none

@@ -119,7 +119,7 @@ class TensorCollectives {
 int last_index(const PassWork& pass) { return static_cast<int>(pass.operators.size()) - 1; }
 
 void add_norm(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
-  const auto kind = job.model.norm == NormKind::rms_norm ? OperatorKind::rms_norm : OperatorKind::layer_norm;
+  const auto kind = job.model.norm == model::NormKind::rms_norm ? OperatorKind::rms_norm : OperatorKind::layer_norm;
   block.add(WorkPart::normalisation, kind, {shape.batch, shape.norm_sequence, shape.hidden, 1});
 }
 
@@ -179,7 +179,7 @@ void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape&
     block.backward(WorkPart::elementwise, OperatorKind::bias_gradient,
                    {shape.batch, shape.sequence, width + 2 * shape.kv_heads * shape.head_dim, 1});
   }
-  if (job.model.positions == PositionKind::rotary) {
+  if (job.model.positions == model::PositionKind::rotary) {
     block.add(WorkPart::attention, OperatorKind::rotary,
               {shape.batch, shape.sequence, shape.heads + shape.kv_heads, shape.head_dim});
   }
@@ -231,7 +231,7 @@ struct MlpProducts {
 
 MlpProducts add_mlp(BlockBuilder& block, const TrainingJob& job, WorkPart part, std::int64_t tokens, std::int64_t width,
                     std::int64_t copies) {
-  const bool gated = job.model.mlp == MlpKind::gated;
+  const bool gated = job.model.mlp == model::MlpKind::gated;
   const std::int64_t hidden = job.model.hidden;
   const auto times = static_cast<double>(copies);
   MlpProducts products;
@@ -254,8 +254,8 @@ void add_dense_mlp(BlockBuilder& block, const TrainingJob& job, const RankShape&
 /// The mixture of experts of this rank as one operator, as it may have been sampled: its router chooses among the
 /// experts here, which get as many rows as this rank's tokens make.
 Operator experts_operator(const TrainingJob& job, const RankShape& shape, Pass pass) {
-  const ExpertShape& experts = *job.model.experts;
-  const bool gated = job.model.mlp == MlpKind::gated;
+  const model::ExpertShape& experts = *job.model.experts;
+  const bool gated = job.model.mlp == model::MlpKind::gated;
   return {
       .kind = gated ? OperatorKind::gated_experts : OperatorKind::experts,
       .pass = pass,
@@ -266,7 +266,7 @@ Operator experts_operator(const TrainingJob& job, const RankShape& shape, Pass p
 
 /// Router, dispatch to the ranks of the experts and back, and the experts of this rank with an equal share of tokens.
 void add_experts(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
-  const ExpertShape& experts = *job.model.experts;
+  const model::ExpertShape& experts = *job.model.experts;
   const std::int64_t routed = shape.tokens * experts.experts_per_token;
   const std::int64_t local = experts.experts / job.parallel.ep;
   const std::int64_t tokens_each = std::max<std::int64_t>(1, routed / local);
@@ -394,7 +394,8 @@ BlockWork embedding_work(const TrainingJob& job) {
   block.add(WorkPart::embedding, OperatorKind::embedding,
             {shape.tokens, padded_vocabulary(job) / job.parallel.tp, shape.hidden, 1});
   const std::array<std::int64_t, 4> dims{shape.batch, shape.norm_sequence, shape.hidden, 1};
-  if (job.model.positions == PositionKind::learned) block.add(WorkPart::embedding, OperatorKind::residual_add, dims);
+  if (job.model.positions == model::PositionKind::learned)
+    block.add(WorkPart::embedding, OperatorKind::residual_add, dims);
   if (job.dropout > 0) block.add(WorkPart::embedding, OperatorKind::dropout, dims);
   add_gradient_sums(block, job, token_matrix_parameters(job));
   // One rank has tied weights once: its head moves them.

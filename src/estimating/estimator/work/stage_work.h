@@ -11,7 +11,7 @@
 
 namespace lowgear::estimator {
 
-/// What work is for: the lines of a report.
+/// The purpose of work: one line of a report.
 enum class WorkPart : unsigned char {
   linear,
   attention,
@@ -31,7 +31,7 @@ enum class WorkPart : unsigned char {
   host,
 };
 inline constexpr int kWorkPartCount = 16;
-/// As reports write it: `tensor parallel`.
+/// The name in reports: `tensor parallel`.
 [[nodiscard]] std::string_view name(WorkPart part);
 
 struct OperatorUse {
@@ -40,40 +40,40 @@ struct OperatorUse {
   WorkPart part = WorkPart::linear;
 };
 
-/// What a collective overlaps with, if not one operator.
-inline constexpr int kNothing = -1;    ///< it is waited for
-inline constexpr int kWholePass = -2;  ///< everything that the pass computes
+/// Values of CollectiveUse::overlaps that are no operator.
+inline constexpr int kNothing = -1;    ///< the pass waits for the collective
+inline constexpr int kWholePass = -2;  ///< all computation of the pass
 
-/// A collective, and what hides it.
+/// A collective, and the computation that hides it.
 struct CollectiveUse {
   CollectiveKind kind = CollectiveKind::all_reduce;
   double bytes = 0;
   RankGroup group;
   WorkPart part = WorkPart::tensor_parallel;
-  /// Index of the operator of the same pass that it overlaps with, or one of the two values below.
+  /// Index of the operator of the same pass that it overlaps with, or one of the two values above.
   int overlaps = kNothing;
-  double overlap_share = 1;  ///< the part of that operator that it may overlap with
+  double overlap_share = 1;  ///< share of that operator that it may overlap with
 };
 
-/// Operators of a pass that make up a whole which may have been sampled as one.
+/// Operators of a pass that may have been sampled as one whole.
 struct WholeUse {
   Operator op;
-  std::size_t first = 0;  ///< index of its first part
-  std::size_t end = 0;    ///< after its last one
+  std::size_t first = 0;  ///< index of the first part
+  std::size_t end = 0;    ///< index after the last part
 };
 
-/// What one rank does in one pass of one microbatch.
+/// Work of one rank in one pass of one microbatch.
 struct PassWork {
   std::vector<OperatorUse> operators;
-  std::optional<WholeUse> experts = std::nullopt;  ///< those of the operators that are the mixture of experts
+  std::optional<WholeUse> experts = std::nullopt;  ///< the operators of the mixture of experts
   std::vector<CollectiveUse> collectives;
   double checkpoint_s = 0;  ///< on the CPU, for recomputation (HostCosts)
 };
 
-/// Something that is done forward and backward: a layer, the embedding, the head.
+/// A part of the model with forward and backward: a layer, the embedding, the head.
 struct BlockWork {
   PassWork forward;
-  PassWork recomputed;  ///< of the forward, again before the backward
+  PassWork recomputed;  ///< the part of the forward that runs again before the backward
   PassWork backward;
 };
 
@@ -87,7 +87,7 @@ struct BlockWork {
 /// Bytes of a gradient when replicas sum them: Megatron and DeepSpeed sum fp16 as it is, bf16 in fp32.
 [[nodiscard]] double summed_gradient_bytes(const TrainingJob& job);
 
-/// Groups of ranks that work together, with where they sit on nodes (ParallelLayout says how ranks are laid out).
+/// Groups of ranks that communicate, with their places on nodes (ParallelLayout defines the order of ranks).
 [[nodiscard]] RankGroup tensor_group(const TrainingJob& job);
 [[nodiscard]] RankGroup context_group(const TrainingJob& job);
 [[nodiscard]] RankGroup expert_group(const TrainingJob& job);
@@ -95,10 +95,10 @@ struct BlockWork {
 [[nodiscard]] RankGroup replica_group(const TrainingJob& job);
 /// Replicas of the same experts: dp times cp over ep.
 [[nodiscard]] RankGroup expert_replica_group(const TrainingJob& job);
-/// Two ranks that pass activations from virtual stage `stage` to the next one.
+/// The two ranks that pass activations from virtual stage `stage` to the next one.
 [[nodiscard]] RankGroup neighbour_group(const TrainingJob& job, int stage);
 
-/// What passes the activations of one microbatch from virtual stage `stage` to the next, or their gradients back.
+/// The messages with the activations of one microbatch from virtual stage `stage` to the next, or with their gradients.
 [[nodiscard]] std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage);
 
 }  // namespace lowgear::estimator

@@ -10,6 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/yaml.h"
+#include "estimating/model/config_json.h"
 #include "estimating/model/config_members.h"
 #include "training/launcher/config/yaml_members.h"
 
@@ -30,10 +31,8 @@ model::ModelConfig read_shape(const YamlView& map) {
   model::ModelConfig model;
   const std::string architecture = map.has("architecture") ? map.at("architecture").text() : "llama";
   if (architecture == "gpt2") {
-    model.architecture = model::Architecture::gpt2;
+    model = model::gpt_model(0, 0, 1, 0, 0);
     model.tied_embeddings = true;
-    model.attention_bias = true;
-    model.mlp_bias = true;
   } else if (architecture != "llama") {
     map.at("architecture").fail(fmt::format("unknown architecture {}", quote(architecture)), "there are llama, gpt2");
   }
@@ -48,9 +47,6 @@ model::ModelConfig read_shape(const YamlView& map) {
   model.head_dim = model.hidden / model.heads;
   model.kv_heads = model.heads;
   read_optional(map, "kv_heads", 1, model.heads, model.kv_heads);
-  if (model.heads % model.kv_heads != 0) {
-    map.at("kv_heads").fail(fmt::format("{} does not divide the {} heads", model.kv_heads, model.heads));
-  }
   for (const char* key : {"kv_heads", "rope_theta"}) {
     if (architecture == "gpt2" && map.has(key)) map.at(key).fail("GPT-2 has none", "leave it out");
   }
@@ -67,12 +63,20 @@ void read_model(const YamlView& root, const fs::path& folder, TrainConfig& confi
   if (map.has("config")) {
     map.require_only({"config", "weights"});
     config.model_file = path_at(map.at("config"), folder);
-    config.model = model::parse_model_config(read_file(*config.model_file), config.model_file->string());
+    config.model = model::parse_trainable_config(read_file(*config.model_file), config.model_file->string());
   } else {
     config.model = read_shape(map);
   }
   read_optional(map, "weights", folder, config.weights);
   if (root.has("partition")) config.partition = root.at("partition").text();
+}
+
+/// The section `model` calls its keys as the description does its fields.
+void require_valid_shape(const YamlView& map, const model::ModelConfig& model) {
+  const std::optional<model::ModelFault> fault = find_fault(model);
+  if (!fault) return;
+  if (map.has(fault->field)) map.at(fault->field).fail(fault->what, fault->fix);
+  map.fail(fmt::format("{}: {}", fault->field, fault->what), fault->fix);
 }
 
 dataset::TokenType token_type_at(const YamlView& view) {
@@ -90,6 +94,7 @@ void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config
   map.require_only({"tokens", "token_type", "synthetic_tokens", "sequence_length"});
   config.sequence_length = map.at("sequence_length").integer_in(1, model::kMaxPositions);
   if (config.model.max_positions == 0) config.model.max_positions = config.sequence_length;
+  if (!config.model_file) require_valid_shape(root.at("model"), config.model);
   if (config.sequence_length > config.model.max_positions) {
     map.at("sequence_length").fail(fmt::format("the model has {} positions", config.model.max_positions));
   }

@@ -19,6 +19,7 @@
 #include "base/core/files/file.h"
 #include "base/core/files/folder_manifest.h"
 #include "base/core/formats/json.h"
+#include "estimating/model/config_json.h"
 #include "training/launcher/model_weights.h"
 #include "training/launcher/output_paths.h"
 #include "training/tensorfile/safetensors.h"

@@ -15,9 +15,8 @@ struct PartNames {
   const char* norm;
 };
 
-PartNames names_of(model::Architecture architecture) {
-  if (architecture == model::Architecture::gpt2)
-    return {"transformer.wte.weight", "transformer.wpe.weight", "transformer.ln_f"};
+PartNames names_of(const model::ModelConfig& config) {
+  if (trained_type(config) == "gpt2") return {"transformer.wte.weight", "transformer.wpe.weight", "transformer.ln_f"};
   return {"model.embed_tokens.weight", "", "model.norm"};
 }
 
@@ -45,11 +44,11 @@ Parameter& declare_positions(const BlockContext& context, const char* name) {
 
 StageLayers::StageLayers(const BlockContext& context, const StageRange& range) : context_(context), range_(range) {
   const model::ModelConfig& config = *context_.config;
-  const PartNames names = names_of(config.architecture);
+  const PartNames names = names_of(config);
   if (range_.first) {
     embedding_ = &declare_vocabulary_matrix(context_, names.embedding);
     embedding_->tied = config.tied_embeddings;
-    if (config.architecture == model::Architecture::gpt2) positions_ = &declare_positions(context_, names.positions);
+    if (config.positions == model::PositionKind::learned) positions_ = &declare_positions(context_, names.positions);
   }
   for (std::int64_t layer = range_.layers.begin; layer < range_.layers.end; ++layer) {
     blocks_.push_back(make_block(context_, layer));

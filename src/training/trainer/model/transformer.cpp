@@ -81,24 +81,24 @@ class LlamaBlock final : public TransformerBlock {
                                   {prefix + "self_attn.v_proj", config.kv_heads * config.head_dim}},
                        .inputs = config.hidden,
                        .split = LinearLayer::Split::columns,
-                       .bias = config.attention_bias,
+                       .bias = config.qkv_biases,
                        .linear = BlockLinear::attention_in}),
         output_(context, {.pieces = {{prefix + "self_attn.o_proj", config.hidden}},
                           .inputs = config.heads * config.head_dim,
                           .split = LinearLayer::Split::rows,
-                          .bias = config.attention_bias,
+                          .bias = config.output_bias,
                           .linear = BlockLinear::attention_out}),
         mlp_norm_(context, prefix + "post_attention_layernorm"),
         gate_up_(context, {.pieces = {{prefix + "mlp.gate_proj", config.intermediate},
                                       {prefix + "mlp.up_proj", config.intermediate}},
                            .inputs = config.hidden,
                            .split = LinearLayer::Split::columns,
-                           .bias = config.mlp_bias,
+                           .bias = config.mlp_biases,
                            .linear = BlockLinear::mlp_in}),
         down_(context, {.pieces = {{prefix + "mlp.down_proj", config.hidden}},
                         .inputs = config.intermediate,
                         .split = LinearLayer::Split::rows,
-                        .bias = config.mlp_bias,
+                        .bias = config.mlp_biases,
                         .linear = BlockLinear::mlp_out}) {}
 
   at::Tensor attention(const at::Tensor& input) {
@@ -248,7 +248,7 @@ void LinearLayer::bind() {
 Norm::Norm(const BlockContext& context, const std::string& name)
     : config_(context.config),
       weight_(&declare(context, name + ".weight", {context.config->hidden}, shard_of(context, -1), false)) {
-  if (config_->architecture == model::Architecture::gpt2) {
+  if (config_->norm == model::NormKind::layer_norm) {
     bias_ = &declare(context, name + ".bias", {config_->hidden}, shard_of(context, -1), false);
   }
 }
@@ -268,7 +268,7 @@ at::Tensor Norm::operator()(const at::Tensor& input) const {
 std::unique_ptr<TransformerBlock> make_block(BlockContext context, std::int64_t layer) {
   context.block = layer;
   if (context.fp8_blocks != nullptr && !context.fp8_blocks->covers(layer)) context.fp8_blocks = nullptr;
-  if (context.config->architecture == model::Architecture::gpt2) return std::make_unique<Gpt2Block>(context, layer);
+  if (trained_type(*context.config) == "gpt2") return std::make_unique<Gpt2Block>(context, layer);
   return std::make_unique<LlamaBlock>(context, layer);
 }
 

@@ -15,6 +15,7 @@
 #include "estimating/estimator/iteration/job_energy.h"
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/iteration/roofline_estimate.h"
+#include "estimating/estimator/job/model_catalogue.h"
 #include "estimating/estimator/power/power_model.h"
 #include "planning/profile/profile_file.h"
 
@@ -28,7 +29,7 @@ constexpr int kLimits = 31;
 
 TrainingJob job_on(const std::string& gpu) {
   TrainingJob job;
-  job.model = named_transformer("llama-2-7b");
+  job.model = named_model("llama-2-7b");
   job.gpu = named_gpu(gpu);
   job.cluster = default_cluster(job.gpu);
   job.parallel = {.dp = 2, .tp = 2, .pp = 2};

@@ -12,6 +12,7 @@
 #include "base/core/error.h"
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/roofline_estimate.h"
+#include "estimating/estimator/job/model_catalogue.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 /// A job whose layers take far longer than its ends, so that stages are nearly equal.
 TrainingJob job_on(int dp, int tp, int pp) {
   TrainingJob job;
-  job.model = named_transformer("llama-2-7b");
+  job.model = named_model("llama-2-7b");
   job.model.vocabulary = 128;
   job.gpu = named_gpu("h100-sxm");
   job.cluster = default_cluster(job.gpu);
@@ -93,7 +94,7 @@ class SampledExperts final : public OperatorCosts {
 
 TEST(EstimateIteration, ExpertsTakeTheTimeOfTheirSamples) {
   TrainingJob job = job_on(1, 1, 1);
-  job.model = named_transformer("mixtral-8x7b");
+  job.model = named_model("mixtral-8x7b");
   job.recompute = Recompute::full;
   const IterationEstimate parts = estimate(job);
   const IterationEstimate whole = estimate_iteration(job, {SampledExperts(job.gpu), LinkCosts(job.cluster)});
@@ -183,7 +184,7 @@ TEST(EstimateIteration, MessagesAreWaitedForUnlessTheyOverlap) {
 
 TEST(EstimateIteration, ASmallModelWaitsForTheHost) {
   TrainingJob job = job_on(1, 1, 1);
-  job.model = named_transformer("gpt2-small");
+  job.model = named_model("gpt2-small");
   job.batch.sequence_length = 128;
   const IterationEstimate it = estimate(job);
   EXPECT_GT(item_s(it.stages[0].forward_items, "host"), 0);
@@ -197,7 +198,7 @@ TEST(EstimateIteration, SaysWhatTheUserMayNotExpect) {
   ASSERT_EQ(estimate(job).notes.size(), 1U);
   EXPECT_NE(estimate(job).notes[0].find("16 ranks"), std::string::npos) << estimate(job).notes[0];
   job = job_on(1, 1, 1);
-  job.model = named_transformer("gpt2-small");
+  job.model = named_model("gpt2-small");
   job.batch.sequence_length = 128;
   ASSERT_EQ(estimate(job).notes.size(), 1U);
   EXPECT_NE(estimate(job).notes[0].find("waits for the host"), std::string::npos);
@@ -235,8 +236,8 @@ TEST(EstimateIteration, TakesLessAttentionWithinAWindowInTheLayersThatHaveOne) {
   for (const auto items : {&StageEstimate::forward_items, &StageEstimate::backward_items}) {
     const double saved_s = item_s(full.stages[1].*items, "attention") - item_s(it.stages[1].*items, "attention");
     // Rotary embeddings and starts of kernels remain.
-    EXPECT_NEAR(saved_s / (item_s(full.stages[1].*items, "attention") * (1 - pairs_within_window(32768, 4096))), 1,
-                0.05);
+    EXPECT_NEAR(saved_s / (item_s(full.stages[1].*items, "attention") * (1 - model::pairs_within_window(32768, 4096))),
+                1, 0.05);
     EXPECT_DOUBLE_EQ(item_s(it.stages[1].*items, "linear"), item_s(full.stages[1].*items, "linear"));
     expect_parts_add_up(it.stages[1]);
   }

@@ -19,7 +19,7 @@ namespace {
 /// A small job that has everything that counts: replicas, tensor parallelism, stages that differ.
 TrainingJob small_job() {
   TrainingJob job;
-  job.model = named_transformer("llama-2-7b");
+  job.model = named_model("llama-2-7b");
   job.gpu = named_gpu("a100");
   job.cluster = default_cluster(job.gpu);
   job.parallel = {.dp = 2, .tp = 2, .pp = 4, .virtual_stages = 1, .ep = 1, .cp = 1, .sequence_parallel = true};

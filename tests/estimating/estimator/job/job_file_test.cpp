@@ -9,6 +9,8 @@
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/units.h"
+#include "estimating/estimator/job/model_catalogue.h"
+#include "estimating/model/known_models.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -57,7 +59,7 @@ host: {operator_us: 20, collective_us: 30, checkpoint_forward_us: 100, checkpoin
 
 TEST(ParseTrainingJob, ReadsEveryKey) {
   const TrainingJob job = parse_job(kWhole);
-  EXPECT_EQ(job.model, named_transformer("llama-3-70b"));
+  EXPECT_EQ(job.model, named_model("llama-3-70b"));
   EXPECT_EQ(job.gpu.name, "h100-sxm");
   EXPECT_EQ(job.cluster.gpus_per_node, 4);
   EXPECT_DOUBLE_EQ(job.cluster.intra_node.bytes_per_s, 400e9);
@@ -196,9 +198,9 @@ TEST(ParseTrainingJob, ReadsModelsThatAreConfigsInTheFileOrBesideIt) {
       "{gpu: h100, batch: {global: 8, sequence: 1024}, model: {model_type: qwen3_moe, vocab_size: 151936, hidden_size: "
       "2048, num_hidden_layers: 48, num_attention_heads: 32, num_key_value_heads: 4, head_dim: 128, intermediate_size: "
       "6144, max_position_embeddings: 40960, num_experts: 128, num_experts_per_tok: 8, moe_intermediate_size: 768}}";
-  TransformerShape expected = named_transformer("qwen3-30b-a3b");
+  model::ModelConfig expected = named_model("qwen3-30b-a3b");
   expected.name = "model";
-  EXPECT_EQ(parse_job(inside).model, expected);
+  EXPECT_EQ(model::for_estimates(parse_job(inside).model), expected);
 
   const auto read = [](const std::string& path) -> std::optional<ConfigFile> {
     EXPECT_EQ(path, "models/gpt2.json");
@@ -207,7 +209,7 @@ TEST(ParseTrainingJob, ReadsModelsThatAreConfigsInTheFileOrBesideIt) {
   };
   const TrainingJob job = parse_training_job("{gpu: h100, batch: {global: 8, sequence: 1024}, model: models/gpt2.json}",
                                              "job.yaml", {}, read);
-  expected = named_transformer("gpt2-small");
+  expected = named_model("gpt2-small");
   expected.name = "models/gpt2.json";
   EXPECT_EQ(job.model, expected);
 }

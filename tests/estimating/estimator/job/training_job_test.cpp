@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/core/error.h"
+#include "estimating/estimator/job/model_catalogue.h"
 #include "planning/schedule/generators.h"
 
 namespace lowgear::estimator {
@@ -15,7 +16,7 @@ namespace {
 
 TrainingJob llama_job() {
   TrainingJob job;
-  job.model = named_transformer("llama-3-70b");
+  job.model = named_model("llama-3-70b");
   job.gpu = named_gpu("h100-sxm");
   job.cluster = default_cluster(job.gpu);
   job.parallel = {.dp = 2, .tp = 8, .pp = 4};
@@ -92,7 +93,7 @@ TEST(FindFault, NamesTheMemberThatDoesNotFit) {
 
 TEST(FindFault, WantsExpertsDividedWithinTheReplicas) {
   TrainingJob job = llama_job();
-  job.model = named_transformer("mixtral-8x7b");
+  job.model = named_model("mixtral-8x7b");
   job.parallel = {.dp = 4, .tp = 2, .pp = 1, .ep = 4};
   EXPECT_FALSE(find_fault(job));
   job.parallel.ep = 3;
@@ -103,7 +104,7 @@ TEST(FindFault, WantsExpertsDividedWithinTheReplicas) {
 
 TEST(FindFault, RefusesPositionsThatWereNotLearned) {
   TrainingJob job = llama_job();
-  job.model = named_transformer("gpt3-175b");
+  job.model = named_model("gpt3-175b");
   job.batch.sequence_length = 4096;
   EXPECT_EQ(find_fault(job)->member, "batch.sequence");
 }

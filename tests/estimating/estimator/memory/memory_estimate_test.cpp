@@ -7,14 +7,15 @@
 #include <numeric>
 
 #include "base/core/units.h"
+#include "estimating/estimator/job/model_catalogue.h"
 #include "estimating/estimator/memory/activation_memory.h"
 #include "planning/schedule/generators.h"
 
 namespace lowgear::estimator {
 namespace {
 
-TransformerShape gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
-  TransformerShape shape = gpt_shape(gpt_sizes(hidden, layers, heads, 51200, 2048));
+model::ModelConfig gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
+  model::ModelConfig shape = model::gpt_model(hidden, layers, heads, 51200, 2048);
   shape.name = "gpt3-175b";
   shape.tied_embeddings = true;
   return shape;
@@ -83,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Paper, KorthikantiTable5,
 
 TrainingJob llama_memory_job() {
   TrainingJob job;
-  job.model = named_transformer("llama-3-70b");
+  job.model = named_model("llama-3-70b");
   job.gpu = named_gpu("h100-sxm");
   job.cluster = default_cluster(job.gpu);
   job.parallel = {.dp = 2, .tp = 8, .pp = 4, .sequence_parallel = true};
@@ -119,7 +120,7 @@ TEST(ActivationBytesPerLayer, IsThePapersFormulaForEveryVariant) {
 
 TEST(ActivationBytesPerLayer, CountsALlamaLayerTensorByTensor) {
   TrainingJob job = llama_memory_job();
-  job.model = named_transformer("llama-3-8b");
+  job.model = named_model("llama-3-8b");
   job.parallel = {};
   // Two norm inputs and two linear inputs of 4096, queries and attention's output of 4096, keys and values of 1024,
   // gate, up and product of 14336, all in bf16; a number in fp32 for each of 32 heads.
@@ -134,7 +135,7 @@ TEST(ActivationBytesPerLayer, CountsALlamaLayerTensorByTensor) {
 
 TEST(ActivationBytesPerLayer, KeepsInputsOfProductsInOneByteWithFp8) {
   TrainingJob job = llama_memory_job();
-  job.model = named_transformer("llama-3-8b");
+  job.model = named_model("llama-3-8b");
   job.parallel = {};
   job.dtype = DataType::fp8;
   // In bf16: two norm inputs, queries, keys, values, what fused attention keeps of its output, gate and up. In fp8: the
@@ -164,7 +165,7 @@ TEST(ActivationBytesPerLayer, SavesWithFp8WhatWasMeasured) {
 TEST(ParametersOfRanks, SumToTheModelWithPaddingAndCopies) {
   TrainingJob job = llama_memory_job();
   for (const char* name : {"llama-3-8b", "mixtral-8x7b", "qwen3-30b-a3b", "pythia-12b", "bloom-7b1"}) {
-    job.model = named_transformer(name);
+    job.model = named_model(name);
     for (const int pp : {1, 2, 4}) {
       job.parallel = {.dp = 1, .tp = 1, .pp = pp};
       const std::vector<double> ranks = parameters_of_ranks(job);
@@ -179,12 +180,12 @@ TEST(ParametersOfRanks, SumToTheModelWithPaddingAndCopies) {
 
 TEST(ParametersOfRanks, AreDividedAmongTensorAndExpertRanks) {
   TrainingJob job = llama_memory_job();
-  job.model = named_transformer("mixtral-8x7b");
+  job.model = named_model("mixtral-8x7b");
   job.parallel = {.dp = 8, .tp = 1, .pp = 1};
   const double whole = parameters_of_ranks(job).front();
   job.parallel.ep = 8;
   const double one_expert = parameters_of_ranks(job).front();
-  const ParameterCounts counts = parameter_counts(job.model);
+  const model::ParameterCounts counts = parameter_counts(job.model);
   EXPECT_DOUBLE_EQ(whole - one_expert, 32 * static_cast<double>(counts.experts_per_layer) * 7 / 8);
   job.parallel.ep = 1;
   job.parallel.tp = 8;
@@ -210,7 +211,7 @@ TEST(EstimateMemory, DividesStatesAmongReplicasByZeroStage) {
 
 TEST(EstimateMemory, DividesExpertsAmongFewerReplicasThanTheRest) {
   TrainingJob job = llama_memory_job();
-  job.model = named_transformer("mixtral-8x7b");
+  job.model = named_model("mixtral-8x7b");
   job.parallel = {.dp = 8, .tp = 1, .pp = 1, .ep = 8};
   const double experts = 32 * static_cast<double>(parameter_counts(job.model).experts_per_layer) / 8;
   const double rest = parameters_of_ranks(job).front() - experts;
@@ -301,7 +302,7 @@ TEST(EstimateMemory, IsWithinThreePercentOfTorchtitansWithContextParallelism) {
     double gib;
   };
   TrainingJob job = llama_memory_job();
-  job.model = named_transformer("llama-3.1-8b");
+  job.model = named_model("llama-3.1-8b");
   job.zero = 3;
   job.recompute = Recompute::full;
   for (const Row& row : {Row{1, 32768, 83.9}, Row{2, 65536, 84.2}, Row{4, 131072, 84.0}, Row{8, 262144, 84.5}}) {

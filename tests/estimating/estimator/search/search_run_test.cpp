@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/core/error_of.h"
+#include "estimating/estimator/job/model_catalogue.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -26,7 +27,7 @@ void run_in_turn(std::size_t count, std::size_t threads, std::string_view, Progr
 
 SearchRequest small_request() {
   SearchRequest request;
-  request.job.model = named_transformer("llama-2-7b");
+  request.job.model = named_model("llama-2-7b");
   request.job.gpu = named_gpu("a100");
   request.job.cluster = default_cluster(request.job.gpu);
   request.job.batch = {16, 1, 4096};

@@ -12,13 +12,14 @@
 #include "base/core/error.h"
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/job_energy.h"
+#include "estimating/estimator/job/model_catalogue.h"
 
 namespace lowgear::estimator {
 namespace {
 
 TrainingJob base_job(const std::string& model = "llama-2-7b", const std::string& gpu = "a100") {
   TrainingJob job;
-  job.model = named_transformer(model);
+  job.model = named_model(model);
   job.gpu = named_gpu(gpu);
   job.cluster = default_cluster(job.gpu);
   job.batch = {16, 1, 4096};

@@ -8,34 +8,34 @@
 namespace lowgear::estimator {
 namespace {
 
-TransformerShape gpt() {
-  TransformerShape shape = gpt_shape(gpt_sizes(512, 4, 8, 1024, 256));
+model::ModelConfig gpt() {
+  model::ModelConfig shape = model::gpt_model(512, 4, 8, 1024, 256);
   shape.name = "gpt";
   return shape;
 }
 
-TransformerShape llama() {
-  TransformerShape shape = gpt();
+model::ModelConfig llama() {
+  model::ModelConfig shape = gpt();
   shape.name = "llama";
   shape.kv_heads = 2;
   shape.intermediate = 1536;
-  shape.mlp = MlpKind::gated;
-  shape.norm = NormKind::rms_norm;
-  shape.positions = PositionKind::rotary;
+  shape.mlp = model::MlpKind::gated;
+  shape.norm = model::NormKind::rms_norm;
+  shape.positions = model::PositionKind::rotary;
   shape.qkv_biases = false;
   shape.output_bias = false;
   shape.mlp_biases = false;
   return shape;
 }
 
-TransformerShape mixture() {
-  TransformerShape shape = llama();
+model::ModelConfig mixture() {
+  model::ModelConfig shape = llama();
   shape.name = "mixture";
-  shape.experts = ExpertShape{8, 2, 768, 256};
+  shape.experts = model::ExpertShape{8, 2, 768, 256};
   return shape;
 }
 
-TrainingJob job_of(const TransformerShape& shape) {
+TrainingJob job_of(const model::ModelConfig& shape) {
   TrainingJob job;
   job.model = shape;
   job.gpu = named_gpu("h100-sxm");
@@ -63,7 +63,7 @@ double backward_flops(const TrainingJob& job) {
          tensor_flops(embedding_work(job).backward) + tensor_flops(head_work(job).backward);
 }
 
-class WholeModel : public testing::TestWithParam<TransformerShape> {};
+class WholeModel : public testing::TestWithParam<model::ModelConfig> {};
 
 TEST_P(WholeModel, DoesTheFlopsOfTraining) {
   const TrainingJob job = job_of(GetParam());
@@ -239,7 +239,7 @@ TEST(LayerWork, ShardsExpertsAmongTheirOwnReplicas) {
   job.parallel.dp = 8;
   job.parallel.ep = 4;
   job.zero = 3;
-  const ParameterCounts counts = parameter_counts(job.model);
+  const model::ParameterCounts counts = parameter_counts(job.model);
   double dense = 0;
   double experts = 0;
   for (const CollectiveUse& use : layer_work(job).forward.collectives) {
@@ -339,7 +339,7 @@ TEST(MessageWork, SplitsMessagesAmongTensorRanks) {
 
 TEST(LayerWork, CountsBiasesWhereTheyAre) {
   const auto gradients = [](bool qkv, bool output, bool mlp) {
-    TransformerShape shape = llama();
+    model::ModelConfig shape = llama();
     shape.qkv_biases = qkv;
     shape.output_bias = output;
     shape.mlp_biases = mlp;

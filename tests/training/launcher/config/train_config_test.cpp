@@ -111,8 +111,8 @@ TEST(TrainConfig, ReadsEverySection) {
       "energy: {recording: rec, profile: {clocks_mhz: [1410, 1200], settle_iterations: 2, iterations: 8}}\n"
       "simulated_gpu: {layer_forward_s: 0.01, embedding_forward_s: 0.001, head_forward_s: 0.002,\n"
       "                backward_factor: 1.5, memory_share: 0.25, load: 0.5}\n");
-  EXPECT_EQ(config.model.architecture, model::Architecture::gpt2);
-  EXPECT_TRUE(config.model.tied_embeddings && config.model.attention_bias && config.model.mlp_bias);
+  EXPECT_EQ(trained_type(config.model), "gpt2");
+  EXPECT_TRUE(config.model.tied_embeddings && config.model.qkv_biases && config.model.mlp_biases);
   EXPECT_THAT(config.tokens, ElementsAre("/jobs/tokens.bin"));
   EXPECT_FALSE(config.token_type);
   EXPECT_EQ(config.checkpoint, "/jobs/out");
@@ -413,7 +413,8 @@ TEST(TrainConfig, RefusesModelsThatCannotBe) {
             "--set \"model.heads=5\": model.heads: 5 heads do not divide a hidden size of 64 into even parts");
   EXPECT_THAT(error_when({"model.heads=64"}), HasSubstr("64 heads do not divide a hidden size of 64 into even parts"));
   EXPECT_EQ(error_when({"model.kv_heads=3"}),
-            "--set \"model.kv_heads=3\": model.kv_heads: 3 does not divide the 4 heads");
+            "--set \"model.kv_heads=3\": model.kv_heads: 3 heads of keys do not divide 4 heads; give a divisor of the "
+            "number of heads");
   EXPECT_THAT(error_when({"model.kv_heads=8"}), HasSubstr("expected a whole number from 1 to 4"));
   EXPECT_THAT(error_when({"model.architecture=bert"}),
               HasSubstr("unknown architecture \"bert\"; there are llama, gpt2"));

@@ -152,7 +152,7 @@ cli::VerbAction declare_sample(CLI::App& app) {
   }
   app.add_option(
          "--config", arguments->config,
-         "Read the operators and their grid from a YAML file of estimate-train-time's sampler; options override it")
+         "YAML file of estimate-train-time's sampler with the operators and sizes to sample; options override it")
       ->type_name("FILE");
   cli::add_whole_number(app, "--ranks", {.low = 2, .high = 1024}, cli::into(arguments->ranks),
                         "collectives: ranks on this machine (default 2)");

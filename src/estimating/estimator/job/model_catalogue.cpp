@@ -1,81 +1,84 @@
+#include "estimating/estimator/job/model_catalogue.h"
+
 #include <algorithm>
 #include <array>
 #include <functional>
 #include <utility>
 
 #include "estimating/estimator/gpu/catalogue_name.h"
-#include "estimating/estimator/job/transformer_shape.h"
 
 namespace lowgear::estimator {
 namespace {
 
-/// RMS norms, rotary positions, gated MLP, no biases: Llama and what follows it.
-TransformerShape llama(const TransformerSizes& sizes) { return {sizes}; }
+using model::ExpertShape;
+using model::ModelConfig;
+using model::PositionKind;
 
-TransformerShape tied(TransformerShape shape) {
-  shape.tied_embeddings = true;
-  return shape;
+/// RMS norms, rotary positions, gated MLP, no biases: Llama and what follows it.
+ModelConfig llama(ModelConfig sizes) { return sizes; }
+
+ModelConfig tied(ModelConfig config) {
+  config.tied_embeddings = true;
+  return config;
 }
 
 /// Layer norms, learned positions, an MLP of four times the width, biases, tied.
-TransformerShape gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t max_positions) {
-  TransformerShape shape = gpt_shape(gpt_sizes(hidden, layers, heads, 50257, max_positions));
-  shape.tied_embeddings = true;
-  return shape;
+ModelConfig gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t max_positions) {
+  ModelConfig config = model::gpt_model(hidden, layers, heads, 50257, max_positions);
+  config.tied_embeddings = true;
+  return config;
 }
 
-TransformerShape gpt2(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
+ModelConfig gpt2(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
   return gpt(hidden, layers, heads, 1024);
 }
 
-TransformerShape gpt3(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
+ModelConfig gpt3(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
   return gpt(hidden, layers, heads, 2048);
 }
 
-TransformerShape bloom(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
-  TransformerShape shape = gpt(hidden, layers, heads, 2048);
-  shape.vocabulary = 250880;
-  shape.positions = PositionKind::alibi;
-  shape.embedding_norm = true;
-  return shape;
+ModelConfig bloom(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
+  ModelConfig config = gpt(hidden, layers, heads, 2048);
+  config.vocabulary = 250880;
+  config.positions = PositionKind::alibi;
+  config.embedding_norm = true;
+  return config;
 }
 
-TransformerShape neox(std::int64_t vocabulary, std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
-  TransformerShape shape = gpt(hidden, layers, heads, 2048);
-  shape.vocabulary = vocabulary;
-  shape.positions = PositionKind::rotary;
-  shape.tied_embeddings = false;
-  shape.parallel_residual = true;
-  return shape;
+ModelConfig neox(std::int64_t vocabulary, std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
+  ModelConfig config = gpt(hidden, layers, heads, 2048);
+  config.vocabulary = vocabulary;
+  config.positions = PositionKind::rotary;
+  config.tied_embeddings = false;
+  config.parallel_residual = true;
+  return config;
 }
 
-TransformerShape qwen2(const TransformerSizes& sizes) {
-  TransformerShape shape{sizes};
-  shape.qkv_biases = true;
-  return shape;
+ModelConfig qwen2(ModelConfig config) {
+  config.qkv_biases = true;
+  return config;
 }
 
-TransformerShape qwen3(const TransformerSizes& sizes) {
-  TransformerShape shape{sizes};
-  shape.qk_norms = true;
-  return shape;
+ModelConfig qwen3(ModelConfig config) {
+  config.qk_norms = true;
+  return config;
 }
 
 /// In all layers.
-TransformerShape with_window(TransformerShape shape, std::int64_t window) {
-  shape.window = window;
-  shape.windowed.assign(static_cast<std::size_t>(shape.layers), true);
-  return shape;
+ModelConfig with_window(ModelConfig config, std::int64_t window) {
+  config.window = window;
+  config.windowed.assign(static_cast<std::size_t>(config.layers), true);
+  return config;
 }
 
-TransformerShape with_experts(TransformerShape shape, const ExpertShape& experts) {
-  shape.experts = experts;
-  return shape;
+ModelConfig with_experts(ModelConfig config, const ExpertShape& experts) {
+  config.experts = experts;
+  return config;
 }
 
 struct ModelEntry {
   std::string_view name;
-  TransformerShape (*make)();
+  ModelConfig (*make)();
 };
 
 // Sizes: vocabulary, hidden, layers, heads, kv_heads, head_dim, intermediate, max_positions.
@@ -285,7 +288,7 @@ const ModelEntry* find_model(std::string_view name) {
   return entry == kModels.end() ? nullptr : entry;
 }
 
-std::array<std::string_view, kModels.size()> model_names() {
+std::array<std::string_view, kModels.size()> known_names() {
   std::array<std::string_view, kModels.size()> names;
   std::ranges::transform(kModels, names.begin(), &ModelEntry::name);
   return names;
@@ -293,24 +296,24 @@ std::array<std::string_view, kModels.size()> model_names() {
 
 }  // namespace
 
-bool is_transformer_name(std::string_view name) { return find_model(name) != nullptr; }
+bool is_model_name(std::string_view name) { return find_model(name) != nullptr; }
 
-std::vector<std::string> transformers_meant_by(std::string_view name) {
+std::vector<std::string> models_meant_by(std::string_view name) {
   if (const ModelEntry* const entry = find_model(name)) return {std::string(entry->name)};
   std::vector<std::string> meant;
-  for (const std::string_view known : meant_names(name, model_names())) meant.emplace_back(known);
+  for (const std::string_view known : meant_names(name, known_names())) meant.emplace_back(known);
   return meant;
 }
 
-TransformerShape named_transformer(std::string_view name) {
+model::ModelConfig named_model(std::string_view name) {
   const ModelEntry* const entry = find_model(name);
-  if (entry == nullptr) throw_unknown_name("model", name, name, model_names());
-  TransformerShape shape = entry->make();
-  shape.name = entry->name;
-  return shape;
+  if (entry == nullptr) throw_unknown_name("model", name, name, known_names());
+  model::ModelConfig config = entry->make();
+  config.name = entry->name;
+  return config;
 }
 
-std::vector<std::string> transformer_names() {
+std::vector<std::string> model_names() {
   std::vector<std::string> names;
   names.reserve(kModels.size());
   for (const ModelEntry& model : kModels) names.emplace_back(model.name);

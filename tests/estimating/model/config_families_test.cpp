@@ -1,5 +1,3 @@
-#include "estimating/estimator/job/transformer_config.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,83 +5,24 @@
 #include <string>
 
 #include "base/core/error_of.h"
+#include "estimating/model/config_json.h"
 
-namespace lowgear::estimator {
+namespace lowgear::model {
 namespace {
 
-TransformerShape parse_config(std::string_view json) { return parse_transformer_shape(json, "config.json"); }
-
-TransformerShape without_notes(std::string_view json) {
-  TransformerShape shape = parse_config(json);
-  shape.notes.clear();
-  return shape;
-}
-
-/// But for its name, which is that of the file.
-TransformerShape catalogued(std::string_view name) {
-  TransformerShape shape = named_transformer(name);
-  shape.name = "config.json";
-  return shape;
-}
-
-TEST(ParseTransformerShape, ReadsEveryFamilyAsTheCatalogueHasIt) {
-  EXPECT_EQ(
-      parse_config(R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 8192, "intermediate_size": 28672,
-    "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 8192,
-    "rope_scaling": {"anything": [1, 2]}})"),
-      catalogued("llama-3-70b"));
-  EXPECT_EQ(
-      parse_config(R"({"model_type": "mistral", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
-    "num_hidden_layers": 32, "num_attention_heads": 32, "max_position_embeddings": 32768, "sliding_window": 4096})"),
-      catalogued("mistral-7b"));
-  EXPECT_EQ(
-      parse_config(R"({"model_type": "mixtral", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
-    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 32768,
-    "num_local_experts": 8, "num_experts_per_tok": 2})"),
-      catalogued("mixtral-8x7b"));
-  EXPECT_EQ(
-      parse_config(R"({"model_type": "qwen2", "vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944,
-    "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "max_position_embeddings": 131072})"),
-      catalogued("qwen2-7b"));
-  EXPECT_EQ(
-      parse_config(R"({"model_type": "qwen2_moe", "vocab_size": 151936, "hidden_size": 3584, "intermediate_size": 18944,
-    "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "max_position_embeddings": 131072,
-    "num_experts": 64, "num_experts_per_tok": 8, "moe_intermediate_size": 2560,
-    "shared_expert_intermediate_size": 20480, "decoder_sparse_step": 1})"),
-      catalogued("qwen2-57b-a14b"));
-  EXPECT_EQ(
-      parse_config(R"({"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288,
-    "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
-    "max_position_embeddings": 40960})"),
-      catalogued("qwen3-8b"));
-  EXPECT_EQ(
-      parse_config(R"({"model_type": "qwen3_moe", "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144,
-    "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
-    "max_position_embeddings": 40960, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768})"),
-      catalogued("qwen3-30b-a3b"));
-  EXPECT_EQ(without_notes(R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1600, "n_layer": 48, "n_head": 25,
-    "n_positions": 1024, "resid_pdrop": 0.1})"),
-            catalogued("gpt2-xl"));
-  EXPECT_EQ(
-      parse_config(R"({"model_type": "gpt_neox", "vocab_size": 50688, "hidden_size": 5120, "intermediate_size": 20480,
-    "num_hidden_layers": 36, "num_attention_heads": 40, "max_position_embeddings": 2048})"),
-      catalogued("pythia-12b"));
-  EXPECT_EQ(parse_config(R"({"model_type": "bloom", "vocab_size": 250880, "n_embed": 14336, "n_layer": 70,
-    "num_attention_heads": 112, "seq_length": 2048})"),
-            catalogued("bloom-176b"));
-}
+ModelConfig parse_config(std::string_view json) { return parse_model_config(json, "config.json"); }
 
 std::string config_error_of(std::string_view json) {
   return lowgear::error_of([&] { (void)parse_config(json); });
 }
 
-TEST(ParseTransformerShape, SaysWhereWhatIsWrong) {
+TEST(ParseModelConfig, SaysWhereWhatIsWrong) {
   EXPECT_THAT(config_error_of("{"), testing::StartsWith("config.json:1:2: "));
   EXPECT_THAT(config_error_of("[]"), testing::StartsWith("config.json: $"));
   EXPECT_EQ(
       config_error_of(R"({"model_type": "lama"})"),
       "config.json: $.model_type: \"lama\" is not supported; there are llama, mistral, mixtral, qwen2, qwen2_moe, "
-      "qwen3, qwen3_moe, gpt2, gpt_neox, bloom");
+      "qwen3, qwen3_moe, gpt2, gpt_neox, bloom; for training llama, mistral, gpt2");
   EXPECT_THAT(config_error_of(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral"}})"),
               testing::EndsWith("it has several parts, and text_config describes its language model: write that object "
                                 "to a file of its own"));
@@ -100,7 +39,7 @@ TEST(ParseTransformerShape, SaysWhereWhatIsWrong) {
               testing::StartsWith("config.json: $.num_key_value_heads: 3 heads of keys do not divide 8 heads"));
 }
 
-TEST(ParseTransformerShape, ReadsEachBiasByItself) {
+TEST(ParseModelConfig, ReadsEachBiasByItself) {
   const auto llama_with = [](const std::string& more) {
     return parse_config(R"({"model_type": "llama", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 96,
       "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512)" +
@@ -117,17 +56,17 @@ TEST(ParseTransformerShape, ReadsEachBiasByItself) {
 
 /// A model of six layers whose members are `more`, and which of its layers are windowed, as in `..ww..`.
 std::string windows_of(const std::string& type, const std::string& more) {
-  const TransformerShape shape =
+  const ModelConfig config =
       parse_config(R"({"model_type": ")" + type + R"(", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 96,
       "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
       "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, ")" +
                    (type == "mixtral" ? "num_local_experts" : "num_experts") + R"(": 8)" + more + "}");
-  std::string text = shape.window == 0 ? "" : std::to_string(shape.window) + " ";
-  for (const bool windowed : shape.windowed) text += windowed ? 'w' : '.';
+  std::string text = config.window == 0 ? "" : std::to_string(config.window) + " ";
+  for (const bool windowed : config.windowed) text += windowed ? 'w' : '.';
   return text;
 }
 
-TEST(ParseTransformerShape, ReadsWindowsOfAttentionByTheRuleOfTheFamily) {
+TEST(ParseModelConfig, ReadsWindowsOfAttentionByTheRuleOfTheFamily) {
   EXPECT_EQ(windows_of("mistral", R"(, "sliding_window": 128)"), "128 wwwwww");
   EXPECT_EQ(windows_of("mistral", ""), "4096 wwwwww") << "what transformers takes";
   EXPECT_EQ(windows_of("mistral", R"(, "sliding_window": null)"), "");
@@ -152,7 +91,7 @@ TEST(ParseTransformerShape, ReadsWindowsOfAttentionByTheRuleOfTheFamily) {
   EXPECT_EQ(windows_of("qwen2_moe", used + R"(, "max_window_layers": 4)"), "128 w.w...") << "every other of the first";
 }
 
-TEST(ParseTransformerShape, RefusesLayersThatItDoesNotKnow) {
+TEST(ParseModelConfig, RefusesLayersThatItDoesNotKnow) {
   const auto error_of_types = [](const std::string& types) {
     return lowgear::error_of(
         [&] { (void)windows_of("qwen2", R"(, "use_sliding_window": true, "layer_types": )" + types); });
@@ -169,13 +108,18 @@ TEST(ParseTransformerShape, RefusesLayersThatItDoesNotKnow) {
               testing::HasSubstr("layers of sliding_attention need a sliding_window, and there is none"));
 }
 
-TEST(ParseTransformerShape, NamesTheLanguageModelOfSeveralParts) {
+TEST(ParseModelConfig, NamesTheLanguageModelOfSeveralParts) {
   EXPECT_THAT(lowgear::error_of([] { (void)parse_config(R"({"text_config": {"model_type": "llama"}})"); }),
-              testing::EndsWith("$.text_config: the language model of one with several parts, of no model_type; write "
-                                "this object to a file of its own"));
+              testing::EndsWith("$.text_config: the language model of one with several parts, without a model_type; "
+                                "write this object to a file of its own"));
 }
 
-TEST(ParseTransformerShape, RefusesTwoNamesOfOneThingThatDiffer) {
+TEST(ParseModelConfig, SaysOfAModelWithOtherPartsThatItHasThem) {
+  EXPECT_THAT(config_error_of(R"({"model_type": "qwen2_vl", "vision_config": {}})"),
+              testing::HasSubstr("it has more parts than a language model; there are llama, mistral, mixtral"));
+}
+
+TEST(ParseModelConfig, RefusesTwoNamesOfOneThingThatDiffer) {
   EXPECT_THAT(
       lowgear::error_of([] { (void)windows_of("qwen3_moe", R"(, "num_local_experts": 16)"); }),
       testing::HasSubstr("$.num_local_experts: contradicts num_experts, another name of it; remove one of them"));
@@ -183,4 +127,4 @@ TEST(ParseTransformerShape, RefusesTwoNamesOfOneThingThatDiffer) {
 }
 
 }  // namespace
-}  // namespace lowgear::estimator
+}  // namespace lowgear::model
