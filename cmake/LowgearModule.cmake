@@ -154,9 +154,9 @@ endfunction()
 # A test in Python: words for the interpreter, a script of this folder first; without any, NAME_test.py. WITH names what
 # it finds in its environment: `package` (python/ on its path), and as LOWGEAR_BINARY, LOWGEAR_LIBRARY,
 # LOWGEAR_PLANNING_LIBRARY, LOWGEAR_NVML, LOWGEAR_TRAINER and LOWGEAR_SAMPLER the files of `binary`, `library`,
-# `planning_library`, `nvml`, `trainer` and `sampler`. A test that
-# ends with 77 is skipped. COST is about how long it takes, more where it computes: ctest begins with the largest, and what
-# computes should run with what waits. WAITS: it computes little, mostly waits for programs, and holds on a busy machine.
+# `planning_library`, `nvml`, `trainer` and `sampler`. A test that ends with 77 is skipped. COST is about how long it
+# takes, more where it computes: ctest begins with the largest, and what computes should run with what waits. WAITS: it
+# computes little, mostly waits for programs, and holds on a busy machine.
 set(lowgear_file_of_binary lowgear)
 set(lowgear_file_of_library liblowgear)
 set(lowgear_file_of_planning_library liblowgear_planning)

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace lowgear {
 
@@ -30,7 +31,22 @@ struct SourceLocation {
 /// `file:line:column`, leaving out the parts that are not known.
 [[nodiscard]] std::string to_string(const SourceLocation& where);
 
-/// Throws InputError with "`where`: `what`; `fix`" (`fix` may be empty).
+/// An InputError that knows its place and its text apart; `throw_input_error` throws it.
+class LocatedError final : public InputError {
+ public:
+  LocatedError(const std::string& message, SourceLocation where, std::string problem)
+      : InputError(message), where_(std::move(where)), problem_(std::move(problem)) {}
+
+  [[nodiscard]] const SourceLocation& where() const { return where_; }
+  /// The message without the place.
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+ private:
+  SourceLocation where_;
+  std::string problem_;
+};
+
+/// Throws LocatedError with "`where`: `what`; `fix`" (`fix` may be empty).
 [[noreturn]] void throw_input_error(const SourceLocation& where, std::string_view what, std::string_view fix = {});
 
 /// User text in a form that fits a one-line message: control characters and invalid UTF-8 as `\xNN`, truncated with

@@ -17,7 +17,6 @@
 #include "app/cli/terminal/process.h"
 #include "base/core/error.h"
 #include "base/core/files/memory_files.h"
-#include "base/core/located_error.h"
 
 namespace lowgear::cli {
 namespace {
@@ -100,18 +99,21 @@ std::string word_of(const Json& value) { return value.is_string() ? value.get<st
 
 std::vector<std::string> command_words(std::string_view verb, const Json& request) {
   std::vector<std::string> words{std::string(verb)};
-  for (const auto& [name, value] : request.value("options", Json::object()).items()) {
+  const Json options = request.value("options", Json::object());
+  for (const auto& [name, value] : options.items()) {
     if (value == true) {
       words.push_back(fmt::format("--{}", name));
       continue;
     }
-    for (const Json& one : value.is_array() ? value : Json::array({value})) {
+    const Json values = value.is_array() ? value : Json::array({value});
+    for (const Json& one : values) {
       words.push_back(fmt::format("--{}={}", name, word_of(one)));
     }
   }
   words.emplace_back("--json");
   words.emplace_back("--");
-  for (const Json& argument : request.value("arguments", Json::array())) words.push_back(word_of(argument));
+  const Json arguments = request.value("arguments", Json::array());
+  for (const Json& argument : arguments) words.push_back(word_of(argument));
   return words;
 }
 
