@@ -117,7 +117,7 @@ Client::Client(Options options, const Environment& environment)
   if (!options_.recording.folder.empty()) open_recording();
   if (gpu_.gpu != nullptr && !options_.agent_socket.empty()) open_lease();
   if (!options_.server.address.empty()) open_server();
-  if (recording_ || served_) log_ = std::make_unique<UnitLog>();
+  if (recording_ || served_ || options_.measures_iterations) log_ = std::make_unique<UnitLog>();
   following_ = std::make_unique<PlanFollowing>(lease_.get(), served_.get());
   const std::string cuda = environment("LOWGEAR_CUDA").value_or("libcuda.so.1");
   marks_.emplace(lease_.get(), log_.get(), [cuda] { return open_cuda_stream_driver(cuda); });
@@ -170,11 +170,13 @@ void Client::start_meter() {
   measure::EnergyMeterOptions meter;
   if (log_) {
     meter.observer = [this](std::size_t, const measure::GpuSample& sample) {
-      if (served_) served_->add(sample);
+      samples_.add(sample);
       if (recording_) recording_->write(sample);
     };
   }
+  drained_.iterations = IterationMeter(measure::GpuMeter(*gpu_.gpu));
   meter_ = std::make_unique<measure::EnergyMeter>(*gpu_.system, std::vector<gpu::Gpu*>{gpu_.gpu}, std::move(meter));
+  if (options_.measures_iterations) meter_->await_ready();
 }
 
 std::vector<int> Client::gpu_clocks_mhz() const {
@@ -215,7 +217,6 @@ void Client::open_server() {
   served.like.rank = options_.rank.rank;
   served.like.world_size = options_.rank.world_size;
   if (gpu_.gpu != nullptr) {
-    served.gpu.emplace(*gpu_.gpu);
     served.like.gpu_uuid = gpu_.gpu->identity().uuid;
     served.like.gpu_name = gpu_.gpu->identity().name;
     served.like.simulated = gpu_.simulated();
@@ -292,16 +293,29 @@ void Client::stagger(std::uint64_t number) {
 void Client::drain() {
   if (!log_) return;
   const std::uint64_t now_ns = event_time_ns();
-  if (served_) served_->take_samples();
+  const std::lock_guard lock(drained_.mutex);
+  const std::vector<measure::GpuSample> samples = samples_.take();
+  for (const measure::GpuSample& sample : samples) drained_.iterations.add(sample);
+  if (served_) served_->add(samples);
   UnitRecord record;
   while (log_->pop(record)) {
-    if (served_) served_->add(record);
+    std::optional<MeasuredIteration> measured = drained_.iterations.add(record);
+    if (served_) served_->add(record, measured);
     if (recording_) recording_->write(record);
+    if (measured) drained_.newest = std::move(measured);
   }
   if (recording_) recording_->flush();
-  if (!served_) return;
-  served_->set_lost(lost());
-  served_->advance_to(now_ns - kMarkingNs);
+  if (const std::uint64_t lost_now = lost(); std::exchange(drained_.lost, lost_now) != lost_now) {
+    drained_.iterations.lose_iteration();
+    if (served_) served_->lose_iteration();
+  }
+  drained_.iterations.advance_to(now_ns - kMarkingNs);
+}
+
+std::optional<MeasuredIteration> Client::measured_iteration(std::uint64_t number) {
+  drain();
+  const std::lock_guard lock(drained_.mutex);
+  return drained_.newest && drained_.newest->iteration == number ? drained_.newest : std::nullopt;
 }
 
 std::string Client::problem(const AgentLeaseStatus& lease) const {

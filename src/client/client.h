@@ -14,6 +14,7 @@
 #include "base/http/tls/tls_credentials.h"
 #include "client/agent/agent_lease.h"
 #include "client/marks/training_marks.h"
+#include "client/measure/iteration_meter.h"
 #include "client/measure/rank_recording.h"
 #include "client/measure/unit_log.h"
 #include "client/periodic_thread.h"
@@ -72,6 +73,7 @@ struct Options {
   RankInfo rank;
   JobPlaceFacts place;  ///< `rank` and `world_size` of it are filled in from the former
   ServerOptions server;
+  bool measures_iterations = false;  ///< for `measured_iteration`; opening then waits until energies can be read
   std::chrono::milliseconds agent_timeout{5'000};
   std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
   std::chrono::milliseconds drain_period{50};        ///< between reads of the marks of the training thread
@@ -179,6 +181,10 @@ class Client {
   /// Iterations that begin and end are logged here from now on. It has to stay as long as this.
   void watch_iterations(IterationLog& log) noexcept { marks_->watch_iterations(&log); }
 
+  /// Time and energy of the iteration that ended last, as the server gets them; empty: it has another number, or its
+  /// records were lost. By the training thread, with Options::measures_iterations.
+  [[nodiscard]] std::optional<MeasuredIteration> measured_iteration(std::uint64_t number);
+
   /// That the GPU of this rank can be set to, highest first; empty where there is none or it does not say.
   [[nodiscard]] std::vector<int> gpu_clocks_mhz() const;
   /// Throws Error when there is no GPU.
@@ -190,6 +196,14 @@ class Client {
   [[nodiscard]] const std::filesystem::path& agent_socket() const { return options_.agent_socket; }
 
  private:
+  /// What the log was read for, by one thread at a time.
+  struct Drained {
+    std::mutex mutex;  ///< of the rest, and held while the log is read
+    IterationMeter iterations{std::nullopt};
+    std::optional<MeasuredIteration> newest;
+    std::uint64_t lost = 0;  ///< records
+  };
+
   void open_recording();
   void open_lease();
   void open_server();
@@ -208,9 +222,11 @@ class Client {
   std::unique_ptr<AgentLease> lease_;         ///< null: no agent is used
   std::unique_ptr<RankRecording> recording_;  ///< null: nothing is recorded
   std::unique_ptr<ServedRank> served_;        ///< null: no server
-  std::unique_ptr<UnitLog> log_;              ///< null: neither recording nor server
+  std::unique_ptr<UnitLog> log_;              ///< null: nothing reads it
 
   std::unique_ptr<PlanFollowing> following_;
+  SampleQueue samples_;
+  Drained drained_;
   std::optional<TrainingMarks> marks_;           ///< within this object: a pointer is time of each mark
   std::unique_ptr<measure::EnergyMeter> meter_;  ///< null: no GPU. Its thread uses recording and server
   std::optional<PeriodicThread> thread_;         ///< last: it uses everything above

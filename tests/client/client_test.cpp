@@ -258,6 +258,22 @@ TEST_F(ClientTest, CountsUnitsThatDoNotMatch) {
   EXPECT_EQ(client->status().mismatched, 5U) << "two have not ended";
 }
 
+TEST_F(ClientTest, MeasuresTheIterationThatEndedLast) {
+  options_.measures_iterations = true;
+  const auto client = open();
+  EXPECT_FALSE(client->measured_iteration(0));
+  for (std::uint64_t number = 0; number < 3; ++number) {
+    run_units(*client, 2);
+    const std::optional<MeasuredIteration> measured = client->measured_iteration(number);
+    ASSERT_TRUE(measured);
+    EXPECT_TRUE(measured->energy_j && measured->energy_error_j) << measured->energy_problem;
+    EXPECT_EQ(measured->wait_s.size(), 2U);
+    EXPECT_FALSE(client->measured_iteration(number + 1));
+  }
+  client->iteration_begin({.number = 9});
+  EXPECT_EQ(client->measured_iteration(2).value().iteration, 2U) << "the one under way has not ended";
+}
+
 TEST_F(ClientTest, RecordsWhatTheProfilerReads) {
   TestAgent agent(options_.agent_socket);
   options_.recording.folder = folder_ / "run";

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <utility>
 
-#include "base/core/located_error.h"
 #include "base/core/text.h"
 
 namespace lowgear {

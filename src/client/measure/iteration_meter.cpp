@@ -10,9 +10,22 @@ namespace {
 /// Samples that may wait: five minutes of them, of some 200 bytes each.
 constexpr std::size_t kMaxWaitingSamples = 6'000;
 
+/// Samples that wait to be drained, which happens several times a second.
+constexpr std::size_t kMaxQueuedSamples = 4'096;
+
 double to_s(std::uint64_t time_ns) { return static_cast<double>(time_ns) * 1e-9; }
 
 }  // namespace
+
+void SampleQueue::add(const measure::GpuSample& sample) {
+  const std::lock_guard lock(mutex_);
+  if (samples_.size() < kMaxQueuedSamples) samples_.push_back(sample);
+}
+
+std::vector<measure::GpuSample> SampleQueue::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(samples_, {});
+}
 
 void IterationMeter::add(const measure::GpuSample& sample) {
   if (!gpu_) return;
@@ -71,9 +84,10 @@ MeasuredIteration IterationMeter::measure(const UnitRecord& end) const {
   result.compute_s = to_s(open_->compute.covered_ns());
   if (!gpu_) return result;
   const measure::GpuMeasurement gpu = gpu_->measure(*open_->window, not_before_samples(to_s(end.end_ns)));
-  if (gpu.covers_all() && gpu.energy_uncertainty_j) {  // or its error would be unknown
+  result.energy_problem = gpu.problem;
+  if (gpu.covers_all()) {
     result.energy_j = gpu.energy_j;
-    result.energy_error_j = *gpu.energy_uncertainty_j;
+    result.energy_error_j = gpu.energy_uncertainty_j;
     result.is_counted = gpu.source == measure::EnergySource::counter;
   }
   result.throttled_power_s = gpu.power_capped_s;
@@ -122,7 +136,7 @@ protocol::GpuNow GpuMeans::now() const {
   TimeMean power;
   TimeMean clock;
   for (const MeasuredIteration& iteration : iterations_) {
-    if (iteration.energy_j && iteration.time_s > 0) {
+    if (iteration.energy_j && iteration.energy_error_j && iteration.time_s > 0) {
       power.add(*iteration.energy_j / iteration.time_s, iteration.time_s);
     }
     if (iteration.mean_sm_clock_mhz) clock.add(*iteration.mean_sm_clock_mhz, iteration.time_s);

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "client/measure/unit_log.h"
@@ -47,14 +49,27 @@ struct MeasuredIteration {
   double compute_s = 0;  ///< in which a unit ran, without waiting
   /// How long each unit came after the one before it, or after the iteration's begin, in the order of their ends.
   std::vector<double> wait_s;
-  std::optional<double> energy_j;  ///< empty: no GPU, or no energy by its counter or power readings
-  double energy_error_j = 0;       ///< +-, of the counter's steps, or of the power readings
-  bool is_counted = false;         ///< the energy is the counter's, not that of power readings
+  std::optional<double> energy_j;        ///< empty: no GPU, or no energy by its counter or power readings
+  std::optional<double> energy_error_j;  ///< +-, of the counter's steps, or of the power readings; empty: not known
+  bool is_counted = false;               ///< the energy is the counter's, not that of power readings
+  std::string energy_problem;            ///< why it is not the counter's, or what contradicts it; may be empty
   std::optional<double> throttled_power_s;
   std::optional<double> throttled_thermal_s;
   std::optional<double> mean_sm_clock_mhz;  ///< time-weighted
   std::optional<int> min_sm_clock_mhz;      ///< of the readings
   std::optional<int> max_sm_clock_mhz;
+};
+
+/// Samples on their way from the thread that reads the GPU to the one that drains marks. Safe from any thread.
+class SampleQueue {
+ public:
+  /// Dropped where too many wait.
+  void add(const measure::GpuSample& sample);
+  [[nodiscard]] std::vector<measure::GpuSample> take();
+
+ private:
+  std::mutex mutex_;
+  std::vector<measure::GpuSample> samples_;
 };
 
 /// Combines the marks of the training thread with the GPU's samples, both of which arrive with a delay. Has no thread

@@ -53,9 +53,6 @@ double IterationWaits::taken_s(std::uint64_t iteration) {
 
 namespace {
 
-/// Samples that wait for `take_samples`, which comes several times a second.
-constexpr std::size_t kMaxNewSamples = 4'096;
-
 /// Of a time of CLOCK_MONOTONIC, by the clock that reports say when they are sent by.
 double unix_time_s(std::uint64_t time_ns) {
   const auto ago = std::chrono::steady_clock::now().time_since_epoch() - std::chrono::nanoseconds(time_ns);
@@ -78,22 +75,14 @@ bool decides_by_waits(const std::string& job_json) {
 
 ServedRank::ServedRank(ServedRankOptions options, AgentLease* lease)
     : lease_(lease),
-      iterations_(std::move(options.gpu)),
       profile_(std::move(options.like), options.start_ns),
       reports_waits_(decides_by_waits(options.server.job_json)),
       server_(std::move(options.server), *this) {}
 
-void ServedRank::add(const measure::GpuSample& sample) {
-  const std::lock_guard lock(mutex_);
-  if (new_samples_.size() < kMaxNewSamples) new_samples_.push_back(sample);
-}
-
-void ServedRank::take_samples() {
-  std::vector<measure::GpuSample> samples;
+void ServedRank::add(std::span<const measure::GpuSample> samples) {
   std::optional<ProfileRequest> asked;
   {
     const std::lock_guard lock(mutex_);
-    samples.swap(new_samples_);
     asked = std::exchange(asked_, std::nullopt);
     if (std::exchange(forgets_profile_, false)) profile_.reset();
   }
@@ -102,13 +91,12 @@ void ServedRank::take_samples() {
     profile_.begin(*std::move(asked));
   }
   for (const measure::GpuSample& sample : samples) {
-    iterations_.add(sample);
     profile_.add(sample);
     gpu_means_.set_temperature(sample.temperature_c);
   }
 }
 
-void ServedRank::add(const UnitRecord& record) {
+void ServedRank::add(const UnitRecord& record, const std::optional<MeasuredIteration>& measured) {
   if (record.type == RecordType::iteration_end) {
     int version = lease_ != nullptr ? lease_->plan_version(record.iteration) : 0;
     // It says nothing about the plan, nor about how fast this rank is at the plan's clocks.
@@ -116,7 +104,6 @@ void ServedRank::add(const UnitRecord& record) {
     plan_version_.store(version, std::memory_order_relaxed);
     follow_profile_plan(version);
   }
-  const std::optional<MeasuredIteration> measured = iterations_.add(record);
   if (measured) report(*measured);
   post(profile_.add(record));
 }
@@ -149,12 +136,6 @@ void ServedRank::follow_profile_plan(int version) {
   if (!request || version == request->plan_version) return;
   profile_.discard_iteration();
   if (version > request->plan_version) post(profile_.finish());
-}
-
-void ServedRank::set_lost(std::uint64_t records) {
-  if (std::exchange(lost_, records) == records) return;
-  iterations_.lose_iteration();
-  profile_.discard_iteration();
 }
 
 AgentLease::OfferAnswer ServedRank::offer(const protocol::RankPlan& plan) {

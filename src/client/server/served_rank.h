@@ -5,9 +5,9 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "client/agent/agent_lease.h"
 #include "client/measure/iteration_meter.h"
@@ -48,9 +48,8 @@ class IterationWaits {
 
 struct ServedRankOptions {
   ServerConnectionOptions server;
-  std::optional<measure::GpuMeter> gpu;  ///< empty: no GPU is measured
-  profile::Recording like;               ///< whose recordings this rank's are, without units and samples
-  std::uint64_t start_ns = 0;            ///< CLOCK_MONOTONIC at their time 0
+  profile::Recording like;     ///< whose recordings this rank's are, without units and samples
+  std::uint64_t start_ns = 0;  ///< CLOCK_MONOTONIC at their time 0
 };
 
 struct ServedRankStatus {
@@ -66,17 +65,13 @@ class ServedRank final : private PlanTaker {
   ServedRank(ServedRankOptions options, AgentLease* lease);
   ~ServedRank() override = default;
 
-  /// A sample of the GPU, from any thread.
-  void add(const measure::GpuSample& sample);
-
-  // The rest, but for `status`, is called on one thread.
-  /// To be called before the records that were marked until now are added.
-  void take_samples();
-  void add(const UnitRecord& record);
-  /// Nothing that was marked before is still to be added.
-  void advance_to(std::uint64_t time_ns) { iterations_.advance_to(time_ns); }
-  /// Number of records lost since the start: after a loss the current iteration is not known.
-  void set_lost(std::uint64_t records);
+  // The three below are called by one thread at a time.
+  /// Samples of the GPU, before the records that were marked until now are added.
+  void add(std::span<const measure::GpuSample> samples);
+  /// A record, and the iteration that ended with it, where it could be measured.
+  void add(const UnitRecord& record, const std::optional<MeasuredIteration>& measured);
+  /// Records were lost: the iteration under way is not known.
+  void lose_iteration() { profile_.discard_iteration(); }
 
   /// Why the rank follows no plans from now on; empty: it does. From any thread.
   void set_refusal(std::string reason) { server_.set_refusal(std::move(reason)); }
@@ -98,17 +93,14 @@ class ServedRank final : private PlanTaker {
   void post(std::optional<ProfileResult> result);
 
   AgentLease* lease_;
-  IterationMeter iterations_;
   ProfileCollector profile_;
   GpuMeans gpu_means_;
   IterationWaits waits_;
   std::optional<std::uint64_t> newest_reported_;  ///< iteration
   bool reports_waits_;                            ///< the job's policy decides by them
-  std::uint64_t lost_ = 0;                        ///< records
   std::atomic<int> plan_version_{0};
 
-  std::mutex mutex_;  ///< of the three below
-  std::vector<measure::GpuSample> new_samples_;
+  std::mutex mutex_;                     ///< of the two below
   std::optional<ProfileRequest> asked_;  ///< a profile plan that the agent has taken
   bool forgets_profile_ = false;         ///< what `profile_` holds is of a job that the server has lost
 

@@ -54,8 +54,8 @@ protocol::IterationReport report_of(const MeasuredIteration& measured, int plan_
           .plan_version = plan_version,
           .time_s = measured.time_s,
           .compute_s = measured.compute_s,
-          .energy_j = measured.energy_j,
-          .energy_error_j = measured.energy_error_j,
+          .energy_j = measured.energy_error_j ? measured.energy_j : std::nullopt,
+          .energy_error_j = measured.energy_error_j.value_or(0),
           .throttled_power = share(measured.throttled_power_s, measured.time_s),
           .throttled_thermal = share(measured.throttled_thermal_s, measured.time_s)};
 }

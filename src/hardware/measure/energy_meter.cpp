@@ -58,11 +58,19 @@ void EnergyMeter::add(std::size_t gpu, const GpuSample& sample) {
   changed_.notify_all();
 }
 
-bool EnergyMeter::ready() const { return std::ranges::all_of(meters_, &GpuMeter::ready); }
+void EnergyMeter::await_ready(std::unique_lock<std::mutex>& lock) {
+  const auto ready = [this] { return std::ranges::all_of(meters_, &GpuMeter::ready); };
+  changed_.wait_for(lock, std::chrono::duration<double>(options_.ready_timeout_s), ready);
+}
+
+void EnergyMeter::await_ready() {
+  std::unique_lock lock(mutex_);
+  await_ready(lock);
+}
 
 EnergyMeter::WindowId EnergyMeter::begin(std::string name) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::duration<double>(options_.ready_timeout_s), [this] { return ready(); });
+  await_ready(lock);
   Window window{.name = std::move(name), .start_time_s = monotonic_s(), .gpus = {}, .cpus = {}};
   window.cpus = read_cpus();
   for (const GpuMeter& meter : meters_) window.gpus.push_back(meter.begin(window.start_time_s));

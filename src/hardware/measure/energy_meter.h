@@ -21,7 +21,7 @@ namespace lowgear::measure {
 struct EnergyMeterOptions {
   /// Time between readings. Not a divisor of 100 ms, so that readings fall at changing phases of the counter's steps.
   double period_s = 0.047;
-  /// How long `begin` waits for the counters to show two steps, the first time.
+  /// How long `await_ready` waits for the counters to show two steps.
   double ready_timeout_s = 1;
   /// Called by the meter's thread with every sample of the GPU with this index among those that are measured; may be
   /// empty.
@@ -46,7 +46,9 @@ class EnergyMeter {
   EnergyMeter(const EnergyMeter&) = delete;
   EnergyMeter& operator=(const EnergyMeter&) = delete;
 
-  /// Starts a window. The first one waits until the counters can be read finely.
+  /// Waits until the counters can be read finely, at most for `ready_timeout_s`.
+  void await_ready();
+  /// Starts a window. The first one waits as `await_ready` does.
   [[nodiscard]] WindowId begin(std::string name);
   /// The window until now; it stays open. Throws InputError when there is no such window.
   [[nodiscard]] WindowMeasurement measure(WindowId window);
@@ -65,7 +67,7 @@ class EnergyMeter {
 
   void run(const std::stop_token& stop);
   void add(std::size_t gpu, const GpuSample& sample);
-  [[nodiscard]] bool ready() const;
+  void await_ready(std::unique_lock<std::mutex>& lock);
   [[nodiscard]] WindowMeasurement measure(const Window& window);
   [[nodiscard]] std::vector<gpu::RaplReading> read_cpus();
   [[nodiscard]] std::map<WindowId, Window>::iterator find(WindowId window);

@@ -67,14 +67,14 @@ TEST(IterationMeter, TellsTimeAndEnergyOfWhatIsOver) {
   const auto measured = measure(meter);
   ASSERT_EQ(measured.size(), 10U);
   EXPECT_FALSE(measured[0].is_counted) << "the counter had not shown two steps yet";
-  EXPECT_NEAR(measured[0].energy_j.value(), kPowerW * 0.98, measured[0].energy_error_j);
+  EXPECT_NEAR(measured[0].energy_j.value(), kPowerW * 0.98, measured[0].energy_error_j.value());
   for (std::size_t i = 1; i < measured.size(); ++i) {
     EXPECT_EQ(measured[i].iteration, i);
     EXPECT_NEAR(measured[i].time_s, 0.98, 1e-9);
     EXPECT_NEAR(measured[i].compute_s, 0.6, 1e-9);
     ASSERT_TRUE(measured[i].energy_j && measured[i].is_counted) << i;
-    EXPECT_NEAR(*measured[i].energy_j, kPowerW * 0.98, measured[i].energy_error_j + 1e-6) << i;
-    EXPECT_LT(measured[i].energy_error_j, kPowerW * 0.06) << i;
+    EXPECT_NEAR(*measured[i].energy_j, kPowerW * 0.98, measured[i].energy_error_j.value() + 1e-6) << i;
+    EXPECT_LT(measured[i].energy_error_j.value(), kPowerW * 0.06) << i;
   }
   EXPECT_NEAR(measured[2].throttled_power_s.value(), 0.98, 0.06);
   EXPECT_NEAR(measured[8].throttled_power_s.value(), 0, 0.06);
@@ -97,8 +97,9 @@ TEST(IterationMeter, TakesPowerReadingsWhereTheCounterCannotBeRight) {
     measured.push_back(meter.add(record(RecordType::iteration_end, i, start_s, start_s + 0.98)).value());
   }
   for (const MeasuredIteration& iteration : measured) {
-    EXPECT_NEAR(iteration.energy_j.value(), kPowerW * 0.98, iteration.energy_error_j + 1e-6) << iteration.iteration;
-    EXPECT_LT(iteration.energy_error_j, kPowerW * 0.1) << iteration.iteration;
+    EXPECT_NEAR(iteration.energy_j.value(), kPowerW * 0.98, iteration.energy_error_j.value() + 1e-6)
+        << iteration.iteration;
+    EXPECT_LT(iteration.energy_error_j.value(), kPowerW * 0.1) << iteration.iteration;
   }
   EXPECT_FALSE(measured[2].is_counted) << "it jumped";
   EXPECT_TRUE(measured[4].is_counted);
@@ -346,6 +347,7 @@ MeasuredIteration iteration(double time_s, double power_w, double mean_clock_mhz
   MeasuredIteration iteration;
   iteration.time_s = time_s;
   iteration.energy_j = power_w * time_s;
+  iteration.energy_error_j = 1;
   iteration.mean_sm_clock_mhz = mean_clock_mhz;
   iteration.min_sm_clock_mhz = min_clock_mhz;
   iteration.max_sm_clock_mhz = max_clock_mhz;

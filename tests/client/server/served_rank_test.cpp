@@ -131,17 +131,18 @@ class ServedRankTest : public testing::Test {
       return std::any_of(registered, queries.end(), has(newer));
     }));
   }
+  void add(const UnitRecord& record) { rank_->add(record, meter_.add(record)); }
   void train(int iterations) {
     for (int i = 0; i < iterations; ++i, ++iteration_) {
       lease_->iteration_begins(iteration_);
-      rank_->take_samples();
+      rank_->add(std::vector<measure::GpuSample>());
       const std::uint64_t begin_ns = iteration_ * 1'000'000;
       for (const RecordType type : {RecordType::iteration_begin, RecordType::unit, RecordType::iteration_end}) {
-        rank_->add({.begin_ns = begin_ns,
-                    .end_ns = type == RecordType::iteration_begin ? begin_ns : begin_ns + 500'000,
-                    .iteration = iteration_,
-                    .clock_mhz = 1200,
-                    .type = type});
+        add({.begin_ns = begin_ns,
+             .end_ns = type == RecordType::iteration_begin ? begin_ns : begin_ns + 500'000,
+             .iteration = iteration_,
+             .clock_mhz = 1200,
+             .type = type});
       }
     }
   }
@@ -154,6 +155,7 @@ class ServedRankTest : public testing::Test {
   std::unique_ptr<TestAgent> agent_;
   std::unique_ptr<AgentLease> lease_;
   std::unique_ptr<ServedRank> rank_;
+  IterationMeter meter_{std::nullopt};
   std::uint64_t iteration_ = 0;
 };
 
@@ -226,11 +228,11 @@ TEST_F(ServedRankTest, ReportsNoIterationTwice) {
 TEST_F(ServedRankTest, ProfilesNoUnitsThatNoScheduleHas) {
   offer_profile_plan(1, 0);
   train(3);
-  rank_->add({.begin_ns = iteration_ * 1'000'000, .iteration = iteration_, .type = RecordType::iteration_begin});
-  rank_->add({.begin_ns = iteration_ * 1'000'000 + 1,
-              .end_ns = iteration_ * 1'000'000 + 2,
-              .iteration = iteration_,
-              .kind = OpKind::forward_backward});
+  add({.begin_ns = iteration_ * 1'000'000, .iteration = iteration_, .type = RecordType::iteration_begin});
+  add({.begin_ns = iteration_ * 1'000'000 + 1,
+       .end_ns = iteration_ * 1'000'000 + 2,
+       .iteration = iteration_,
+       .kind = OpKind::forward_backward});
   train(kEnoughIterations);
   ASSERT_TRUE(posts_profile());
   EXPECT_TRUE(server_->bodies("/profile").at(0)["cells"].empty());
