@@ -8,6 +8,7 @@
 
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/planned_job.h"
+#include "estimating/estimator/job/model_catalogue.h"
 #include "measurement.h"
 #include "section.h"
 

@@ -117,7 +117,7 @@ class Orders(WithSimulatedGpus):
     def check(self, schedule, weights, ranks, chunks=1):
         """From the job's own order to a plan that it follows; the rows of the profile and the plan."""
         order = self.folder / "order.csv"
-        words = ("--stages", ranks, "--microbatches", 4, "--schedule", schedule, "--chunks", chunks)
+        words = ("--stages", ranks, "--microbatches", 4, "--schedule", schedule, "--virtual-stages", chunks)
         made = self.folder / "made.csv"
         made.write_text("stage,instruction,frequency,time,energy\n" + "".join(
             f"{stage},{kind},1000,0.01,2\n" for stage in range(ranks * chunks)

@@ -39,8 +39,8 @@ std::size_t end_mps_processes(const std::filesystem::path& pipe_directory, std::
 void end_stray_daemons(const std::filesystem::path& folder, std::string_view program,
                        const std::function<void(std::string_view)>& note);
 
-/// The section `mps` of the configuration, and times that it does not set. Closed by default: without `gpus` the agent starts
-/// no daemon and gives no shares.
+/// The section `mps` of the configuration, and times that it does not set. Closed by default: without `gpus` the agent
+/// starts no daemon and gives no shares.
 struct MpsOptions {
   std::vector<std::string> gpus;  ///< UUIDs or PCI addresses of the GPUs for which the agent runs a daemon
   gid_t group = 0;                ///< who may use the daemons, and ask for shares, besides root

@@ -66,9 +66,10 @@ AllowedRange AccessRules::allow(const Peer& peer, const KnownGpu& gpu) const {
     }
     return range;
   }
-  throw AccessDenied(fmt::format(
-      "user {} may not change GPU {}; the agent's configuration needs an entry of allow for the user or one of its groups",
-      peer.uid, gpu.identity.uuid));
+  throw AccessDenied(
+      fmt::format("user {} may not change GPU {}; the agent's configuration needs an entry of allow for the user or "
+                  "one of its groups",
+                  peer.uid, gpu.identity.uuid));
 }
 
 bool AccessRules::may_read(const Peer& peer) const {

@@ -24,8 +24,8 @@ struct KnownGpu {
 
 [[nodiscard]] KnownGpu know(gpu::Gpu& gpu);
 
-/// One entry of `allow` in the configuration, a field for each of its keys: rights of users on GPUs. Without any, no user
-/// has rights.
+/// One entry of `allow` in the configuration, a field for each of its keys: rights of users on GPUs. Without any, no
+/// user has rights.
 struct AllowRule {
   std::optional<uid_t> user;  ///< exactly one of `user`, `group` and `everybody`
   std::optional<gid_t> group;

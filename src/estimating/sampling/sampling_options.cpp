@@ -147,8 +147,8 @@ void read_grid(const Reader& reader, OperatorGrid& grid) {
 
 void refuse_options_of_others(const Reader& reader, SamplingSubject subject) {
   constexpr auto kOfOperators = std::to_array<std::string_view>(
-      {"--operators", "--quick", "--hidden", "--tp", "--microbatch", "--seq", "--head-dim", "--heads",
-       "--parameters", "--layers", "--experts", "--expert-width", "--experts-per-token", "--part"});
+      {"--operators", "--quick", "--hidden", "--tp", "--microbatch", "--seq", "--head-dim", "--heads", "--parameters",
+       "--layers", "--experts", "--expert-width", "--experts-per-token", "--part"});
   constexpr std::array<std::string_view, 3> kOfCollectives = {"--collectives", "--min-bytes", "--max-bytes"};
   const auto refuse_all = [&reader](std::span<const std::string_view> options, std::string_view subject_name) {
     for (const std::string_view option : options) {

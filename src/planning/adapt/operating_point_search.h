@@ -18,7 +18,7 @@ struct SearchOptions {
   double confidence = 0.99;         ///< of the two-sided intervals by which points are dropped
   /// The search ends when no point that is left can use less energy than the best one by more than this share.
   double tolerance = 0.005;
-  /// No round begins that would exceed so many iterations, but for the two rounds without which nothing is known.
+  /// Limit on the iterations of all rounds; the first two rounds, which every search needs, may exceed it.
   int max_iterations = 300;
   /// Time is not measured exactly: a point may be up to half of this beyond the allowed slowdown, and the search goes
   /// on until the best one is not all of it beyond, with confidence.

@@ -23,7 +23,7 @@ struct CellKey {
   auto operator<=>(const CellKey&) const = default;
 };
 
-/// A stretch of time between two values of the energy counter, and what the GPU did meanwhile.
+/// A stretch of time between two values of the energy counter, and the units of the GPU meanwhile.
 struct EnergyWindow {
   struct Share {
     std::size_t cell = 0;
@@ -75,7 +75,7 @@ struct EnergyRegression {
   std::optional<CellPower> blocking;
   /// By clock, as in EnergyWindows::waiting_clocks_mhz; empty where the windows do not tell them apart.
   std::vector<CellPower> blocking_by_clock;
-  double residual_j = 0;  ///< root mean square of what is left per window
+  double residual_j = 0;  ///< root mean square of the residuals of windows
   std::size_t window_count = 0;
 };
 

@@ -55,7 +55,7 @@ struct TransformerModel {
 /// Whether this is `example_profile()`, so that whatever is made from it can say so.
 [[nodiscard]] bool is_example_profile(const StageProfile& profile);
 
-/// What it says.
+/// The note that commands print with its figures.
 inline constexpr std::string_view kExampleProfileNotice =
     "made from Lowgear's example profile, which is modelled, not measured: figures show what Lowgear does, not what a "
     "GPU would save";

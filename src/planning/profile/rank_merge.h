@@ -19,7 +19,7 @@ struct ProfileRow {
 
 struct MergedRanks {
   std::vector<ProfileRow> rows;
-  std::vector<std::string> doubts;  ///< what is left out, and ranks that contradict each other; one line each
+  std::vector<std::string> doubts;  ///< omitted rows, and ranks that contradict each other; one line each
 };
 
 /// One row for all ranks of a stage: it takes as long as the slowest of them, and its energy is their mean, that of one

@@ -37,7 +37,7 @@ struct RecordedCell {
   [[nodiscard]] Measurement measurement() const { return {key.clock_mhz, time_s, energy_j}; }
 };
 
-/// What a GPU of a stage draws while it waits.
+/// Power of a waiting GPU of a stage.
 struct RecordedBlocking {
   int stage = 0;
   double power_w = 0;  ///< mean over ranks

@@ -32,14 +32,14 @@ struct RecordedUnit {
   bool settling = false;  ///< of an iteration in which clocks settled: tells nothing of any clock
 };
 
-/// An iteration of a rank, with what is no unit: waiting, and the optimizer's step. Times as in RecordedUnit.
+/// An iteration of a rank: its units, waiting, and the optimizer's step. Times as in RecordedUnit.
 struct RecordedIteration {
   int number = 0;
   double start_s = 0;
   double end_s = 0;
 };
 
-/// What the clock of a recording shows: recordings of one machine can be put on one time axis.
+/// Origin of a recording's clock: recordings of one machine can be put on one time axis.
 struct RecordingClock {
   std::string boot_id;  ///< of the machine
   double start_s = 0;   ///< of the recording, on that machine's monotonic clock
@@ -55,7 +55,7 @@ struct RecordedActivations {
   friend bool operator==(const RecordedActivations&, const RecordedActivations&) = default;
 };
 
-/// One reading of the GPU; what it does not report is empty.
+/// One reading of the GPU; values that it does not report are empty.
 struct EnergySample {
   double time_s = 0;
   std::optional<double> energy_j;  ///< counter: only differences mean something
@@ -104,12 +104,12 @@ struct Recording {
   std::vector<TimeSpan> set_aside;
   /// Why its energies were not, or only in part, compared with power readings; empty: they were.
   std::string uncompared;
-  /// What is added to the times of its samples, as they are on another clock than its units (`find_energy_shift_s`).
+  /// Offset added to the times of its samples, where they are on another clock than its units (`find_energy_shift_s`).
   double energy_shift_s = 0;
   /// How long a time each power reading is the mean of; for `energy_windows` of such a recording.
   double power_mean_s = 0;
   std::vector<RecordedActivations> activations;  ///< empty when they were not measured, or not read
-  std::vector<std::string> warnings;             ///< what was left out of its files, one line each
+  std::vector<std::string> warnings;             ///< omitted parts of its files, one line each
 
   /// Whether the energy of this time is not known.
   [[nodiscard]] bool is_set_aside(double begin_s, double end_s) const;

@@ -40,7 +40,7 @@ struct RowFinding {
   int stage = 0;
   OpKind kind = OpKind::forward;
   Measurement row;
-  std::string what;            ///< what the row states, and what it contradicts, both with their values
+  std::string what;            ///< the row's figure and the one that it contradicts, both with their values
   bool is_impossible = false;  ///< no GPU can have measured it; otherwise it is unlikely
 };
 

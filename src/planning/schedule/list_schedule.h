@@ -17,7 +17,7 @@ using StageLayout = std::vector<std::vector<int>>;
 /// Rank r runs the stages r and 2S - 1 - r, so that the last rank passes activations to itself (ZB-V).
 [[nodiscard]] StageLayout v_layout(int ranks);
 
-/// What a stage's ops take in the simulated iteration.
+/// Times of a stage's ops in the simulated iteration.
 struct StageTimes {
   TimePs forward_ps = 0;
   TimePs backward_ps = 0;  ///< of the input gradient alone where the schedule splits backwards
@@ -39,7 +39,7 @@ struct ListRule {
   static constexpr int kUnlimited = 1 << 30;
 };
 
-/// What a list schedule is made for.
+/// The input of a list schedule.
 struct ListScheduleRequest {
   StageLayout stages_of_rank;
   int microbatches = 1;

@@ -12,7 +12,7 @@ namespace lowgear::sharing {
 /// Most jobs that one GPU is shared by.
 inline constexpr int kMaxJobsPerGpu = 4;
 
-/// What a job asks of a GPU: it alternates between kernels and time without one (host, network, input).
+/// The load of a job on a GPU: it alternates between kernels and time without one (host, network, input).
 struct Demand {
   double busy = 0;   ///< share of its time in which a kernel runs when it has the GPU alone, [0, 1]
   double width = 1;  ///< share of the SMs that its kernels occupy, (0, 1]; 1 under time slicing, which shares no SM

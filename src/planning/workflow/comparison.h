@@ -16,7 +16,7 @@ namespace lowgear::workflow {
 /// *replayed*, the same way for all.
 struct ComparisonRow {
   std::string policy = {};
-  std::string aim = {};  ///< what it was planned for: `T_min`, `time of perseus`; empty: no given time
+  std::string aim = {};  ///< its target time: `T_min`, `time of perseus`; empty: no given time
   double time_s = 0;
   double energy_j = 0;
   std::optional<double> lower_bound_j = {};  ///< proven for its time, on the order that it runs
@@ -28,7 +28,7 @@ struct ComparisonRow {
   /// Replayed with clocks that change late, where ComparisonOptions::late_s asks for it.
   std::optional<double> late_time_s = {};
   std::optional<double> late_energy_j = {};
-  std::string note = {};   ///< what a reader must know of it; may be empty
+  std::string note = {};   ///< a remark for readers; may be empty
   bool own_order = false;  ///< it runs another order than the given one, whose bound does not hold for it
   /// Most in-flight activations that a rank holds in the order that it runs; absent when not known.
   std::optional<int> peak_activations = {};

@@ -72,7 +72,7 @@ struct JobPipelines {
   double clock_lead_s = 0;    ///< written into the plans (`plan::Plan`)
 };
 
-/// What a plan of a job has to keep.
+/// The constraints of a job's plan.
 struct PlanRequest {
   std::optional<double> deadline_s = {};  ///< longest iteration; empty: by `slowdown_pct`
   /// How much longer than the fastest iteration. Without this and a deadline: as fast as the policy can.
@@ -136,7 +136,7 @@ class JobPlanner {
   /// The plans of the groups. Throws InputError when there are none (a power cap below what the slowest plan needs, a
   /// deadline that cannot be kept), saying what would do.
   [[nodiscard]] GroupPlans plan_groups(const Replan& split, const PlanRequest& request) const;
-  /// The best plan known, and what it takes. Throws as `plan_groups`.
+  /// The best plan known, with its time and energy. Throws as `plan_groups`.
   [[nodiscard]] JobPlan plan(const PlanRequest& request) const;
   /// A plan that keeps the request and takes milliseconds to make: with what has been solved already, pipelines with a
   /// straggler that is new run at full clocks, and the replicas that wait for it slow down. None when nothing can be

@@ -35,7 +35,7 @@ struct JointPlanResult {
   int shown_plan = 0;              ///< number of `shown`, as `plan_to_show` has it
   plan::Plan shown;
   std::vector<ComparisonRow> policies;  ///< the other policies, which run the reference order or one of their own
-  std::vector<std::string> warnings;    ///< what a user should know, one line each
+  std::vector<std::string> warnings;    ///< warnings for the user, one line each
   std::optional<std::string> finding;   ///< of `warnings`: a plan is faster than full clocks in its order
   std::size_t orders_tried = 0;
 };

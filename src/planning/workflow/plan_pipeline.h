@@ -62,7 +62,7 @@ struct PlanResult {
   plan::Plan shown;
   std::optional<LateReplay> late;       ///< of the shown plan
   std::vector<ComparisonRow> policies;  ///< the other policies; empty for pipelines that are too large for that
-  std::vector<std::string> warnings;    ///< what a user should know, one line each
+  std::vector<std::string> warnings;    ///< warnings for the user, one line each
   std::optional<std::string> finding;   ///< of `warnings`: a plan is faster than full clocks
 };
 

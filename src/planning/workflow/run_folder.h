@@ -54,7 +54,7 @@ struct PlanFigures {
 /// (energy - bound) / bound in per cent.
 [[nodiscard]] std::optional<double> gap_pct(double energy_j, std::optional<double> lower_bound_j);
 
-/// What an output folder of `lowgear plan` holds, and what the report of a run is made from.
+/// The contents of an output folder of `lowgear plan`, from which the report of a run is made.
 struct RunContents {
   RunFile run;
   profile::StageProfile profile;

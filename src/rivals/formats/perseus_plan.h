@@ -37,7 +37,7 @@ inline constexpr std::size_t kMaxPerseusPlanBytes = std::size_t{1} << 26;
 struct PerseusPlanFigures {
   int iteration = 0;          ///< number of the plan on its frontier
   double cost_change_j = 0;   ///< energy by which it differs from the plan before
-  double total_cost_j = 0;    ///< effective energy: without what is drawn in blocking
+  double total_cost_j = 0;    ///< effective energy: without the energy of blocking
   double refined_cost_j = 0;  ///< energy of the iteration
 };
 /// Who is to read a plan file: the SOSP'24 artifact takes bare integers, Zeus since then tuples, and their closing

@@ -40,7 +40,7 @@ RUNS = {
         "lowgear plan --policy envpipe-offline --perseus-format artifact": [*PIPELINE, "--out", "offline"],
         "lowgear compare --policies perseus,envpipe-offline": PIPELINE,
         "lowgear emulate --profile PROFILE --blocking-power 83.64 --microbatches 12,24,48,96 "
-        "--global-microbatches 1536 --tensor-parallel 8": ["--straggler", "1.2"],
+        "--global-microbatches 1536 --tp 8": ["--straggler", "1.2"],
         "lowgear simulate --plan PLAN --profile PROFILE --blocking-power 83.64 --pipelines N --slow-pipeline X": [],
         "lowgear simulate --trace FILE": [*PIPELINE[:2], *PIPELINE[4:], "--plan", "plan/plans/00000.json"],
         "lowgear simulate --plan N.sched.json --profile four-stages.csv --stages 4 --microbatches 128 "

@@ -28,7 +28,7 @@ TEST(SamplingOptions, SampleEverythingByDefault) {
 
 TEST(SamplingOptions, AreReadInAnyOrder) {
   const SamplingOptions options =
-      parse({"operators", "--hidden", "64,128",       "--quick", "--out",     "x",           "--dtype",   "fp32",
+      parse({"operators", "--hidden", "64,128",       "--quick", "--out",     "x",           "--dtype",  "fp32",
              "--device",  "cpu",      "--part",       "2/3",     "--repeats", "7",           "--energy", "0",
              "--window",  "0.5",      "--time-limit", "60",      "--json",    "--operators", "gelu"});
   EXPECT_THAT(options.grid.hidden, ElementsAre(64, 128));

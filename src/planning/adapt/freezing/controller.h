@@ -18,7 +18,7 @@ struct Options {
   double loss_margin = 0.005;  ///< by which the held-out loss may exceed its prediction, as a share of it
 };
 
-/// What a window of steps showed. A number that is missing is NaN.
+/// Measurements of a window of steps; NaN where one is missing.
 struct Observation {
   std::int64_t steps_done = 0;
   bool warming_up = false;   ///< the schedule of the learning rate was in its warm-up
@@ -129,7 +129,7 @@ struct Record {
 /// run that was continued.
 [[nodiscard]] std::vector<Record> read_records(std::string_view text, const std::string& source);
 
-/// What a controller decides on the record's observations.
+/// The decisions of a controller on the record's observations.
 [[nodiscard]] std::vector<Decision> replay(const Record& record);
 
 // Parts of the record, which records of more than freezing contain, too. Those that read throw InputError with the JSON

@@ -33,7 +33,7 @@ class WeightGradientRotation {
   /// linear layer, or `budget` is not in [0, kMostBudget].
   WeightGradientRotation(std::int64_t blocks, std::vector<std::int64_t> linear_costs, double budget);
 
-  /// What the next step leaves out; asking again gives the same.
+  /// The operations that the next step leaves out; repeated calls return the same.
   [[nodiscard]] Drops drops() const;
   /// The next step is done.
   void advance();

@@ -49,10 +49,10 @@ struct IterationSeen {
 enum class TechniqueChange : unsigned char {
   attempt,  ///< a change is tried: from now on in turns with the last good configuration
   drop,     ///< one of the points that are tried is out
-  adopt,    ///< what was tried is the last good configuration from now on
+  adopt,    ///< the trial becomes the last good configuration
   reject,   ///< it is not: back to the last good one
   cut_off,  ///< it could not be tried to its end: back to the last good one
-  undo,     ///< what was adopted earlier does harm
+  undo,     ///< an earlier adoption does harm
   wait,     ///< a technique would change something, and another one is at it
 };
 [[nodiscard]] std::string_view name(TechniqueChange change);
@@ -67,7 +67,7 @@ struct TechniqueDecision {
   friend bool operator==(const TechniqueDecision&, const TechniqueDecision&) = default;
 };
 
-/// What a controller has to remember beyond what it is trying.
+/// State of a controller, without its current trial.
 struct TechniqueState {
   Configuration good;
   bool search_due = true;                   ///< the operating point is not known for the work as it is
@@ -139,7 +139,7 @@ class TechniqueController {
   std::int64_t steps_done_ = 0;
 };
 
-/// What a controller saw after an iteration, and what it decided.
+/// An observation after an iteration, and the decision on it.
 struct TechniqueStep {
   std::optional<freezing::Observation> window;  ///< that ended with it; observed before the iteration
   IterationSeen iteration;
@@ -163,7 +163,7 @@ struct TechniqueRecord {
 /// run that was continued.
 [[nodiscard]] std::vector<TechniqueRecord> read_technique_records(std::string_view text, const std::string& source);
 
-/// What a controller decides on the record's observations, step by step.
+/// The decisions of a controller on the record's observations, step by step.
 [[nodiscard]] std::vector<std::vector<TechniqueDecision>> replay(const TechniqueRecord& record);
 
 /// For lines of metrics: without the number of steps.

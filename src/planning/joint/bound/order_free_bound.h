@@ -50,7 +50,7 @@ struct OrderFreeProblem {
 /// Energy, blocking energy included, that no iteration of at most `deadline_ps` can be below by this line.
 [[nodiscard]] double lower_bound_j(const planner::BoundLine& line, PowerNw blocking_power_nw, TimePs deadline_ps);
 
-/// A path with what a second of its time is worth.
+/// A path with the price of a second of its time.
 struct PricedPath {
   int rank = 0;
   PathBegin begin = PathBegin::first_forward;

@@ -7,7 +7,7 @@
 
 namespace lowgear::joint {
 
-/// A price that an op is charged, by index, so many times.
+/// A price that an op is charged, by index, and how often.
 struct Charge {
   std::size_t price = 0;
   double times = 1;

@@ -34,7 +34,7 @@ enum class PathBegin : unsigned char { first_forward, first_backward };
 /// end. Or it is not one path but those of all places in the rank's memory: what each holds, one after another.
 enum class PathEnd : unsigned char { last_op, last_backward, last_forward, activations };
 
-/// So many different ops of a group, each as often as `weight`.
+/// A number of different ops of a group, each counted `weight` times.
 struct WeightedOps {
   int ops = 0;
   int weight = 1;

@@ -15,9 +15,9 @@
 
 namespace lowgear::joint {
 
-/// An order with what it costs.
+/// An order with its cost.
 struct RatedOrder {
-  schedule::Schedule order;  ///< named after what it was made by: `zb-h1`, `list-v`, `list+moves`
+  schedule::Schedule order;  ///< named after its generator: `zb-h1`, `list-v`, `list+moves`
   OrderCurve curve;
 };
 

@@ -165,7 +165,7 @@ class DeadlineSolver final : public ContinuousSolver {
   WorkReport* work_;
 };
 
-/// What a flow proves: for any times d, sum g(d) >= intercept - slope x makespan, with
+/// The inequality that a flow proves: for any times d, sum g(d) >= intercept - slope x makespan, with
 /// intercept = sum over ops of min over breakpoints of (g + flow x time). `op_flow_nw` must conserve.
 [[nodiscard]] BoundLine bound_of_flow(const ProblemInstance& instance, std::span<const PowerNw> op_flow_nw,
                                       PowerNw flow_value_nw);

@@ -21,7 +21,7 @@ namespace lowgear::planner {
 /// Receives each step of a policy that works in steps, as text.
 using StepReceiver = std::function<void(std::string_view text)>;
 
-/// What a policy plans for: a profiled pipeline on a schedule.
+/// The input of a policy: a profiled pipeline on a schedule.
 struct PlanningProblem {
   const schedule::Schedule* schedule = nullptr;    ///< never null; compute actions only
   const schedule::PipelineDag* dag = nullptr;      ///< never null; of that schedule

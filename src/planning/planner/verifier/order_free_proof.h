@@ -10,7 +10,7 @@
 
 namespace lowgear::planner::verifier {
 
-/// What a bound over all orders speaks of, as the run states it.
+/// The problem that a bound over all orders is for, as the run states it.
 struct OrderFreeWork {
   const profile::StageProfile* of_ranks = nullptr;  ///< one stage for each rank; must outlive its use
   std::vector<double> blocking_power_w;             ///< by rank

@@ -39,7 +39,7 @@ class CostCurve {
   std::vector<Corner> corners_;  ///< fastest first
 };
 
-/// A computation and what it waits for.
+/// A computation and its predecessors.
 struct PipelineOp {
   int rank = 0;
   int stage = 0;

@@ -28,7 +28,7 @@ struct RunSettings {
   std::optional<double> asked_deadline_s = {};  ///< where one plan was asked for
 };
 
-/// Throws InputError with the JSON path of what is missing, of the wrong kind or out of range.
+/// Throws InputError with the JSON path of a member that is missing, of the wrong kind or out of range.
 [[nodiscard]] RunSettings read_run_settings(std::string_view text, const std::string& source);
 
 /// A row of plans.csv.

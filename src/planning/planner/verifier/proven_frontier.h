@@ -23,7 +23,7 @@ struct Line {
   [[nodiscard]] EnergyZj at(TimePs time_ps) const { return intercept_zj - static_cast<EnergyZj>(slope_nw) * time_ps; }
 };
 
-/// What a certificate proves: solutions above (their lower convex chain is achievable by mixing neighbours), lines
+/// The contents of a certificate: solutions above (their lower convex chain is achievable by mixing neighbours), lines
 /// below (their upper envelope is a bound). Exact, in integers, but for ratios.
 class ProvenFrontier {
  public:

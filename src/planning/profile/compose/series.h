@@ -37,7 +37,7 @@ struct SeriesOption {
 /// hull; choices strictly above it are not among the result.
 [[nodiscard]] std::vector<SeriesOption> compose_series(std::span<const SeriesPart> parts, double steepest_w);
 
-/// What is lost by options that are not offered, as shares of the energy of the whole.
+/// Energy lost by omitted options, as shares of the energy of the whole.
 struct SeriesGap {
   /// By how much the chain through the options lies above the hull, at most. 0 where all vertices were kept.
   double thinned = 0;

@@ -18,7 +18,7 @@ using Partition = std::vector<int>;
 /// layers than stages, or no stage.
 [[nodiscard]] Partition uniform_partition(int layers, int stages);
 
-/// Time and energy of every layer, kind and clock: what a stage profile of any partition can be made from.
+/// Time and energy of every layer, kind and clock, from which a stage profile of any partition can be made.
 struct LayerProfile {
   StageProfile layers;  ///< by layer, in the place of the stage. A frozen layer has forwards only
   /// What the first (0) and the last stage (1) have besides layers: embedding, and final norm with head. Kinds that

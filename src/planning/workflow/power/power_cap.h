@@ -15,7 +15,7 @@
 
 namespace lowgear::workflow {
 
-/// What the watts of a power cap hold for: each GPU, each node's GPUs together, or all GPUs of the job.
+/// The scope of a power cap's watts: each GPU, each node's GPUs together, or all GPUs of the job.
 enum class CapScope : unsigned char { gpu, node, job };
 /// `gpu`, `node`, `job`.
 [[nodiscard]] std::string_view name(CapScope scope);
@@ -25,7 +25,7 @@ enum class CapScope : unsigned char { gpu, node, job };
 /// The most power that a job may draw. A limit that is empty is none.
 struct PowerCap {
   CapScope scope = CapScope::gpu;
-  std::optional<double> watts = {};    ///< at any time: what a breaker or a supply stands
+  std::optional<double> watts = {};    ///< at any time: the limit of a breaker or a supply
   std::optional<double> swing_w = {};  ///< `PlanPower::phase_swing_w`
   friend bool operator==(const PowerCap&, const PowerCap&) = default;
 };
@@ -67,7 +67,7 @@ struct DeadlineRange {
 
 using PlanForDeadline = std::function<PoweredPlan(double deadline_s)>;
 
-/// What a search found: the fastest plan within the cap, and else the one that came nearest to it.
+/// The result of a search: the fastest plan within the cap, and else the one that came nearest to it.
 struct CapSearch {
   PoweredPlan plan;
   CapUse use;  ///< of `plan`
@@ -82,7 +82,7 @@ struct CapSearch {
 /// The rows of a profile in which a GPU draws at most `limit_w` on average over the op.
 [[nodiscard]] profile::StageProfile within_gpu_power(const profile::StageProfile& profile, double limit_w);
 
-/// What a plan under a cap is made with.
+/// The input of a plan under a cap.
 struct CapConditions {
   std::vector<GpuGroup> gpus;  ///< that run the pipeline's replicas
   planner::PlannerOptions planner = {};

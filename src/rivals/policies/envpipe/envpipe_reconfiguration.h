@@ -16,7 +16,7 @@ namespace lowgear::policies {
 
 /// Clocks that an op may run at, by its stage and kind; highest first, never empty.
 using EnvPipeClocks = std::map<std::pair<int, OpKind>, std::vector<int>>;
-/// Those that a profile has.
+/// The clocks of a profile.
 [[nodiscard]] EnvPipeClocks envpipe_clocks(const profile::StageProfile& profile);
 
 /// The lowest of the clocks (sorted, highest first) that is at least `wanted_mhz`; the highest one where all
@@ -44,7 +44,7 @@ class EnvPipeReconfiguration {
   EnvPipeReconfiguration(const schedule::PipelineDag& dag, EnvPipeClocks clocks, const EnvPipeOptions& options,
                          EnvPipeState state);
 
-  /// What a step decided.
+  /// The decision of a step.
   struct Step {
     std::vector<int> path;     ///< ops, the last one first
     std::vector<int> raised;   ///< ops whose clock rises with the next training step

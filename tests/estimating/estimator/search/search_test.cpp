@@ -284,10 +284,9 @@ TEST(SearchLayout, IsDescribedAndCanBeAskedForAgain) {
   EXPECT_EQ(describe(layout),
             "dp 2, tp 8 with sequence parallelism, pp 4 x 3 virtual stages, ep 2, cp 2, microbatch 4, full "
             "recomputation, ZeRO 1");
-  EXPECT_EQ(
-      options_of(layout),
-      "--dp 2 --tp 8 --pp 4 --virtual-stages 3 --ep 2 --cp 2 --sequence-parallel --microbatch 4 --recompute full "
-      "--zero 1");
+  EXPECT_EQ(options_of(layout),
+            "--dp 2 --tp 8 --pp 4 --virtual-stages 3 --ep 2 --cp 2 --sequence-parallel --microbatch 4 --recompute full "
+            "--zero 1");
   EXPECT_EQ(options_of({{.dp = 1, .tp = 2, .pp = 1}, 1, Recompute::none, 0}),
             "--dp 1 --tp 2 --pp 1 --virtual-stages 1 --ep 1 --cp 1 --no-sequence-parallel --microbatch 1 --recompute "
             "none --zero 0")
