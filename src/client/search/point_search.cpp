@@ -15,6 +15,7 @@
 
 #include "base/core/error.h"
 #include "base/core/numbers/median.h"
+#include "planning/adapt/change_record.h"
 
 namespace lowgear::client {
 
@@ -95,9 +96,9 @@ PointSearch::PointSearch(PointSearchOptions options, HeldPoint held, std::vector
       since_ns_(now_ns_()) {
   for (measure::GpuMeter& meter : meters) meters_.emplace_back(std::move(meter));
   // What is out of range is refused now.
-  adapt::TechniqueOptions checked = technique_options();
+  adapt::ChangeOptions checked = change_options();
   if (options_.choose) checked.points.emplace_back("another");
-  (void)adapt::TechniqueController(checked);
+  (void)adapt::ChangeController(checked);
   status_.kind = options_.kind;
   status_.reason = "the GPUs are asked for";
 }
@@ -117,8 +118,8 @@ PointSearchStatus PointSearch::status() const {
   return status_;
 }
 
-adapt::TechniqueOptions PointSearch::technique_options() const {
-  adapt::TechniqueOptions options;
+adapt::ChangeOptions PointSearch::change_options() const {
+  adapt::ChangeOptions options;
   for (const double value : options_.values) options.points.push_back(point_name(options_.kind, value));
   options.search = options_.search;
   if (options_.adapts_limit && !first_times_s_.empty()) {
@@ -258,9 +259,9 @@ void PointSearch::observe(const MeasuredIteration& measured, std::uint64_t end_n
 }
 
 void PointSearch::begin_search() {
-  const adapt::TechniqueOptions options = technique_options();
+  const adapt::ChangeOptions options = change_options();
   controller_.emplace(options);
-  write(adapt::write_technique_header(options, controller_->state(), status_.iterations));
+  write(adapt::write_change_header(options, controller_->state(), status_.iterations));
   {
     const std::lock_guard lock(mutex_);
     status_.state = PointSearchState::searching;
@@ -283,23 +284,23 @@ void PointSearch::could_not_switch(const std::string& why) {
 }
 
 void PointSearch::decide(const adapt::IterationSeen& seen, const std::string& problem) {
-  const adapt::TechniqueStep step{.window = {}, .iteration = seen, .decisions = controller_->observe(seen)};
-  write(adapt::write_technique_line(step));
+  const adapt::ChangeStep step{.window = {}, .iteration = seen, .decisions = controller_->observe(seen)};
+  write(adapt::write_change_line(step));
   {
     const std::lock_guard lock(mutex_);
     status_.iterations = seen.steps_done;
     if (controller_->search() != nullptr) status_.cost = controller_->search()->cost();
   }
-  for (const adapt::TechniqueDecision& decision : step.decisions) handle(decision, problem);
+  for (const adapt::ChangeDecision& decision : step.decisions) handle(decision, problem);
   if (status_.state != PointSearchState::searching) return;
   const int point = controller_->current().point;
   if (held_.value() != options_.values[static_cast<std::size_t>(point)]) run_at(point);
 }
 
-void PointSearch::handle(const adapt::TechniqueDecision& decision, const std::string& problem) {
-  if (decision.change == adapt::TechniqueChange::adopt) return adopt(decision);
-  if (decision.change == adapt::TechniqueChange::reject) return end(PointSearchState::none, decision.reason);
-  if (decision.change == adapt::TechniqueChange::cut_off) {
+void PointSearch::handle(const adapt::ChangeDecision& decision, const std::string& problem) {
+  if (decision.action == adapt::ChangeAction::adopt) return adopt(decision);
+  if (decision.action == adapt::ChangeAction::reject) return end(PointSearchState::none, decision.reason);
+  if (decision.action == adapt::ChangeAction::cut_off) {
     return end(PointSearchState::cut_off,
                problem.empty() ? decision.reason : fmt::format("{}: {}", decision.reason, problem));
   }
@@ -308,7 +309,7 @@ void PointSearch::handle(const adapt::TechniqueDecision& decision, const std::st
 }
 
 /// It is said once the job runs there.
-void PointSearch::adopt(const adapt::TechniqueDecision& decision) {
+void PointSearch::adopt(const adapt::ChangeDecision& decision) {
   const int point = decision.configuration.point;
   {
     const std::lock_guard lock(mutex_);

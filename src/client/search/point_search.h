@@ -18,7 +18,7 @@
 #include "client/measure/unit_log.h"
 #include "client/search/held_point.h"
 #include "hardware/measure/gpu_meter.h"
-#include "planning/adapt/techniques/technique_controller.h"
+#include "planning/adapt/change_controller.h"
 
 namespace lowgear::client {
 
@@ -78,7 +78,7 @@ struct PointSearchStatus {
   std::string reason;  ///< the newest decision, or its next condition; one sentence with the numbers
 };
 
-/// Searches the operating point of a job that marks iterations (adapt::TechniqueController), and has the job run at the
+/// Searches the operating point of a job that marks iterations (adapt::ChangeController), and has the job run at the
 /// point that is found until this ends. Has no thread: what happens is added on one thread.
 ///
 /// - An iteration counts neither while a setting takes effect, nor with a pause in it.
@@ -115,13 +115,13 @@ class PointSearch {
   void observe(double time_s, double energy_j, bool counted);
   void could_not_switch(const std::string& why);
   void decide(const adapt::IterationSeen& seen, const std::string& problem = {});
-  void handle(const adapt::TechniqueDecision& decision, const std::string& problem);
-  void adopt(const adapt::TechniqueDecision& decision);
+  void handle(const adapt::ChangeDecision& decision, const std::string& problem);
+  void adopt(const adapt::ChangeDecision& decision);
   void run_at(int point);
   void keep_held();
   void end(PointSearchState state, std::string reason);
   void write(const std::string& line);
-  [[nodiscard]] adapt::TechniqueOptions technique_options() const;
+  [[nodiscard]] adapt::ChangeOptions change_options() const;
 
   PointSearchOptions options_;
   HeldPoint held_;
@@ -129,7 +129,7 @@ class PointSearch {
   NowNs now_ns_;
   Say say_;
   FileDescriptor record_;
-  std::optional<adapt::TechniqueController> controller_;
+  std::optional<adapt::ChangeController> controller_;
   PauseFilter pauses_;
   std::uint64_t since_ns_;             ///< the GPUs are waited for
   std::vector<double> first_times_s_;  ///< of iterations before the search

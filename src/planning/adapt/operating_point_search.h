@@ -20,8 +20,8 @@ struct SearchOptions {
   double tolerance = 0.005;
   /// Limit on the iterations of all rounds; the first two rounds, which every search needs, may exceed it.
   int max_iterations = 300;
-  /// Time is not measured exactly: a point may be up to half of this beyond the allowed slowdown, and the search goes
-  /// on until the best one is not all of it beyond, with confidence.
+  /// Time is not measured exactly: a point may exceed the allowed slowdown by half of this, and the search continues
+  /// until the best point does not exceed it by all of this, with confidence.
   double slowdown_tolerance_pct = 0.5;
 };
 
@@ -39,7 +39,7 @@ struct SearchDecision {
   friend bool operator==(const SearchDecision&, const SearchDecision&) = default;
 };
 
-/// What a point takes against the first one, from the rounds that it was in.
+/// Time and energy of a point against the first one, from its rounds.
 struct PointEstimate {
   int rounds = 0;
   double slowdown_pct = 0;
@@ -49,7 +49,7 @@ struct PointEstimate {
   double energy_error_pct = 0;
 };
 
-/// What the search has cost the job since it was made, against as many iterations at the first point. Of finished
+/// Cost of the search to the job since its construction, against as many iterations at the first point. Of finished
 /// blocks.
 struct ProbingCost {
   int iterations = 0;
@@ -69,7 +69,7 @@ struct ProbingCost {
 /// can be better by more than the tolerance, or when there is no room for another round.
 ///
 /// Decisions depend on nothing but the observations: the same in the same order give the same decisions. When the plan
-/// changes, `restart` with its points: what was measured before says nothing about them.
+/// changes, `restart` with its points: earlier measurements say nothing about them.
 class OperatingPointSearch {
  public:
   /// `points` by name, for reasons: `1.0025 x T_min`, `1380 MHz`. Throws InputError when there are fewer than 2 or more
@@ -80,7 +80,7 @@ class OperatingPointSearch {
   [[nodiscard]] int current() const;
   [[nodiscard]] bool is_done() const { return chosen_.has_value(); }
 
-  /// An iteration of the whole job at the current point. Returns what was decided after it, usually nothing. After the
+  /// An iteration of the whole job at the current point. Returns the decisions after it, usually none. After the
   /// search it does nothing. Throws InputError, and then has changed nothing, unless both are positive and finite.
   std::vector<SearchDecision> observe(double iteration_time_s, double energy_j);
 
@@ -88,7 +88,7 @@ class OperatingPointSearch {
   /// iterations are not counted, as the search has not caused what they took.
   void abandon_block();
 
-  /// Begins anew, with the points of another plan. Throws InputError as the constructor does, and then has changed
+  /// Begins again, with the points of another plan. Throws InputError as the constructor does, and then has changed
   /// nothing.
   void restart(std::vector<std::string> points);
 

@@ -7,13 +7,13 @@
 
 namespace lowgear::dataset {
 
-/// Some samples of a global batch that follow each other.
+/// Consecutive samples of a global batch.
 struct BatchSlice {
   std::int64_t first = 0;  ///< index within the global batch
   std::int64_t count = 0;
 };
 
-/// Which part of the training one microbatch is.
+/// The place of a microbatch in the training.
 struct MicrobatchPlace {
   int data_parallel_size = 1;
   int data_parallel_rank = 0;
@@ -23,7 +23,7 @@ struct MicrobatchPlace {
 
 /// The samples of a microbatch: the global batch is cut into one block per data-parallel rank, in order, and each
 /// block into its microbatches. Throws InputError when the global batch cannot be cut into equal parts, and when a
-/// rank or microbatch is not among those there are.
+/// rank or microbatch is out of range.
 [[nodiscard]] BatchSlice microbatch_slice(std::int64_t global_batch, const MicrobatchPlace& place);
 
 struct BatchSamplerOptions {
@@ -32,23 +32,23 @@ struct BatchSamplerOptions {
   std::uint64_t seed = 0;
 };
 
-/// How far a training has come.
+/// The position of a training in its text.
 struct SamplePosition {
   std::int64_t step = 0;     ///< steps done
   std::int64_t samples = 0;  ///< taken by them, over all data-parallel ranks
 };
 
-/// Which samples a training step takes. The text, of one file or several, is cut into windows of `sequence_length`,
+/// The samples of training steps. The text, of one file or several, is cut into windows of `sequence_length`,
 /// each with the first token of the next one as the last target; an epoch takes every window once, in a random order of
-/// its own. What is left over at the end (less than a window) is not used.
+/// its own. The rest at the end (less than a window) is not used.
 ///
 /// Every sample is a pure function of text, sequence length, seed and its number; a step takes the next `global_batch`
-/// numbers. So the number of samples taken is all the state there is: training that is resumed, or cut differently over
+/// numbers. So the number of samples taken is the whole state: training that is resumed, or cut differently over
 /// ranks and microbatches, sees the same batches, and with another global batch it continues after the same sample.
 class BatchSampler {
  public:
-  /// What `text` views must stay valid. Throws InputError when there are too few tokens for one window and its last
-  /// target, or an option is below 1 or absurd.
+  /// The views of `text` must stay valid. Throws InputError when there are too few tokens for one window and its last
+  /// target, or an option is out of range.
   BatchSampler(TokenText text, BatchSamplerOptions options);
 
   /// Takes the samples of later steps from there on; without it, from step and sample 0. Throws InputError when a part
@@ -61,8 +61,8 @@ class BatchSampler {
   [[nodiscard]] std::int64_t window_count() const { return windows_; }
   /// Tokens of a sample: `sequence_length` + 1, inputs and targets overlapping.
   [[nodiscard]] std::int64_t sample_tokens() const { return options_.sequence_length + 1; }
-  /// Samples that have been taken when `step` steps are done. Throws InputError for a step before the position gone on
-  /// from, and for one whose samples are beyond counting.
+  /// Samples that have been taken when `step` steps are done. Throws InputError for a step before the position that
+  /// training continued from, and for one whose samples cannot be counted.
   [[nodiscard]] std::int64_t samples_done(std::int64_t step) const;
   /// Epochs that have been seen whole when `step` steps are done; errors as `samples_done`.
   [[nodiscard]] std::int64_t epochs_done(std::int64_t step) const;
@@ -89,7 +89,7 @@ class Permutation {
   /// `size` at least 1. Each `seed` gives another order.
   Permutation(std::int64_t size, std::uint64_t seed);
 
-  /// What stands at `position`, in [0, size).
+  /// The number at `position`, in [0, size).
   [[nodiscard]] std::int64_t operator()(std::int64_t position) const;
 
  private:

@@ -16,8 +16,8 @@ namespace lowgear::dataset {
 /// to three syllables, and for each word four others that may follow it, with chances of 8, 4, 2 and 1 in 15. Words
 /// become sentences of 4 to 12, and sentences lines. Everything follows from the seed, on every machine.
 ///
-/// A model of single bytes gets to some 2.8 nats per byte of it, one that knows the words and what follows them to some
-/// 0.3; a uniform guess is at ln 256 = 5.5.
+/// A model of single bytes reaches some 2.8 nats per byte, one that knows the words and their successors some 0.3; a
+/// uniform guess has ln 256 = 5.5.
 class SyntheticCorpus {
  public:
   explicit SyntheticCorpus(std::uint64_t seed);

@@ -19,7 +19,7 @@
 
 namespace lowgear::dataset {
 
-/// How one token stands in the file.
+/// The type of a token in the file.
 enum class TokenType {
   uint16,  ///< llm.c: magic 20240520, version 1
   uint32,  ///< llm.c: magic 20240801, version 7
@@ -36,13 +36,13 @@ inline constexpr auto kTokenTypes = std::to_array<TokenType>({TokenType::uint16,
 
 /// Bytes of the header of llm.c's files.
 inline constexpr std::size_t kTokenHeaderBytes = 1024;
-/// Most tokens of a file with a header, whose number of tokens is an int32.
+/// Largest number of tokens of a file with a header, which states it as int32.
 inline constexpr std::int64_t kMaxHeaderTokens = INT32_MAX;
 
 /// The tokens in the bytes of a token file, which it does not own.
 class TokenView {
  public:
-  /// Reads the header, or takes the bytes for tokens of the type `headerless`. Throws InputError, naming `source`, when
+  /// Reads the header, or reads the bytes as tokens of the type `headerless`. Throws InputError, naming `source`, when
   /// there is no header that it knows, or (with `headerless`) one that should not be skipped over as tokens; when the
   /// size does not fit the number of tokens; and when `vocabulary_size` is below 1.
   TokenView(std::string_view bytes, std::string source, std::int64_t vocabulary_size,
@@ -126,15 +126,15 @@ class TokenFileWriter {
   std::string buffer_;
 };
 
-/// What Megatron's index (`FILE.idx`, by `MMapIndexedDatasetBuilder`) says of the tokens in the `FILE.bin` next to it.
+/// Megatron's index (`FILE.idx`, by `MMapIndexedDatasetBuilder`) of the tokens in the `FILE.bin` next to it.
 struct MegatronIndex {
   std::string file;
   TokenType type;           ///< its int32 is uint32 here: no id is negative
   std::uint64_t bytes = 0;  ///< of all sequences
 };
 
-/// That next to `tokens`: the file of the same name that ends with `.idx`; empty when there is none or it is no index
-/// of Megatron. Throws InputError when it is damaged, or the tokens are of a type that is not read.
+/// Reads the index next to `tokens`: the file of the same name that ends with `.idx`; empty when there is none or it is
+/// no index of Megatron. Throws InputError when it is damaged, or the tokens are of a type that is not read.
 [[nodiscard]] std::optional<MegatronIndex> megatron_index_of(const std::filesystem::path& tokens);
 
 // Files whose bytes can be read as tokens, but are something else: numbers fit any type.
@@ -142,10 +142,10 @@ struct MegatronIndex {
 /// Throws InputError when the content of a file is of a known kind (base/core/files/file.h) or a text.
 void refuse_other_content(std::string_view bytes, const std::string& source);
 
-/// For files whose type is the user's word alone, without a header or an index. Throws InputError when no tokenizer
+/// For files whose type only the user states, without a header or an index. Throws InputError when no tokenizer
 /// wrote these tokens: halves or pairs of numbers of another width, numbers of another byte order, floating-point
 /// numbers, text in UTF-16, one token that makes up half of all, and a token beyond the vocabulary. Looks at 65,536
-/// tokens in 16 places; fewer than 32 tokens tell nothing.
+/// tokens in 16 places; fewer than 32 tokens are not examined.
 void refuse_doubtful_tokens(const TokenView& view);
 
 }  // namespace lowgear::dataset

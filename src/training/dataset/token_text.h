@@ -13,22 +13,22 @@
 
 namespace lowgear::dataset {
 
-/// Most files of a text. Each takes one of the mappings of which the system grants a process some 65,000.
+/// Largest number of files of a text. Each needs a mapping, and the system grants a process some 65,000.
 inline constexpr std::size_t kMaxTextFiles = 4096;
 
 /// The tokens of one file or of several, one after the other without a gap: where a file ends is not marked. A
 /// text of one file is that file.
 class TokenText {
  public:
-  /// What the parts view must stay valid. Throws InputError when there is none, or more than kMaxTextFiles.
+  /// The memory of the parts must stay valid. Throws InputError when there is no part, or more than kMaxTextFiles.
   explicit TokenText(std::vector<TokenView> parts);
   TokenText(TokenView part) : TokenText(std::vector{std::move(part)}) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] std::int64_t token_count() const { return ends_.back(); }
-  /// What messages call it: the file, or the first and how many others.
+  /// Name in messages: the file, or the first file and the number of others.
   [[nodiscard]] std::string source() const;
 
-  /// Tells one text from another: a hash of 1024 tokens that are spread evenly over it, or of all where there are
+  /// Distinguishes texts: a hash of 1024 tokens that are spread evenly over it, or of all where there are
   /// fewer, whatever the vocabulary and however the text is cut into files.
   [[nodiscard]] std::uint32_t fingerprint() const;
 

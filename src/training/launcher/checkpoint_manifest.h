@@ -34,7 +34,7 @@ struct CheckpointPiece {
 
 /// Pieces as JSON, which a file of a checkpoint carries in its metadata.
 [[nodiscard]] std::string write_pieces(const std::vector<CheckpointPiece>& pieces);
-/// Throws InputError with the JSON path on anything else than what `write_pieces` writes.
+/// Reads the text of `write_pieces`. Throws InputError with the JSON path on anything else.
 [[nodiscard]] std::vector<CheckpointPiece> parse_pieces(std::string_view text, const std::string& source);
 
 /// The file that makes a folder a checkpoint.
@@ -50,7 +50,7 @@ struct CheckpointData {
   friend bool operator==(const CheckpointData&, const CheckpointData&) = default;
 };
 
-/// What a checkpoint is of, and which files make it up: what kManifestName says.
+/// The content of kManifestName: the training that a checkpoint belongs to, and its files.
 struct CheckpointManifest {
   struct File {
     std::string name;
@@ -63,8 +63,8 @@ struct CheckpointManifest {
   std::uint64_t seed = 0;
   model::ModelConfig model;
   protocol::JobParallel parallel;           ///< of the ranks that wrote it
-  std::int64_t frozen_blocks = 0;           ///< of the model, from the first on, as the last step had them
-  std::string freezing = {};                ///< state of what decides about it, as JSON; empty: nothing does
+  std::int64_t frozen_blocks = 0;           ///< first blocks that the last step did not train
+  std::string freezing = {};                ///< state of everything that changes, as JSON; empty: none
   std::optional<CheckpointData> data = {};  ///< empty: every step before took as many samples as the next will
   std::vector<File> files;
 };
@@ -86,10 +86,10 @@ struct CheckpointManifest {
 /// first difference.
 void require_same_training(const CheckpointManifest& manifest, const TrainConfig& config,
                            const std::filesystem::path& path);
-/// What the checkpoint of a training says that has taken so many samples.
+/// The data of a training that has taken `samples` samples.
 [[nodiscard]] CheckpointData checkpoint_data(const dataset::BatchSampler& sampler, std::int64_t samples);
 /// Throws InputError when the checkpoint `path`, which `saved` is of, was trained on another text or in other samples
-/// than `here`. How many were taken does not matter.
+/// than `here`. The number of samples taken is ignored.
 void require_same_data(const CheckpointData& saved, const CheckpointData& here, const std::filesystem::path& path);
 
 }  // namespace lowgear::launcher

@@ -6,9 +6,9 @@
 
 namespace lowgear::launcher {
 
-/// What the weights of a job become at its end: a folder as Hugging Face transformers has it, with these files.
+/// Files of an export: the weights of a job at its end, as a folder in the format of Hugging Face transformers.
 inline constexpr std::string_view kExportConfigName = "config.json";
-/// Of several files of weights.
+/// Lists the tensors of several files of weights.
 inline constexpr std::string_view kExportIndexName = "model.safetensors.index.json";
 
 /// A position in a pipeline.
@@ -21,8 +21,8 @@ struct PipelinePosition {
 [[nodiscard]] std::string export_file_name(const PipelinePosition& position);
 
 /// Throws InputError when `folder` is there and is neither empty nor an earlier export: a config.json and weights, as
-/// an export of any number of pipeline ranks names them, all of them listed in the folder's manifest
-/// (base/core/files/folder_manifest.h), and nothing else. A link counts as what it leads to.
+/// an export of any number of pipeline ranks names them, all listed in the folder's manifest
+/// (base/core/files/folder_manifest.h), and nothing else. Links are followed.
 void require_export_folder(const std::filesystem::path& folder);
 
 /// Whether `path` leads to a regular file that is the metrics' own: continuing from a checkpoint replaces it, and a new

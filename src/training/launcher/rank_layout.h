@@ -6,7 +6,7 @@
 
 namespace lowgear::launcher {
 
-/// Where a rank stands in the job.
+/// The place of a rank in the job.
 struct RankPlace {
   int pp = 0;
   int dp = 0;

@@ -12,20 +12,20 @@
 
 namespace lowgear::launcher {
 
-/// Exit code of a rank that has lost another one, which is the cause.
+/// Exit code of a rank that ended because it has lost another one.
 inline constexpr int kPeerLostExitCode = 3;
 /// Exit code of a rank that ended on request before its work was done: the one that a shell reports for a program ended
 /// by SIGTERM.
 inline constexpr int kEndedEarlyExitCode = 128 + SIGTERM;
 
-/// How the ranks of this machine are started.
+/// The command of this machine's ranks.
 struct RankCommand {
   std::filesystem::path program;
   std::vector<std::string> arguments;
   int world_size = 1;
-  int threads = 1;                                 ///< of each rank, unless OMP_NUM_THREADS says
+  int threads = 1;                                 ///< of each rank, unless OMP_NUM_THREADS is set
   std::map<std::string, std::string> environment;  ///< in addition to this process' own
-  /// How long the others get to end after a rank has failed.
+  /// Time that the other ranks have to end after one has failed.
   std::chrono::milliseconds grace{10'000};
   /// Time that all ranks have to end on request: they finish their step and write a checkpoint.
   std::chrono::milliseconds end_grace{600'000};
@@ -42,10 +42,9 @@ struct RankFailure {
 
 /// Runs all ranks as child processes until they have ended. Rank 0 has this process' standard output; lines that ranks
 /// write to standard error (and the others to standard output) go to `error_line` with their rank. When a rank fails,
-/// or `asked_to_end` says so, all are asked to end (SIGTERM), and killed if they take longer than the grace; then they
-/// may end with kEndedEarlyExitCode, which no rank may before. No rank outlives this process. Returns the rank that the
-/// job failed for, or nothing: of those that failed, one that a signal
-/// killed comes before one that gave up by itself, and that before one that lost another (kPeerLostExitCode). Throws
+/// or `asked_to_end` returns true, all are asked to end (SIGTERM), and killed after the grace; they may then end with
+/// kEndedEarlyExitCode, which no rank may before. No rank outlives this process. Returns the rank that failed first in
+/// this order, or nothing: killed by a signal, ended by itself, lost another rank (kPeerLostExitCode). Throws
 /// Error when a rank cannot be started; none runs then.
 [[nodiscard]] std::optional<RankFailure> run_ranks(const RankCommand& command,
                                                    const std::function<void(int, std::string_view)>& error_line,
@@ -58,7 +57,7 @@ struct RankFailure {
 inline constexpr const char* kLauncherReleaseVariable = "LOWGEAR_LAUNCHER_RELEASE";
 
 /// For a program of ranks: throws InputError, which names both, where `lowgear` of another release has started it. They
-/// exchange files and arguments whose format belongs to one release. `launcher` is what the variable holds; empty where
+/// exchange files and arguments whose format belongs to one release. `launcher` is the variable's value; empty:
 /// torchrun, srun or mpirun started the program.
 void require_release_of(const std::optional<std::string>& launcher);
 

@@ -18,7 +18,7 @@ struct PlannedPartition {
   std::string plan = {};  ///< `lowgear.plan/1`; empty: none
 };
 
-/// What a job may do when its work has changed: leave the layers where they are, or move them.
+/// The two options of a job whose work has changed: its layers stay, or they move.
 struct PartitionOptions {
   PlannedPartition stay;
   PlannedPartition move;
@@ -32,10 +32,10 @@ struct PartitionOptions {
 [[nodiscard]] PartitionOptions flop_options(const TrainConfig& config, std::int64_t frozen_blocks,
                                             std::span<const model::LayerRange> now);
 
-/// What is known when options are weighed.
+/// The cost of moving, by which options are weighed.
 struct SwitchCost {
   double step_time_s = 0;    ///< of the last step; 0: not known
-  double switch_time_s = 0;  ///< that moving will take
+  double switch_time_s = 0;  ///< estimated time of moving
   std::int64_t steps_left = 0;
 };
 
@@ -59,19 +59,19 @@ struct LayerMove {
   friend bool operator==(const LayerMove&, const LayerMove&) = default;
 };
 
-/// What has to move between the ranks of a pipeline when its stages get other layers, by layer. `rank_of` has the
-/// position of every stage. The moves are those of every replica and of every tensor-parallel rank: each sends its own
-/// part to the rank with the same place in the other stage. The ends of the model, embedding and head, stay where they
+/// The moves between the ranks of a pipeline when its stages get other layers, by layer. `rank_of` has the position of
+/// every stage. All replicas and tensor-parallel ranks make the same moves: each sends its own part to the rank with
+/// the same place in the other stage. The ends of the model, embedding and head, stay where they
 /// are. Both partitions are of one model over as many stages as `rank_of` has.
 [[nodiscard]] std::vector<LayerMove> layer_moves(std::span<const model::LayerRange> before,
                                                  std::span<const model::LayerRange> after,
                                                  std::span<const int> rank_of);
 
-/// The most layers that one rank sends and receives: what decides how long the moves take.
+/// Largest number of layers that one rank sends and receives. It decides how long the moves take.
 [[nodiscard]] std::int64_t busiest_rank_moves(std::span<const LayerMove> moves);
 
 /// Partition and clocks of a job whose frozen blocks change, planned on a profile (`replan_work`): a step may take as
-/// long as the fastest plan with nothing frozen, and so many per cent more as the job allows.
+/// long as the fastest plan with nothing frozen, plus the percentage that the job allows.
 class WorkPlanner {
  public:
   /// The configuration has a profile to repartition by. Throws InputError when that cannot be read, is not of the job's

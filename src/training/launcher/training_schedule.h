@@ -35,17 +35,17 @@ namespace lowgear::launcher {
 
 // The order of the schedule `envpipe`: how many forwards each rank runs early, within the memory that the job has.
 
-/// By what was found of the stages, as far as `energy.envpipe.memory_limit` admits; where it is not stated, or in
-/// bytes, which cannot be divided before a microbatch's activations are measured, as far as what 1F1B holds. The note
-/// says where that is less than the rule asks for, and which setting changes it.
+/// By the findings about the stages, within `energy.envpipe.memory_limit`. Without a limit, or with one in bytes, which
+/// cannot be divided before a microbatch's activations are measured, within the memory of 1F1B. The note states where
+/// that is less than the rule asks for, and which setting changes it.
 [[nodiscard]] policies::EnvPipeOrder order_in_memory(const EnvPipeMemory& memory, int microbatches,
-                                                     const policies::EnvPipeFindings& found);
+                                                    const policies::EnvPipeFindings& found);
 
-/// That with which the job starts: the early forwards that the configuration states, or by the times of the profile
-/// that the policy `envpipe` has. With neither: of stages that are all alike, whose backward takes twice the time of a
-/// forward. Throws InputError where virtual stages are configured, which it has none of, and as findings_on_profile.
+/// The order with which the job starts: the configured early forwards, or by the times of the profile of the policy
+/// `envpipe`. With neither: that of equal stages, whose backward takes twice the time of a forward. Throws InputError
+/// for virtual stages, and as findings_on_profile.
 [[nodiscard]] policies::EnvPipeOrder starting_order(const TrainConfig& config);
-/// What to tell people of it; empty: nothing, as the schedule is another one, or its order is as its rule asks.
+/// A note for people about that order; empty: the schedule is another one, or its order follows its rule.
 [[nodiscard]] std::string starting_note(const TrainConfig& config);
 
 }  // namespace lowgear::launcher

@@ -14,7 +14,7 @@ namespace lowgear::launcher {
 /// The tokens of a job, from its files or synthetic, and the samples that its steps use.
 class TrainingText {
  public:
-  /// Opens the files, or makes the text up. Throws InputError as TokenFiles::open and BatchSampler, and when the
+  /// Opens the files, or generates the text. Throws InputError as TokenFiles::open and BatchSampler, and when the
   /// vocabulary has no room for synthetic text.
   explicit TrainingText(const TrainConfig& config);
   TrainingText(const TrainingText&) = delete;

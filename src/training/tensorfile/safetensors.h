@@ -40,10 +40,10 @@ struct TensorView {
   std::span<const std::byte> data;
 };
 
-/// Free text that a file carries (`__metadata__`). transformers wants `format` to be `pt`.
+/// Free text in a file (`__metadata__`). transformers requires `format` to be `pt`.
 using TensorMetadata = std::map<std::string, std::string>;
 
-/// What a file's header says; the tensors in the order of their data.
+/// The header of a file, with the tensors in the order of their data.
 struct SafetensorsContent {
   std::vector<TensorView> tensors;
   TensorMetadata metadata;
@@ -97,8 +97,8 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors,
                     const TensorMetadata& metadata = {});
 
-  /// Appends data of the tensor `name`, which is the one begun or, when that is complete, the next one; as many pieces
-  /// as you like. Throws Error on another tensor's name or more data than its shape takes, and when writing fails (a
+  /// Appends data of the tensor `name`, which is the current one or, when that is complete, the next one; in any
+  /// number of pieces. Throws Error on another tensor's name or more data than its shape has, and when writing fails (a
   /// full disk).
   void write(std::string_view name, std::span<const std::byte> data);
 
@@ -110,13 +110,13 @@ class SafetensorsWriter {
 
   std::string path_;
   std::vector<TensorSpec> tensors_;
-  std::size_t current_ = 0;        ///< index of the tensor that takes data
-  std::size_t missing_bytes_ = 0;  ///< of it
+  std::size_t current_ = 0;        ///< index of the tensor whose data is written
+  std::size_t missing_bytes_ = 0;  ///< of that tensor
   StagedFile file_;
 };
 
 /// Writes tensors that are in memory, wider types first and otherwise in their order. Errors as SafetensorsWriter, and
-/// Error when a tensor's data is not as long as its shape takes.
+/// Error when the length of a tensor's data does not fit its shape.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const TensorMetadata& metadata = {});
 

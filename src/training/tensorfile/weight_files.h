@@ -13,7 +13,7 @@
 namespace lowgear::tensorfile {
 
 /// The weights of a model as Hugging Face transformers saves them: one safetensors file, or several with an index
-/// (`model.safetensors.index.json`) that tells which tensor is in which.
+/// (`model.safetensors.index.json`) of the tensors of each.
 class WeightFiles {
  public:
   /// `path` is a folder with `model.safetensors` or `model.safetensors.index.json` (the first is taken when both are
@@ -26,8 +26,7 @@ class WeightFiles {
   [[nodiscard]] const TensorView* find(std::string_view name) const;
   /// As `find`; throws InputError naming the files when there is no such tensor.
   [[nodiscard]] const TensorView& at(std::string_view name) const;
-  /// All tensors by name. With an index also those that it leaves out: whoever reads them knows whether they belong to
-  /// the model.
+  /// All tensors by name, also those that an index leaves out: the reader knows whether they belong to the model.
   [[nodiscard]] const std::map<std::string, const TensorView*, std::less<>>& tensors() const { return tensors_; }
 
  private:

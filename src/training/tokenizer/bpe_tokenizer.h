@@ -15,7 +15,7 @@
 
 namespace lowgear::tokenizer {
 
-/// Longest word that is encoded: no text has such, and memory must not grow with the file.
+/// Longest word that is encoded. No text has longer ones, and memory must not grow with the file.
 inline constexpr std::size_t kMaxWordBytes = std::size_t{1} << 22;
 
 /// Byte-level BPE. Tokens are those of Hugging Face's tokenizers with `add_special_tokens=False`: the post-processor,

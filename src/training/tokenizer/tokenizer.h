@@ -20,7 +20,7 @@ class Tokenizer {
 
   /// Ids are in [0, vocabulary_size()); not every one of them need be a token.
   [[nodiscard]] virtual std::int64_t vocabulary_size() const = 0;
-  /// Receives the tokens of a text block by block: those of its next `bytes` bytes.
+  /// Receives the tokens of a text block by block, each of its next `bytes` bytes.
   using BlockSink = std::function<void(std::span<const std::int64_t> tokens, std::size_t bytes)>;
   /// Hands the tokens of any bytes, UTF-8 or not, to `sink` in blocks that do not grow with the text. Nothing is put
   /// before or after them (no beginning-of-text token).

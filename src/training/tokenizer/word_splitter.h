@@ -7,7 +7,7 @@
 
 namespace lowgear::tokenizer {
 
-/// How a text is cut before its pieces are encoded one by one; tokens never reach over a cut.
+/// The pattern that cuts a text into pieces, which are encoded one by one; no token crosses a cut.
 enum class SplitPattern {
   gpt2,   ///< Radford et al. 2019; what Hugging Face's ByteLevel does by itself
   llama3  ///< that of OpenAI's cl100k_base, which Llama 3 took over

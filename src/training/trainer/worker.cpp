@@ -86,6 +86,7 @@ client::Options client_options(const launcher::TrainConfig& config, const client
   options.rank = rank;
   const launcher::RankPlace place = launcher::RankLayout(config.parallel).place_of(rank.rank);
   options.place = {.pp_rank = place.pp, .dp_rank = place.dp, .tp_rank = place.tp};
+  options.measures_iterations = true;
   if (config.server) options.server = server_options(config, environment);
   if (!config.recording) return options;
   options.recording.folder = *config.recording;
@@ -176,7 +177,7 @@ int train(const Arguments& arguments) {
   }
   end_in_order_when_told();
   DecisionReports decisions(config, client);
-  run.run(asked_to_end, [&](const StepResult& result) {
+  run.run(asked_to_end, [&](const IterationResult& result) {
     report->add(result);
     decisions.add(result);
   });

@@ -11,6 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "planning/adapt/change_record.h"
 
 namespace lowgear::client {
 
@@ -377,7 +378,7 @@ TEST(PointSearch, RecordsWhatGivesTheSameDecisionsAgain) {
   Job job(recorded);
   ASSERT_TRUE(job.run_to_end());
   job.end();
-  const auto records = adapt::read_technique_records(read_file(recorded.record), "search.jsonl");
+  const auto records = adapt::read_change_records(read_file(recorded.record), "search.jsonl");
   ASSERT_THAT(records, SizeIs(1));
   const auto decisions = adapt::replay(records.front());
   ASSERT_EQ(decisions.size(), records.front().steps.size());
@@ -403,7 +404,7 @@ TEST(PointSearch, BeginsAnewWhenTheWorkIsAnother) {
   ASSERT_TRUE(job.run_to_end());
   EXPECT_EQ(job.status().value, 1500);
   job.end();
-  EXPECT_THAT(adapt::read_technique_records(read_file(recorded.record), "search.jsonl"), SizeIs(2));
+  EXPECT_THAT(adapt::read_change_records(read_file(recorded.record), "search.jsonl"), SizeIs(2));
 }
 
 TEST(PointSearch, RefusesOptionsAtOnce) {

@@ -63,12 +63,12 @@ class FreezingKillTest(unittest.TestCase):
             self.assertEqual(rank.returncode, 0, err)
 
     def decisions(self, name):
-        """By the steps done."""
+        """Of each window, by the steps done."""
         lines = lines_of(self.folder / f"{name}-freezing.jsonl")
-        return {line["step"] + 1: line["decision"] for line in lines if "decision" in line}
+        return {line["step"] + 1: line.get("decisions", []) for line in lines if "window" in line}
 
     def changes(self, name):
-        return [done for done, decision in self.decisions(name).items() if decision["change"] != "none"]
+        return [done for done, decisions in self.decisions(name).items() if decisions]
 
     def steps(self, name):
         """Loss and frozen blocks of each."""

@@ -8,7 +8,7 @@
 
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
-#include "planning/adapt/freezing/controller.h"
+#include "planning/adapt/change_record.h"
 #include "training/dataset/synthetic_corpus.h"
 #include "training/launcher/checkpoint_manifest.h"
 #include "training/trainer/autograd_training.h"
@@ -206,8 +206,8 @@ class ControlledFreezing : public testing::TestWithParam<FrozenCase> {
     config.freeze.controller = controller;
     return config;
   }
-  [[nodiscard]] std::vector<adapt::freezing::Record> records() const {
-    return adapt::freezing::read_records(read_file(folder_ / "freezing.jsonl"), "freezing.jsonl");
+  [[nodiscard]] std::vector<adapt::ChangeRecord> records() const {
+    return adapt::read_change_records(read_file(folder_ / "freezing.jsonl"), "freezing.jsonl");
   }
 
   TemporaryFolder folder_;
@@ -219,17 +219,19 @@ TEST_P(ControlledFreezing, FollowsWhatItsRecordReplaysTo) {
     launcher::TrainConfig config = job();
     config.seed = seed;
     const Outcome outcome = train(config);
-    const std::vector<adapt::freezing::Record> found = records();
+    const std::vector<adapt::ChangeRecord> found = records();
     ASSERT_EQ(found.size(), 1U);
-    const std::vector<adapt::freezing::Decision> replayed = replay(found.front());
+    const std::vector<std::vector<adapt::ChangeDecision>> replayed = replay(found.front());
     ASSERT_EQ(replayed.size(), 20U);
+    std::int64_t blocks = 0;
     for (std::size_t window = 0; window < replayed.size(); ++window) {
-      EXPECT_EQ(replayed[window], found.front().steps[window].decision);
-      changes += replayed[window].change != adapt::freezing::Change::none ? 1 : 0;
+      EXPECT_EQ(replayed[window], found.front().steps[window].decisions);
+      for (const adapt::ChangeDecision& decision : replayed[window]) blocks = decision.configuration.frozen_blocks;
+      changes += static_cast<int>(replayed[window].size());
       // In effect from the next step on.
-      const auto next = static_cast<std::size_t>(replayed[window].steps_done);
+      const auto next = static_cast<std::size_t>(found.front().steps[window].iteration.steps_done);
       if (next < outcome.frozen.size()) {
-        EXPECT_EQ(outcome.frozen[next], replayed[window].blocks);
+        EXPECT_EQ(outcome.frozen[next], blocks);
       }
     }
   }
@@ -241,13 +243,13 @@ TEST_P(ControlledFreezing, ObservesWhatOneProcessDoes) {
   config.steps = 2;
   config.microbatch_size = 4;  // the held-out quarter is as many sequences on two replicas as in one process
   train(config);
-  const adapt::freezing::Observation seen = records().front().steps.front().observation;
+  const adapt::freezing::Observation seen = records().front().steps.front().window.value();
   config.microbatches *= config.parallel.dp;
   config.parallel = {};
   config.schedule = "1f1b";
   config.optimizer.zero1 = false;
   train(config);
-  const adapt::freezing::Observation expected = records().front().steps.front().observation;
+  const adapt::freezing::Observation expected = records().front().steps.front().window.value();
   const double tolerance = GetParam().bf16 ? 0.05 : 1e-3;
   EXPECT_NEAR(seen.held_out_loss, expected.held_out_loss, tolerance * expected.held_out_loss);
   for (std::size_t block = 0; block < 4; ++block) {
@@ -260,7 +262,7 @@ TEST_P(ControlledFreezing, ObservesWhatOneProcessDoes) {
 TEST_P(ControlledFreezing, ResumesWithTheSameBits) {
   launcher::TrainConfig config = job();
   const Outcome straight = train(config);
-  const std::vector<adapt::freezing::Record> expected = records();
+  const std::vector<adapt::ChangeRecord> expected = records();
   for (const std::int64_t last : {4, 11}) {  // within a window and at the end of one
     SCOPED_TRACE("interrupted after step " + std::to_string(last));
     const TemporaryFolder checkpoints;
@@ -270,11 +272,11 @@ TEST_P(ControlledFreezing, ResumesWithTheSameBits) {
     losses.insert(losses.end(), second.losses.begin(), second.losses.end());
     EXPECT_EQ(losses, straight.losses);
     for (const auto& [rank, values] : straight.values) EXPECT_TRUE(at::equal(second.values.at(rank), values)) << rank;
-    const std::vector<adapt::freezing::Record> found = records();
+    const std::vector<adapt::ChangeRecord> found = records();
     ASSERT_EQ(found.size(), 2U);
-    std::vector<adapt::freezing::Decision> decisions;
-    for (const adapt::freezing::Record& record : found) {
-      for (const adapt::freezing::Step& step : record.steps) decisions.push_back(step.decision);
+    std::vector<std::vector<adapt::ChangeDecision>> decisions;
+    for (const adapt::ChangeRecord& record : found) {
+      for (const adapt::ChangeStep& step : record.steps) decisions.push_back(step.decisions);
     }
     EXPECT_EQ(decisions, replay(expected.front()));
   }

@@ -55,6 +55,16 @@ class ServerDecisionsTest(ServedTraining):
         return [(each["from_iteration"], each["change"], each["reason"]) for each in decisions
                 if each["kind"] == "technique"]
 
+    def expect_same_energies(self, iterations):
+        """The server's page and the report of the job show one number of an iteration."""
+        self.assertGreater(sum("energy_j" in line for line in self.metrics()), 100)
+        for iteration, line in zip(iterations, self.metrics(), strict=True):
+            self.assertEqual(iteration["iteration"], line["step"])
+            if "energy_uncertainty_j" in line:  # the server takes no energy whose error is not known
+                self.assertAlmostEqual(iteration["energy_j"], line["energy_j"], delta=1e-9 * line["energy_j"])
+            else:
+                self.assertIsNone(iteration["energy_j"])
+
     def test_the_server_keeps_what_the_job_decides_also_after_it_was_killed(self):
         server = self.start_server()
         self.run_lowgear(*self.words("--steps", "120"))
@@ -75,6 +85,7 @@ class ServerDecisionsTest(ServedTraining):
         iterations = self.get(f"/v1/jobs/{job['job']}/iterations")["iterations"]
         self.assertEqual(len(iterations), 120, "it is measured")
         self.assertEqual({each["plan_version"] for each in iterations}, {0}, "and follows no plan")
+        self.expect_same_energies(iterations)
 
         server.send_signal(signal.SIGKILL)
         server.communicate()

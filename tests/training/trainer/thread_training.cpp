@@ -18,15 +18,16 @@ Outcome train(const launcher::TrainConfig& config, std::int64_t end_after) {
     TrainingRun run(config, {.device = at::kCPU, .ranks = std::move(ranks)}, client, nullptr);
     std::int64_t done = run.first_step();
     run.run([&] { return rank == 0 && done++ == end_after; },
-            [&](const StepResult& result) {
+            [&](const IterationResult& result) {
               outcome.losses.push_back(result.loss);
               outcome.gradient_norms.push_back(result.gradient_norm);
               outcome.frozen.push_back(result.frozen_blocks);
               if (result.dropped_gradients) outcome.dropped.push_back(result.dropped_gradients->operations);
               outcome.partitions.push_back(result.partition);
-              if (result.moved) outcome.moved_bytes[result.step] = result.moved->bytes;
-              if (!result.activation_bytes.empty()) outcome.activation_bytes[result.step] = result.activation_bytes;
-              if (result.held_out_loss) outcome.held_out_losses[result.step] = *result.held_out_loss;
+              if (result.moved) outcome.moved_bytes[result.iteration] = result.moved->bytes;
+              if (!result.activation_bytes.empty())
+                outcome.activation_bytes[result.iteration] = result.activation_bytes;
+              if (result.held_out_loss) outcome.held_out_losses[result.iteration] = *result.held_out_loss;
             });
     const std::scoped_lock lock(mutex);
     outcome.first_step = run.first_step();

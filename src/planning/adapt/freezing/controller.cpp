@@ -205,7 +205,6 @@ void Controller::adopt(const Decision& decision) {
 
 namespace {
 
-constexpr std::string_view kFormat = "lowgear.freezing/1";
 constexpr int kMaxCount = 1'000'000'000;
 
 Json numbers_json(const std::vector<double>& values) {
@@ -222,27 +221,6 @@ std::vector<double> numbers_of(const JsonView& list) {
 
 std::optional<double> optional_number(const JsonView& view) {
   return view.json().is_null() ? std::nullopt : std::optional(view.number());
-}
-
-Decision decision_of(const JsonView& map, std::int64_t steps_done) {
-  constexpr std::array kChanges = {Change::none, Change::freeze, Change::unfreeze, Change::wait};
-  const std::string change = map.at("change").text();
-  for (const Change known : kChanges) {
-    if (change != name(known)) continue;
-    return {.steps_done = steps_done,
-            .blocks = map.at("blocks").integer_in(0, kMaxCount),
-            .change = known,
-            .reason = map.at("reason").text()};
-  }
-  map.at("change").fail(fmt::format("unknown change {}", quote(change)));
-}
-
-Record header_of(const JsonView& root) {
-  require_format(root, kFormat);
-  return {.blocks = root.at("blocks").integer_in(1, kMaxCount),
-          .options = options_of(root.at("options")),
-          .start = state_of(root.at("state")),
-          .steps = {}};
 }
 
 }  // namespace
@@ -311,54 +289,6 @@ Observation observation_of(const JsonView& map) {
           .hold = map.has("hold") && map.at("hold").boolean(),
           .gradients = numbers_of(map.at("gradients")),
           .drifts = numbers_of(map.at("drifts"))};
-}
-
-std::string write_header(std::int64_t blocks, const Options& options, const State& start, std::int64_t steps_done) {
-  return Json({{"step", steps_done - 1},
-               {"format", kFormat},
-               {"blocks", blocks},
-               {"options", options_json(options)},
-               {"state", state_json(start)}})
-      .dump();
-}
-
-std::string write_line(const Step& step) {
-  const Observation& seen = step.observation;
-  return Json({{"step", seen.steps_done - 1},
-               {"observation", observation_json(seen)},
-               {"decision",
-                {{"blocks", step.decision.blocks},
-                 {"change", name(step.decision.change)},
-                 {"reason", step.decision.reason}}}})
-      .dump();
-}
-
-std::vector<Record> read_records(std::string_view text, const std::string& source) {
-  std::vector<Record> records;
-  for_each_json_line(text, source, [&records](const JsonView& root) {
-    if (root.has("format")) {
-      records.push_back(header_of(root));
-      return;
-    }
-    if (records.empty()) root.fail("the first line is no header");
-    const Observation observation = observation_of(root.at("observation"));
-    records.back().steps.push_back({observation, decision_of(root.at("decision"), observation.steps_done)});
-  });
-  return records;
-}
-
-std::vector<Decision> replay(const Record& record) {
-  Controller controller(record.blocks, record.options, record.start);
-  std::vector<Decision> decisions;
-  for (const Step& step : record.steps) decisions.push_back(controller.observe(step.observation));
-  return decisions;
-}
-
-std::string write_state(const State& state) { return state_json(state).dump(); }
-
-State parse_state(std::string_view text, const std::string& source) {
-  const Json document = parse_json(text, source);
-  return state_of(JsonView(document, source));
 }
 
 }  // namespace lowgear::adapt::freezing

@@ -15,7 +15,7 @@ struct Options {
   int dwell_windows = 5;       ///< from one change to the next freezing; doubled by each unfreezing, up to 64 times
   int steady_windows = 3;      ///< in a row in which a block's drift must have been steady
   double steady_drift = 0.1;   ///< relative change of the drift from window to window that counts as steady
-  double loss_margin = 0.005;  ///< by which the held-out loss may exceed its prediction, as a share of it
+  double loss_margin = 0.005;  ///< share by which the held-out loss may exceed its prediction
 };
 
 /// Measurements of a window of steps; NaN where one is missing.
@@ -25,7 +25,7 @@ struct Observation {
   double learning_rate = 0;  ///< of the window's last step
   double held_out_loss = 0;  ///< after it
   bool hold = false;         ///< another change of the job is under way: freezing waits
-  // By block of the model; those of frozen blocks are not used.
+  // By block of the model. Numbers of frozen blocks are ignored.
   std::vector<double> gradients = {};  ///< norm of its averaged gradient
   std::vector<double> drifts = {};     ///< norm of a step's update by that of the weights
 };
@@ -42,7 +42,7 @@ struct Decision {
   friend bool operator==(const Decision&, const Decision&) = default;
 };
 
-/// All that a controller remembers.
+/// The memory of a controller.
 struct State {
   std::int64_t blocks = 0;           ///< frozen
   std::int64_t windows = 0;          ///< since the last change, or the start
@@ -66,8 +66,8 @@ struct State {
 ///
 /// Unfreezes the last frozen block when the held-out loss exceeds its prediction by the margin in two windows in a row,
 /// and when the learning rate rises after the warm-up. The prediction is the least held-out loss so far: training that
-/// is not hurt does not lose what it had. When a number is missing or infinite within the dwell after a freezing, that
-/// is undone: the last good configuration; later, and for all other windows, nothing changes without numbers.
+/// is not hurt does not get worse than that. A number that is missing or infinite within the dwell after a freezing
+/// undoes the freezing. In all other windows nothing changes without numbers.
 ///
 /// While another change is under way (`hold`), it does not freeze but says that it would: `wait`. It still unfreezes.
 ///
@@ -81,10 +81,10 @@ class Controller {
 
   /// A window of the whole job. Throws InputError, and then has changed nothing, unless it has a number for each block.
   Decision observe(const Observation& observation);
-  /// Unfreezes the block that was frozen last, for a reason that the windows do not show: nothing was saved. Throws
-  /// InputError when none is frozen.
+  /// Unfreezes the block that was frozen last, for a reason that windows do not show: it saved no energy. Throws
+  /// InputError when no block is frozen.
   Decision undo(std::int64_t steps_done, std::string reason);
-  /// The last freezing has proven itself: a number that is missing does not undo it any more.
+  /// The last freezing is final: a missing number no longer undoes it.
   void confirm() { state_.trial = false; }
   [[nodiscard]] const State& state() const { return state_; }
   /// Blocks that may be frozen.
@@ -105,45 +105,13 @@ class Controller {
   State state_;
 };
 
-/// A window, and the decision after it.
-struct Step {
-  Observation observation;
-  Decision decision;
-};
-
-/// A controller's life, from its start or from a state on.
-struct Record {
-  std::int64_t blocks = 0;  ///< of the model
-  Options options;
-  State start;
-  std::vector<Step> steps;
-};
-
-/// The record as lines of JSON (docs/formats.md): the first is by `write_header`, each other one by `write_line`,
-/// without their ends. Numbers are written so that they are read back bit for bit; NaN and infinity as null. Each has
-/// the last step before it as `step`.
-[[nodiscard]] std::string write_header(std::int64_t blocks, const Options& options, const State& start,
-                                       std::int64_t steps_done);
-[[nodiscard]] std::string write_line(const Step& step);
-/// Throws InputError with file, line and JSON path on anything else. A header in the middle begins another record: a
-/// run that was continued.
-[[nodiscard]] std::vector<Record> read_records(std::string_view text, const std::string& source);
-
-/// The decisions of a controller on the record's observations.
-[[nodiscard]] std::vector<Decision> replay(const Record& record);
-
-// Parts of the record, which records of more than freezing contain, too. Those that read throw InputError with the JSON
-// path.
+// Parts of records and checkpoints. Numbers are read back bit for bit; NaN and infinity are null. Readers throw
+// InputError with the JSON path.
 [[nodiscard]] Json options_json(const Options& options);
 [[nodiscard]] Options options_of(const JsonView& map);
 [[nodiscard]] Json state_json(const State& state);
 [[nodiscard]] State state_of(const JsonView& map);
 [[nodiscard]] Json observation_json(const Observation& seen);
 [[nodiscard]] Observation observation_of(const JsonView& map);
-
-/// A state as JSON, for checkpoints.
-[[nodiscard]] std::string write_state(const State& state);
-/// Throws InputError with the JSON path.
-[[nodiscard]] State parse_state(std::string_view text, const std::string& source);
 
 }  // namespace lowgear::adapt::freezing

@@ -6,18 +6,18 @@
 namespace lowgear::adapt::freezing {
 
 /// Which weight gradients each step leaves out, under a budget: products of matrices, one for each linear layer of each
-/// block. They take turns, in an order that spreads those of one step over all blocks, so that every pipeline stage is
-/// relieved alike. What is not used of a step's budget is carried over: over any number of steps, from the start, what
-/// was left out has at most `budget` of the cost of all, and falls short of it by less than the costliest operation. No
-/// gradient is looked at (TimelyFreeze, arXiv 2602.05754, chooses at random).
+/// block. They take turns in an order that spreads the products of one step over all blocks, so that every pipeline
+/// stage is relieved alike. The unused budget of a step is carried over: from the start to any step, the products left
+/// out cost at most `budget` of all, and fall short of it by less than the costliest product. The turns do not depend
+/// on gradients (TimelyFreeze, arXiv 2602.05754, chooses at random).
 ///
 /// Pure: the same state gives the same operations, bit for bit.
 class WeightGradientRotation {
  public:
-  /// All that it remembers.
+  /// The memory of a rotation.
   struct State {
     std::int64_t next = 0;    ///< turn of the next operation, 0 to operations() - 1
-    std::int64_t credit = 0;  ///< what may be left out, in cost times a million
+    std::int64_t credit = 0;  ///< cost that may be left out, times a million
 
     friend bool operator==(const State&, const State&) = default;
   };
@@ -33,17 +33,17 @@ class WeightGradientRotation {
   /// linear layer, or `budget` is not in [0, kMostBudget].
   WeightGradientRotation(std::int64_t blocks, std::vector<std::int64_t> linear_costs, double budget);
 
-  /// The operations that the next step leaves out; repeated calls return the same.
+  /// The products that the next step leaves out. Changes nothing.
   [[nodiscard]] Drops drops() const;
   /// The next step is done.
   void advance();
   [[nodiscard]] const State& state() const { return state_; }
-  /// Throws InputError when it is none of this rotation.
+  /// Throws InputError when the state belongs to another rotation.
   void restore(const State& state);
   [[nodiscard]] std::int64_t operations() const { return blocks_ * static_cast<std::int64_t>(costs_.size()); }
   [[nodiscard]] std::int64_t linears() const { return static_cast<std::int64_t>(costs_.size()); }
 
-  /// A layer that is never trained is frozen, which is another technique.
+  /// A layer that is never trained is frozen, which `freezing::Controller` decides.
   static constexpr double kMostBudget = 0.9;
 
  private:

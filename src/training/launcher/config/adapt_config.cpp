@@ -114,10 +114,12 @@ void read_trial(const YamlView& map, adapt::SearchOptions& trial) {
 void use_technique(const YamlView& name, const YamlView& map, const fs::path& folder, const FreezeConfig& freeze,
                    AdaptConfig& adapt) {
   const std::string text = name.text();
+  if (freeze.controller && freeze.controller->log) {
+    name.fail("adapt.log has the decisions about freezing, too", "leave out adapt.freeze.controller.log");
+  }
   if (text == "freezing") {
     const auto& controller = freeze.controller;
     if (!controller) name.fail("nothing says when", "add adapt.freeze.controller: {held_out: FILE}");
-    if (controller->log) name.fail("adapt.log has its decisions, too", "leave out adapt.freeze.controller.log");
     if (controller->window_steps < 2) {
       name.fail("no step would count, as each contains measuring the held-out loss",
                 "set adapt.freeze.controller.window_steps: 100");

@@ -12,32 +12,31 @@
 
 namespace lowgear::launcher {
 
-/// A prefix that grows and shrinks by what training shows: `adapt.freeze.controller`.
+/// A frozen prefix that grows and shrinks with the state of the training: `adapt.freeze.controller`.
 struct FreezeControllerConfig {
-  std::vector<std::filesystem::path> held_out;  ///< token files; `token_type` as those of the training
+  std::vector<std::filesystem::path> held_out;  ///< token files, with the `token_type` of the training's
   adapt::freezing::Options options;
   std::int64_t window_steps = 100;           ///< between decisions
   std::int64_t rewarm_steps = 100;           ///< in which the rate of unfrozen blocks rises to that of the others
-  std::optional<std::filesystem::path> log;  ///< observations and decisions
-  std::int64_t most_blocks = 0;              ///< that the cap lets it freeze
+  std::optional<std::filesystem::path> log;  ///< record of changes
+  std::int64_t most_blocks = 0;              ///< largest prefix that the cap admits
 };
 
 /// Which part of the model is not trained (docs/training.md): the section `adapt.freeze`.
 struct FreezeConfig {
-  /// From one step on so many of the first blocks are not trained, with the embedding; 0: all is trained.
+  /// Number of first blocks that are not trained from a step on, with the embedding; 0: all is trained.
   struct Prefix {
     std::int64_t step = 0;
     std::int64_t blocks = 0;
   };
   std::vector<Prefix> prefixes;                      ///< by step, each until the next; none before the first
   std::optional<FreezeControllerConfig> controller;  ///< decides instead of them
-  /// Instead of all these: the share of the weight gradients of blocks, by FLOPs, that is left out, in turns, after the
-  /// warm-up.
+  /// Instead: share of the blocks' weight gradients, by FLOPs, that iterations leave out in turns, after the warm-up.
   std::optional<double> weight_gradient_budget;
 
   /// By the prefixes.
   [[nodiscard]] std::int64_t blocks_at(std::int64_t step) const;
-  /// Of all prefixes, and of those that the controller may choose.
+  /// Of all prefixes, also of those that the controller may choose.
   [[nodiscard]] std::int64_t most_blocks() const;
   /// Whether the number of blocks is another in some step than in the first.
   [[nodiscard]] bool changes() const;
@@ -60,7 +59,7 @@ struct RepartitionConfig {
     std::int64_t step = 0;
     std::string partition;  ///< as TrainConfig::partition
   };
-  /// What decides about partition and clocks together.
+  /// A profile by which partition and clocks are planned together.
   struct Profile {
     std::filesystem::path file;  ///< a stage profile of the job's own partition with nothing frozen
     std::string blocking_power;  ///< watts of a GPU that waits, or the file that has them by stage
@@ -71,21 +70,20 @@ struct RepartitionConfig {
   std::optional<Profile> profile;  ///< with `automatic`; empty: costs are FLOPs, and no clocks are set
 };
 
-/// What may change while the job trains, and how that is tried (docs/adapting.md): the section `adapt` but for
-/// `freeze`.
+/// Changes of a job while it trains, and how they are tried (docs/adapting.md): the section `adapt` without `freeze`.
 struct AdaptConfig {
-  bool freezing = false;                    ///< technique: TrainConfig's freeze.controller proposes
+  bool freezing = false;                    ///< technique: blocks that freeze.controller proposes are tried
   std::optional<OperatingPoints> slowdown;  ///< technique; empty: off
   adapt::SearchOptions trial;               ///< of both
   std::optional<RepartitionConfig> repartition;
-  bool placebo = false;                      ///< it decides, and nothing changes
-  std::optional<std::filesystem::path> log;  ///< observations and decisions
+  bool placebo = false;                      ///< decides and changes nothing
+  std::optional<std::filesystem::path> log;  ///< record of changes
 
   [[nodiscard]] bool is_on() const { return freezing || slowdown; }
 };
 
-/// Reads the section `adapt` of a model of so many layers. Paths are relative to `folder`. Throws InputError with file,
-/// line and column.
+/// Reads the section `adapt` of a model of `layers` layers. Paths are relative to `folder`. Throws InputError with
+/// file, line and column.
 void read_adapt(const YamlView& map, const std::filesystem::path& folder, std::int64_t layers, FreezeConfig& freeze,
                 AdaptConfig& adapt);
 

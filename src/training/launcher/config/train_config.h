@@ -17,7 +17,7 @@
 
 namespace lowgear::launcher {
 
-/// Most ranks of a job, and most parts into which anything of it is divided.
+/// Largest number of ranks of a job, and of parts into which a job divides anything.
 constexpr int kMaxRanks = 65'536;
 
 inline constexpr std::string_view kEnvPipeSchedule = "envpipe";
@@ -34,11 +34,11 @@ struct OptimizerConfig {
   bool zero1 = false;    ///< optimizer state split among the replicas
 };
 
-/// How long a unit of each stage runs on a simulated GPU at its highest clock, where there is no real one.
+/// Times of units on a simulated GPU at its highest clock.
 struct SimulatedGpuConfig {
   double layer_forward_s = 0;      ///< one layer's forward pass of a microbatch
-  double embedding_forward_s = 0;  ///< what the first stage has beyond its layers
-  double head_forward_s = 0;       ///< what the last stage has beyond its layers
+  double embedding_forward_s = 0;  ///< of the first stage, in addition to its layers
+  double head_forward_s = 0;       ///< of the last stage, in addition to its layers
   double backward_factor = 2;      ///< backward over forward
   double memory_share = 0.3;       ///< share of a unit's time that the SM clock does not change
   double load = 1;                 ///< share of the GPU's compute power
@@ -59,17 +59,17 @@ struct RecordedSteps {
 
 /// The section `evaluation`: the loss on text that the model is not trained on.
 struct EvaluationConfig {
-  std::vector<std::filesystem::path> held_out;  ///< token files; `token_type` as those of the training
+  std::vector<std::filesystem::path> held_out;  ///< token files, with the `token_type` of the training's
   std::int64_t every = 0;                       ///< steps; also after the last one; 0: only then
-  std::int64_t batches = 1;                     ///< of as many sequences as a step has
+  std::int64_t batches = 1;                     ///< each with the number of sequences of a step
 
-  /// Whether it is measured once so many steps are done, of `steps` in all.
+  /// Whether the loss is measured after `steps_done` of `steps` steps.
   [[nodiscard]] bool is_due(std::int64_t steps_done, std::int64_t steps) const {
     return steps_done == steps || (every > 0 && steps_done % every == 0);
   }
 };
 
-/// How a run finds out whether to compute in fp8 (docs/training.md): the section `fp8.probe`.
+/// The probe that chooses between bf16 and fp8 (docs/training.md): the section `fp8.probe`.
 struct PrecisionProbeConfig {
   int pairs = 6;                 ///< of blocks, one in bf16 and one in fp8
   double block_s = 10;           ///< least time of a block
@@ -85,10 +85,10 @@ struct Fp8Config {
   std::optional<PrecisionProbeConfig> probe;  ///< `type: auto`: only if a probe before the first step shows a saving
 };
 
-/// Everything that the YAML file of `lowgear train` says (docs/training.md).
+/// The YAML file of `lowgear train` (docs/training.md).
 struct TrainConfig {
   std::optional<std::filesystem::path> model_file;  ///< a Hugging Face config.json
-  model::ModelConfig model;                         ///< as the file or the section says
+  model::ModelConfig model;                         ///< from the file or the section
   std::optional<std::filesystem::path> weights;     ///< folder or file to begin with; else random
   std::string partition = "uniform";
 
@@ -118,7 +118,7 @@ struct TrainConfig {
   std::optional<std::filesystem::path> checkpoint;  ///< folder; training continues from the newest complete one in it
   std::int64_t checkpoint_every = 0;                ///< steps; 0: at the end only
   int checkpoint_keep = 2;                          ///< newest ones; older ones are deleted
-  std::optional<std::filesystem::path> export_folder;  ///< for the weights at the end, as Hugging Face has them
+  std::optional<std::filesystem::path> export_folder;  ///< for the weights at the end, in Hugging Face's format
   std::optional<std::filesystem::path> plan;
   std::optional<EnvPipeConfig> envpipe;  ///< the policy followed in the running job; empty: none
   EnvPipeMemory envpipe_memory;          ///< of that policy's order, and of the schedule `envpipe`
@@ -135,11 +135,11 @@ struct TrainConfig {
 };
 
 /// Reads the YAML text. Paths in it are relative to `folder`. Throws InputError with file, line and column on unknown,
-/// missing, contradictory or out of range settings, and what the model's own file throws.
+/// missing, contradictory or out of range settings, and as the reader of the model's own file.
 [[nodiscard]] TrainConfig parse_train_config(std::string_view text, const std::string& source,
                                              const std::filesystem::path& folder,
                                              std::span<const std::string> settings = {});
-/// The same from a file, with `settings` (`steps=10`) in the place of those in it.
+/// The same from a file. `settings` (`steps=10`) override those in it.
 [[nodiscard]] TrainConfig read_train_config(const std::filesystem::path& path,
                                             std::span<const std::string> settings = {});
 

@@ -19,13 +19,13 @@ struct TrainServerConfig {
   double slowdown_pct = 0;                       ///< how much longer than the fastest plan an iteration may be planned
   double guard_pct = 2;            ///< how much longer, in addition, the job may take before plans are withdrawn
   double switch_latency_ms = 0;    ///< from asking for a clock until it is in effect
-  int profile_clocks = 6;          ///< tried out to begin with; 0: none, but another job's profile is waited for
+  int profile_clocks = 6;          ///< tried first; 0: none, and another job's profile is waited for
   int profile_iterations = 5;      ///< counted at each clock, at most
   int settle_iterations = 0;       ///< after each change of the clock, not counted
   std::optional<int> min_mhz;      ///< empty: 0.6 times the GPU's highest
   std::optional<int> max_mhz;      ///< empty: the GPU's highest
-  double allowance_pct = 2;        ///< allowance for trials, as a share of
-  int allowance_iterations = 500;  ///< so many iterations at full clocks
+  double allowance_pct = 2;        ///< time that trials may cost: share of the time of
+  int allowance_iterations = 500;  ///< this number of iterations at full clocks
 };
 
 /// Reads the section. Paths are relative to `folder`. Throws InputError with file, line and column.

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kMaxSteps = 1'000'000'000;
 /// One path or a list of them.
 [[nodiscard]] std::vector<std::filesystem::path> paths_at(const YamlView& view, const std::filesystem::path& folder);
 
-/// The member where there is one; else the value stays.
+/// Reads the member if the map has it; otherwise the value stays.
 void read_optional(const YamlView& map, std::string_view key, const std::filesystem::path& folder,
                    std::optional<std::filesystem::path>& path);
 void read_optional(const YamlView& map, std::string_view key, double low, double high, double& value);

@@ -39,15 +39,15 @@ inline constexpr auto kEnvPipeMembers = std::to_array<std::string_view>(
 /// The bytes that the configured profile states of a microbatch's activations by stage; empty: it states none.
 [[nodiscard]] std::vector<double> profiled_activation_bytes(const EnvPipeConfig& config);
 
-/// What EnvPipe's profiling finds on the configured profile. Throws InputError when the profile or the blocking power
-/// cannot be read, or does not fit the schedule.
+/// The findings of EnvPipe's profiling on the configured profile. Throws InputError when the profile or the blocking
+/// power cannot be read, or does not fit the schedule.
 [[nodiscard]] policies::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config,
-                                                            const schedule::Schedule& schedule);
-/// The same for its own order of so many ranks, with one stage each. Throws InputError as findings_on_profile.
+                                                           const schedule::Schedule& schedule);
+/// The same for EnvPipe's own order of `ranks` ranks with one stage each. Throws InputError as findings_on_profile.
 [[nodiscard]] policies::EnvPipeFindings order_findings_on_profile(const EnvPipeConfig& config, int ranks,
-                                                                  int microbatches);
+                                                                 int microbatches);
 
-/// What EnvPipe's order may hold: `energy.envpipe.memory_limit`, of the policy and of the schedule `envpipe` alike.
+/// The memory limit of EnvPipe's order, `energy.envpipe.memory_limit`, for the policy and the schedule `envpipe` alike.
 struct EnvPipeMemory {
   /// Activations that fit beyond those of 1F1B, by rank; empty: none.
   std::vector<int> extra_activations = {};
@@ -58,7 +58,8 @@ struct EnvPipeMemory {
   [[nodiscard]] bool is_stated() const { return !extra_activations.empty() || !bytes.empty(); }
 };
 
-/// Reads the limit of a job of so many pipeline ranks and microbatches. Throws InputError with file, line and column.
+/// Reads the limit of a job of `ranks` pipeline ranks and `microbatches` microbatches. Throws InputError with file,
+/// line and column.
 [[nodiscard]] EnvPipeMemory read_envpipe_memory(const YamlView& view, int ranks, int microbatches);
 
 /// The activations that fit beyond those of 1F1B, by rank as `EnvPipeOptions::extra_activations`, where one
@@ -67,7 +68,7 @@ struct EnvPipeMemory {
 [[nodiscard]] std::vector<int> extra_activations(const EnvPipeMemory& memory, std::span<const double> activation_bytes,
                                                  int ranks, int microbatches);
 
-/// What a checkpoint has of the policy `envpipe`.
+/// The policy's state in a checkpoint.
 struct EnvPipeSaved {
   Json settings;                    ///< envpipe_settings_json; of others it cannot be continued
   bool settled = false;             ///< the reconfiguration has ended
@@ -84,7 +85,7 @@ struct EnvPipeSaved {
 /// Throws InputError with the JSON path.
 [[nodiscard]] EnvPipeSaved read_envpipe_saved(const JsonView& view);
 
-/// By stage, what a setting of the configuration says of a GPU that waits: watts, or the file that has them by stage.
+/// Power of a GPU that waits, by stage, from a setting that is watts or the name of a file with watts by stage.
 /// `setting` names it in errors. Throws InputError when it is neither, or as `profile::read_blocking_power`.
 [[nodiscard]] std::vector<double> read_blocking_power(std::string_view setting, const std::string& given, int stages);
 

@@ -209,7 +209,7 @@ void save_checkpoint(const fs::path& folder, std::int64_t step, const launcher::
   manifest.model = config.model;
   manifest.parallel = config.parallel;
   manifest.frozen_blocks = state.store().frozen_blocks();
-  if (state.freezing != nullptr) manifest.freezing = state.freezing->save();
+  if (state.changes != nullptr) manifest.freezing = state.changes->save();
   manifest.data = launcher::checkpoint_data(*state.sampler, state.sampler->samples_done(step));
   Collective& world = *ranks.world;
   together(world, [&] { require_numbers(state); });
@@ -233,8 +233,8 @@ std::int64_t load_checkpoint(const fs::path& path, const launcher::TrainConfig& 
     manifest = launcher::read_manifest(path);
     require_same_training(manifest, config, path);
     go_on_behind(manifest, path, *state.sampler);
-    if (state.freezing != nullptr && !manifest.freezing.empty()) {
-      state.freezing->restore(manifest.freezing, (path / launcher::kManifestName).string());
+    if (state.changes != nullptr && !manifest.freezing.empty()) {
+      state.changes->restore(manifest.freezing, (path / launcher::kManifestName).string());
     }
     read_state(CheckpointReader(path, manifest), state);
   });

@@ -25,15 +25,15 @@ class SavedState {
   virtual ~SavedState() = default;
   /// As JSON; empty: there is none.
   [[nodiscard]] virtual std::string save() const = 0;
-  /// What `save` returned. Throws InputError, naming `source`, when it is not that.
+  /// Restores the result of `save`. Throws InputError, naming `source`, on anything else.
   virtual void restore(const std::string& json, const std::string& source) = 0;
 };
 
-/// A rank's part of the state that training continues from.
+/// A rank's part of the training state.
 struct TrainingState {
   AdamW* optimizer = nullptr;
   dataset::BatchSampler* sampler = nullptr;
-  SavedState* freezing = nullptr;  ///< may be null
+  SavedState* changes = nullptr;  ///< may be null
 
   [[nodiscard]] ParameterStore& store() const { return optimizer->store(); }
 };
@@ -46,9 +46,9 @@ void save_checkpoint(const std::filesystem::path& folder, std::int64_t step, con
                      const TrainingState& state, const Communicators& ranks);
 
 /// Takes the training state from the checkpoint `path`, whatever the layout of the ranks that wrote it. Returns the
-/// number of steps done. The samples continue after those that it has taken, also where a step takes another number of
-/// them. A meeting of all ranks; all throw InputError naming the file when it is of another model, seed, text or
-/// sequence length, damaged or incomplete.
+/// number of steps done. Sampling continues after the samples taken, also if a step now takes another number of them. A
+/// meeting of all ranks; all throw InputError naming the file when it is of another model, seed, text or sequence
+/// length, damaged or incomplete.
 std::int64_t load_checkpoint(const std::filesystem::path& path, const launcher::TrainConfig& config,
                              const TrainingState& state, const Communicators& ranks);
 
@@ -62,7 +62,7 @@ class CheckpointFolder {
 
   /// Continues from the newest complete checkpoint, if there is one. Returns the number of steps done.
   std::int64_t resume();
-  /// To be called after each step: saves when it is time to, or when this is the last step; then deletes the oldest.
+  /// After each step: saves if a checkpoint is due or the step is the last one, and then deletes old ones.
   void after_step(std::int64_t steps_done, bool last);
   /// The newest complete one that this run has read or written, in words for an error's message.
   [[nodiscard]] std::string newest_text() const;

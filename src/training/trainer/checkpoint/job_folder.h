@@ -13,20 +13,20 @@ namespace lowgear::trainer {
 /// it is going to fail.
 void together(Collective& world, const std::function<void()>& action);
 
-/// How all ranks of a job write one folder.
+/// A folder that all ranks of a job write together.
 struct JobFolder {
   std::filesystem::path target;
   /// On every rank: writes its files, flushed, into the temporary folder.
   std::function<void(const std::filesystem::path& folder)> write;
-  /// On rank 0, once all have written: what makes the folder complete.
+  /// On rank 0, once all have written: completes the folder.
   std::function<void(const std::filesystem::path& folder)> finish;
-  /// On rank 0, at the last moment: throws when what is at the target may not be replaced. May be empty.
+  /// On rank 0, right before the replacement: throws when the target may not be replaced. May be empty.
   std::function<void()> require_replaceable = {};
 };
 
 /// Fills a temporary folder next to the target and renames it there, in the place of an earlier one: the target is
 /// complete or what it was, also when ranks are killed or the power fails at any moment (see exchange_directories).
-/// Where it is a link, that stays and what it leads to is replaced. Ranks on several machines need a file system that
+/// A link stays, and its target is replaced. Ranks on several machines need a file system that
 /// they share. When one fails, all throw as `together` does, and what was written is removed; when the folder was
 /// complete and could not be put at its target, it stays where the message says.
 void write_together(Collective& world, const JobFolder& folder);
@@ -35,12 +35,12 @@ void write_together(Collective& world, const JobFolder& folder);
 /// checks that the temporary can be created. Throws InputError and Error.
 void prepare_target(const std::filesystem::path& target);
 
-/// The temporary of a target: what a killed job may leave.
+/// The temporary folder of a target, which a killed job may leave.
 [[nodiscard]] std::filesystem::path temporary_of(const std::filesystem::path& target);
 /// Whether it is the temporary of some target.
 [[nodiscard]] bool is_temporary(const std::filesystem::path& path);
 
-/// Repairs what killed jobs have left of targets in a folder, and removes all temporaries there.
+/// Repairs targets in a folder after killed jobs, and removes all temporaries there.
 void clean_up_targets(const std::filesystem::path& folder);
 
 /// Restricts a folder of checkpoints to one training: a lock on its file `lock`, which names the process that holds it,

@@ -15,8 +15,8 @@ struct Backend {
   std::string gpu_name = {};  ///< as CUDA calls it; empty on the CPU
 };
 
-/// Throws InputError when this build cannot compute on GPUs (`gpu`), or on the CPU. Whether there are GPUs is not
-/// looked at.
+/// Throws InputError when this build cannot compute on GPUs (`gpu`), or on the CPU. Does not check whether
+/// there are GPUs.
 void require_device(bool gpu);
 
 /// With `gpu`: CUDA device `local_rank` and NCCL; else the CPU and Gloo. Throws InputError when this build or this

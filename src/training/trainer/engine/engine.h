@@ -14,7 +14,7 @@
 
 namespace lowgear::trainer {
 
-/// One microbatch of token ids and what comes next at each position, both [batch, time] int64.
+/// One microbatch of token ids, and the next token at each position, both [batch, time] int64.
 struct Microbatch {
   at::Tensor ids;
   at::Tensor targets;
@@ -24,16 +24,16 @@ struct Microbatch {
 class UnitObserver {
  public:
   virtual ~UnitObserver() = default;
-  /// All that the rank did before is done.
+  /// The rank's earlier work is done.
   virtual void unit_waits(const schedule::Action& /*unit*/) {}
   virtual void unit_begins(const schedule::Action& unit) = 0;
   virtual void unit_ended(const schedule::Action& unit) = 0;
 };
 
 struct EngineOptions {
-  std::vector<std::int64_t> activation_shape;  ///< of what passes between stages: batch, time, hidden
+  std::vector<std::int64_t> activation_shape;  ///< of tensors that pass between stages: batch, time, hidden
   at::TensorOptions activation_options;        ///< its type and device
-  double loss_gradient = 1;                    ///< what each microbatch's loss counts in the gradients
+  double loss_gradient = 1;                    ///< weight of each microbatch's loss in the gradients
 };
 
 /// Executes one rank's part of a pipeline schedule.

@@ -12,15 +12,15 @@ namespace lowgear::trainer {
 
 struct GradientReducerOptions {
   std::int64_t bucket_elements = 0;  ///< a bucket ends with the parameter in which it reaches that many
-  std::int64_t additions = 1;        ///< how often an iteration adds to every gradient: its microbatches
+  std::int64_t additions = 1;        ///< of an iteration to every gradient: its microbatches
   bool to_owners = false;  ///< ZeRO-1: of each 1/size() of the buffer, only the replica of that number needs the sum
 };
 
 /// Sums the gradients over the replicas of a rank, bucket by bucket (Li et al. 2020, "PyTorch Distributed", section
-/// 3.2), each as soon as the iteration has added everything to it: communication runs concurrently
-/// with what is left of the backward passes.
+/// 3.2), each as soon as the iteration has added everything to it: communication runs concurrently with the rest of the
+/// backward passes.
 ///
-/// Parameters whose gradients a step leaves out are in no bucket of it: nothing of them is sent.
+/// Parameters whose gradients a step leaves out are in no bucket and are not sent.
 ///
 /// Buckets are runs of the store's flat buffer. They start in one order, which the store's layout alone decides: those
 /// of matrices from the last one back, as backward passes complete them; then norms and biases; then tied parameters,
@@ -46,7 +46,7 @@ class GradientReducer final : public GradientObserver {
   void begin();
   /// Starts each bucket that is complete by that. Throws PeerLost.
   void gradient_added(std::int64_t begin, std::int64_t count) override;
-  /// Starts what has not been started and waits for all. To be called when the iteration has added everything, and tied
+  /// Starts the remaining buckets and waits for all. Called when the iteration has added everything, and tied
   /// gradients are summed over their stages. Throws PeerLost.
   void finish();
 

@@ -11,8 +11,8 @@
 
 namespace lowgear::trainer {
 
-/// What one rank holds of the optimizer's state for one part of the store's flat buffers, the trained or the frozen
-/// one: a stretch, all of the part without ZeRO-1, else 1/dp of it.
+/// One rank's optimizer state for one part of the store's flat buffers, the trained or the frozen one: all of the part,
+/// with ZeRO-1 1/dp of it.
 struct OptimizerState {
   std::int64_t begin = 0;  ///< first element of the buffers
   at::Tensor master;       ///< fp32 values; the store's own where those are fp32
@@ -59,7 +59,7 @@ class AdamW {
   void publish();
   /// Has the store freeze the embedding and the first `blocks` blocks, 0: nothing, and train all others; every
   /// parameter keeps its values and moments, and with ZeRO-1 the replicas divide the trained ones anew. Calls `rebind`
-  /// when the store has its new buffers: what still uses the old ones keeps their memory. Between steps; a meeting of
+  /// when the store has its new buffers: users of the old ones keep their memory. Between steps; a meeting of
   /// the replicas. Holds up to 8 bytes per parameter of this rank more while it runs.
   void freeze(std::int64_t blocks, const std::function<void()>& rebind);
   /// Brings numbers from their places in the store before to those in the next one: flat, on the device.

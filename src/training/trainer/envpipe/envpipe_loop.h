@@ -25,7 +25,7 @@
 
 namespace lowgear::trainer {
 
-/// The file `energy.envpipe.log` (docs/formats.md): what each step of the reconfiguration measured and decided.
+/// The file `energy.envpipe.log` (docs/formats.md): measurements and decision of each step of the reconfiguration.
 class EnvPipeRecord {
  public:
   /// Throws what MetricsFile throws.
@@ -44,7 +44,7 @@ class EnvPipeRecord {
   MetricsFile file_;
 };
 
-/// What the policy `envpipe` did about a step; known on rank 0.
+/// The decision of the policy `envpipe` after a step; known on rank 0.
 struct EnvPipeDecision {
   enum class Phase : unsigned char { profiling, reconfiguring, settled };
 
@@ -53,7 +53,7 @@ struct EnvPipeDecision {
   int raised = 0;                ///< of which the clock rises with the next step
   std::string plan = {};         ///< as EnvPipe prints it; empty unless it was reconfiguring
   std::string problem = {};      ///< why nothing was decided; empty: it was
-  std::string news = {};         ///< what people should know of it; may be empty
+  std::string news = {};         ///< a message for people; may be empty
 };
 
 [[nodiscard]] constexpr std::string_view name(EnvPipeDecision::Phase phase) {
@@ -66,16 +66,16 @@ struct EnvPipeDecision {
 /// Rank 0 decides on what the first replica measured, and all ranks learn it before any of them begins the next step.
 class EnvPipeLoop final : public SavedState {
  public:
-  /// What the loop works on. All outlive it.
+  /// The loop's access to the job. All outlive it.
   struct Parts {
-    SavedState* others = nullptr;  ///< what else is saved with it
+    SavedState* others = nullptr;  ///< saved together with it
     client::Client* client = nullptr;
     const Communicators* ranks = nullptr;
     launcher::RankPlace place;
-    std::function<const schedule::Schedule&()> schedule;           ///< the present one
+    std::function<const schedule::Schedule&()> schedule;           ///< the current one
     std::function<void(std::vector<int> early_forwards)> reorder;  ///< to EnvPipe's own order, from the next step on
   };
-  /// What a rank measured in a step.
+  /// A rank's measurements of a step.
   struct Observed {
     double energy_j = 0;  ///< not a number: none
     std::vector<UnitTime> units;
@@ -100,7 +100,7 @@ class EnvPipeLoop final : public SavedState {
 
  private:
   using Phase = EnvPipeDecision::Phase;
-  /// What all ranks know: how the next step runs.
+  /// The next step's order and clocks, which all ranks know.
   struct Agreed {
     Phase phase = Phase::settled;
     std::vector<int> early_forwards;  ///< by rank; empty: the order of the schedule
@@ -129,7 +129,7 @@ class EnvPipeLoop final : public SavedState {
 
   const launcher::TrainConfig* config_;
   Parts parts_;
-  schedule::PipelineDag dag_;    ///< of the present order
+  schedule::PipelineDag dag_;    ///< of the current order
   std::vector<int> clocks_mhz_;  ///< that it may use, highest first
   Agreed agreed_;
   std::vector<int> loaded_mhz_;  ///< by op, that the agent was given; empty: none

@@ -16,17 +16,17 @@
 namespace lowgear::trainer {
 
 /// Measures, by stage, the bytes that the allocator of a rank's device holds more after the forward of a microbatch
-/// than before it: what is kept until its backward. Allocators of CPUs and of CUDA report every block to the thread
-/// that gets or frees it, so that only what the training thread does within the forward counts: nothing of messages,
-/// which other threads free, and nothing of backwards.
+/// than before it: the bytes kept until its backward. Allocators of CPUs and of CUDA report every block to the thread
+/// that gets or frees it, so only blocks of the training thread within the forward count: not those of messages, which
+/// other threads free, nor those of backwards.
 class ActivationMeter {
  public:
   explicit ActivationMeter(at::Device device);
 
-  /// Between iterations: forgets what was measured. In the next one each stage has so many forwards; where there are
-  /// several, the first does not count, which also makes what all of them share.
+  /// Between iterations: forgets earlier measurements. In the next iteration each stage has `forwards` forwards; the
+  /// first of several does not count, as it also allocates blocks that all of them share.
   void start(int forwards);
-  /// From here on nothing is measured.
+  /// Stops measuring.
   void stop() { forwards_ = 0; }
   [[nodiscard]] bool is_measuring() const { return forwards_ > 0; }
   /// A forward on this thread, right before and right after it. `received_bytes` are those of its input where that was
@@ -49,20 +49,20 @@ class ActivationMeter {
   std::optional<c10::DebugInfoGuard> reports_;  ///< while a forward is measured
 };
 
-/// Has the activations of a job measured in a few of its steps: the second after its start, and the second after each
-/// change of what is trained or where its layers are. The first one also allocates what the others keep using.
+/// Measures the activations of a job in a few steps: the second after its start, and the second after each change of
+/// frozen blocks or layers. The first one also allocates blocks that the others keep using.
 class ActivationSteps {
  public:
   /// All outlive this.
   ActivationSteps(const launcher::TrainConfig& config, ActivationMeter& meter, Collective& world);
 
-  /// Before each step, on all ranks, with what it trains.
+  /// Before each step, on all ranks, with its frozen blocks and partition.
   void prepare(std::int64_t step, std::int64_t frozen_blocks, const std::string& partition);
   /// After each step of so many stages, on all ranks: bytes of a microbatch by stage, of the rank of it that holds
   /// most; 0: nothing of the stage is trained. Empty where the step was not measured; else a meeting of all ranks, and
   /// written into the recording, if there is one.
   [[nodiscard]] std::vector<std::int64_t> finish(int stages);
-  /// What was measured last; empty: nothing yet.
+  /// The last measurement; empty: none yet.
   [[nodiscard]] const std::vector<std::int64_t>& newest() const { return newest_; }
 
  private:
@@ -78,8 +78,8 @@ class ActivationSteps {
   ActivationMeter* meter_;
   Collective* world_;
   Trained trained_;
-  int steps_ = 0;          ///< that train this
-  std::int64_t step_ = 0;  ///< the present one
+  int steps_ = 0;          ///< with the current blocks and layers
+  std::int64_t step_ = 0;  ///< the current one
   std::vector<std::int64_t> newest_;
   std::vector<profile::RecordedActivations> recorded_;  ///< of this rank
 };

@@ -9,27 +9,26 @@
 
 namespace lowgear::trainer {
 
-/// The metrics of a run: a JSON line for every step.
+/// A file of JSON lines, one for a step: the metrics of a run, or a record.
 class MetricsFile {
  public:
-  /// `first_step` steps were done before: their lines stay, and those of later steps, which were lost, go. An open
-  /// file that is named as such (/dev/stdout) is appended to as it is. Throws InputError when the file cannot be made
-  /// or written to.
+  /// A run that continues after `first_step` steps keeps their lines and removes later ones. An open file
+  /// (/dev/stdout) is only appended to. Throws InputError when the file cannot be created or written.
   MetricsFile(std::filesystem::path path, std::int64_t first_step);
 
-  /// Appends a line. One that cannot be written (a full disk) is left out as a whole: metrics are no reason to end a
-  /// training. Returns whether it was written.
+  /// Appends a line and returns whether that succeeded. A line that cannot be written (a full disk) is left out as a
+  /// whole, and training continues.
   bool add(std::string_view line);
   [[nodiscard]] std::int64_t lost_lines() const { return lost_; }
-  /// `metrics.jsonl: 2 of 9 lines could not be written: No space left on device`: for when some are lost.
+  /// `metrics.jsonl: 2 of 9 lines could not be written: No space left on device`, if some are lost.
   [[nodiscard]] std::string lost_text() const;
 
  private:
   std::filesystem::path path_;
   FileDescriptor file_;
-  std::int64_t lines_ = 0;  ///< that were to be written
+  std::int64_t lines_ = 0;  ///< all, with lost ones
   std::int64_t lost_ = 0;
-  int error_number_ = 0;  ///< why the last of these was
+  int error_number_ = 0;  ///< of the last lost line
 };
 
 }  // namespace lowgear::trainer

@@ -19,19 +19,19 @@ struct UnitKernel {
   double load = 1;       ///< share of the GPU's compute power
 };
 
-/// How long the units of a stage run, by what is configured; the backward of one with `frozen_blocks` at its beginning
-/// is that of the others.
+/// The configured kernel of a unit. The backward of a stage with `frozen_blocks` first blocks is that of its other
+/// blocks.
 [[nodiscard]] UnitKernel simulated_kernel(const launcher::SimulatedGpuConfig& config, const StageRange& range,
                                           std::int64_t frozen_blocks, OpKind kind);
 
-/// What simulated kernels and the real computation that runs concurrently have taken.
+/// Times of simulated kernels and of the real computation that runs concurrently.
 struct SimulatedTimes {
   std::uint64_t units = 0;
   std::uint64_t outlasted = 0;  ///< units whose real computation took longer than the kernel
   double kernel_s = 0;
-  double excess_s = 0;  ///< by how much, all together
+  double excess_s = 0;  ///< sum of the differences
 
-  /// The real computation is what took the time: clocks then mean less than they would on a GPU.
+  /// The real computation took longer than the kernels: clocks then have less effect than on a GPU.
   [[nodiscard]] bool invalid() const { return excess_s > 0.005 * kernel_s; }
 };
 

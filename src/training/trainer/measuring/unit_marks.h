@@ -14,18 +14,18 @@
 
 namespace lowgear::trainer {
 
-/// What a unit took on this rank.
+/// Time of a unit on this rank.
 struct UnitTime {
   OpKind kind = OpKind::forward;
-  double wait_s = 0;  ///< for its input, after all that the rank did before
+  double wait_s = 0;  ///< for its input, after the unit before it
   double time_s = 0;
 };
 
-/// Marks units for the client of this rank, runs them on its simulated GPU where it has one, and has their activations
-/// measured where asked to.
+/// Marks units for the client of this rank, runs them on its simulated GPU if it has one, and measures their
+/// activations on request.
 class UnitMarks final : public UnitObserver {
  public:
-  /// The stage of this rank with a number, as it is now; null: another rank has it.
+  /// The current stage of this rank with a number; null: another rank has it.
   using StageLookup = std::function<const Stage*(int stage)>;
 
   /// `gpu` may be null. Configuration and client outlive this.
@@ -37,7 +37,7 @@ class UnitMarks final : public UnitObserver {
   void unit_ended(const schedule::Action& unit) override;
   /// Of the units since the last call, in their order; none unless the policy `envpipe` decides by them.
   [[nodiscard]] std::vector<UnitTime> take_times() { return std::exchange(times_, {}); }
-  /// To be started before an iteration whose activations are measured, and stopped after it.
+  /// Start it before an iteration whose activations are measured, and stop it after.
   [[nodiscard]] ActivationMeter& activations() { return activations_; }
   /// Real computation took longer than the simulated one: times and energies are meaningless.
   [[nodiscard]] bool invalid() const { return gpu_ && gpu_->times().invalid(); }

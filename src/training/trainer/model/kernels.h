@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-/// The innermost computations that libtorch has no single operation for. There are two implementations, of which a
+/// The innermost computations for which libtorch has no single operation. There are two implementations, of which a
 /// build has one: kernels_aten.cpp composes libtorch's operations, for any device; kernels_cuda.cu has a kernel for
 /// each on CUDA devices, as they are bound by memory traffic and composed ones move several times as much.
 namespace lowgear::trainer::kernels {
@@ -21,7 +21,7 @@ struct AttentionHeads {
 /// whose cosine and sine are cosine[t][i] and sine[t][i] (fp32, [at least time, head_dim / 2]).
 void split_and_rotate(const at::Tensor& qkv, const at::Tensor& cosine, const at::Tensor& sine,
                       const AttentionHeads& heads, at::Tensor& query, at::Tensor& key, at::Tensor& value);
-/// The gradient of `qkv` from those of the three.
+/// The gradient of `qkv` from those of queries, keys and values.
 [[nodiscard]] at::Tensor split_and_rotate_backward(const at::Tensor& query_gradient, const at::Tensor& key_gradient,
                                                    const at::Tensor& value_gradient, const at::Tensor& cosine,
                                                    const at::Tensor& sine, const AttentionHeads& heads);

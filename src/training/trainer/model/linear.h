@@ -17,7 +17,7 @@ struct LinearWeight;
 /// How the gradients of weights are computed in layers whose other two products are in fp8.
 enum class WeightGradientType : unsigned char {
   fp8,
-  bf16  ///< slower, and without the rounding of fp8 in what the optimizer sums up over steps
+  bf16  ///< slower, and without fp8's rounding in the sums of the optimizer
 };
 
 /// Which linear layers of a model compute in fp8, and whether they do now: those of the blocks between the first and
@@ -45,7 +45,7 @@ struct Fp8Weight {
 [[nodiscard]] at::Tensor fp8_linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight);
 
 /// Weight gradients that are put off: a backward pass in two parts (Qi et al. 2023, "Zero Bubble Pipeline Parallelism")
-/// first computes what the previous stage waits for, and keeps what the weights need for later.
+/// first computes the gradient that the previous stage waits for, and keeps the inputs of weight gradients for later.
 class WeightGradientQueue {
  public:
   /// While deferring, linear layers pass on their weight gradients instead of computing them.
@@ -68,8 +68,8 @@ class WeightGradientQueue {
   Deferred* target_ = nullptr;
 };
 
-/// A matrix of the model, and where the gradient of it goes: it is not seen by autograd, so that its gradient can be
-/// computed later than that of the layer's input, and be added to the sum over the microbatches at once.
+/// A matrix of the model, with the sum of its gradient. Autograd does not see it, so that its gradient can be computed
+/// later than that of the layer's input, and be added to the sum over the microbatches at once.
 struct LinearWeight final : torch::CustomClassHolder {
   at::Tensor weight;           ///< [out, in]
   at::Tensor weight_gradient;  ///< the same shape, fp32; undefined: the weight is frozen
@@ -88,7 +88,7 @@ struct LinearWeight final : torch::CustomClassHolder {
 };
 
 /// Adds the gradients of the weight and the bias in the type of the activations: now, or later if they are put off.
-/// `input` is [..., in], `output_gradient` [..., out]. A weight that wants none gets none.
+/// `input` is [..., in], `output_gradient` [..., out]. A weight that is not trained gets none.
 void add_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const at::Tensor& input,
                    const at::Tensor& output_gradient);
 

@@ -23,15 +23,15 @@ inline constexpr std::int64_t kBlockLinears = 4;
 /// Weights of each, of the whole model, in the order of BlockLinear: multiply-adds of a token.
 [[nodiscard]] std::vector<std::int64_t> linear_weights(const model::ModelConfig& config);
 
-/// Which weight gradients a step leaves out, by operation: block * kBlockLinears + linear. Both empty: none, ever.
+/// The weight gradients that a step leaves out, by operation: block * kBlockLinears + linear. Both empty: none, ever.
 struct WeightGradientDrops {
   std::vector<bool> dropped;
   std::vector<std::int64_t> skipped;  ///< steps before this one that left it out
 };
 
-/// Which part of a parameter a rank of a tensor-parallel group holds.
+/// The part of a parameter that a rank of a tensor-parallel group holds.
 struct TensorShard {
-  std::int64_t dimension = -1;  ///< along which it is split evenly; -1: every rank holds all of it
+  std::int64_t dimension = -1;  ///< along which it is split evenly; -1: every rank holds the whole parameter
   int rank = 0;
   int ranks = 1;
   int groups = 1;  ///< the dimension is that many equal groups (GPT-2's q, k and v), each of which is split
@@ -44,7 +44,7 @@ class ParameterStore;
 /// The `block` of the embedding's parameters: before the first one.
 inline constexpr std::int64_t kEmbeddingBlock = -1;
 
-/// One parameter of the model, as its files name and shape it, and this rank's part of it.
+/// One parameter of the model, by the name and shape in its files, and this rank's part of it.
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;  ///< of this rank's part, as the computation uses it
@@ -57,21 +57,21 @@ struct Parameter {
   bool tied = false;                       ///< it is either of such two
   std::int64_t block = 0;                  ///< of the model that it belongs to; their number: what follows the last one
   BlockLinear linear = BlockLinear::none;  ///< of the block, whose weight or bias it is
-  bool frozen = false;                     ///< not trained: no gradient, and the optimizer leaves it as it is
+  bool frozen = false;                     ///< not trained: no gradient and no update
   bool dropped = false;  ///< the present step gives it no gradient, and the optimizer leaves it and its moments
   std::int64_t skipped_steps =
       0;                ///< of the optimizer, which left it as it was: AdamW's correction does not count them
-  at::Tensor value;     ///< what the computation reads, in its type; part of the store's values
+  at::Tensor value;     ///< for the computation, in its type; part of the store's values
   at::Tensor gradient;  ///< sum over the microbatches so far, fp32; part of the store's gradients; none if frozen
   std::int64_t offset = 0;
   ParameterStore* store = nullptr;  ///< that it belongs to
 
   [[nodiscard]] std::int64_t count() const { return value.numel(); }
-  /// Adds to the gradient, and tells the store.
+  /// Adds to the gradient, and notifies the store.
   void accumulate(const at::Tensor& addend);
 };
 
-/// Learns what was added to gradients.
+/// Is notified of additions to gradients.
 class GradientObserver {
  public:
   virtual ~GradientObserver() = default;
@@ -86,7 +86,7 @@ struct BufferLayout {
   std::int64_t all = 0;
 };
 
-/// Whether a parameter is in a frozen prefix of so many blocks. The embedding belongs to every prefix, and with it the
+/// Whether a parameter is in a frozen prefix of `blocks` blocks. The embedding belongs to every prefix, and with it the
 /// output matrix that is tied to it: both or none.
 [[nodiscard]] bool in_frozen_prefix(const Parameter& parameter, std::int64_t blocks);
 
@@ -109,7 +109,7 @@ class ParameterStore {
   /// Freezes the embedding and the first `blocks` blocks of the model, 0: nothing, and trains all others. After
   /// `allocate` it makes new buffers: values are kept, gradients are zero, and tensors that parameters had are stale.
   void freeze(std::int64_t blocks);
-  /// What the next steps leave out, until the next call: between steps.
+  /// Sets the gradients that the next steps leave out, until the next call: between steps.
   void drop(const WeightGradientDrops& drops);
   [[nodiscard]] std::int64_t frozen_blocks() const { return frozen_blocks_; }
   [[nodiscard]] BufferLayout layout() const;

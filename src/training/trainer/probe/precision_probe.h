@@ -15,7 +15,7 @@
 
 namespace lowgear::trainer {
 
-/// In which precision a run computes, and why.
+/// The precision of a run, and the reason.
 struct ChosenPrecision {
   bool fp8 = false;
   std::string reason;
@@ -24,7 +24,7 @@ struct ChosenPrecision {
   std::optional<double> energy_j = {};  ///< of all GPUs in its blocks; empty: not measured
 };
 
-/// What a probe needs of a job. All of it is called on all ranks.
+/// A probe's access to a job. Each function is called on all ranks.
 struct ProbedJob {
   std::function<void(bool on)> use_fp8;
   /// Trains a step on its data. Returns what this rank adds to the mean loss of all ranks.

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/core/formats/json.h"
-#include "planning/adapt/techniques/technique_controller.h"
+#include "planning/adapt/change_record.h"
 #include "training/launcher/training_schedule.h"
 
 namespace lowgear::trainer {
@@ -73,7 +73,7 @@ RunTotals::RunTotals(std::int64_t first_step, std::int64_t steps, std::int64_t t
   summary_.first_step = first_step;
 }
 
-void RunTotals::add(const StepResult& result) {
+void RunTotals::add(const IterationResult& result) {
   if (summary_.steps == 0) summary_.first_loss = result.loss;
   summary_.last_loss = result.loss;
   if (result.held_out_loss) summary_.held_out_loss = result.held_out_loss;
@@ -90,7 +90,7 @@ RunSummary RunTotals::summary() const {
   return summary;
 }
 
-void RunTotals::count(const StepResult& result) {
+void RunTotals::count(const IterationResult& result) {
   ++summary_.counted_steps;
   time_s_ += result.time_s;
   energy_j_ += result.energy_j.value_or(0);
@@ -164,7 +164,7 @@ void ProgressReport::observe_server(bool answers, const std::string& problem) {
   if (server_) say(server_->observe(answers ? 0 : 1, problem));
 }
 
-void ProgressReport::count_server(const StepResult& result) {
+void ProgressReport::count_server(const IterationResult& result) {
   if (!server_) return;
   say(server_->observe(result.ranks_without_server, result.server_problem));
   server_->count_step();
@@ -172,16 +172,16 @@ void ProgressReport::count_server(const StepResult& result) {
 }
 
 /// Once: an error that is larger from then on.
-void ProgressReport::note_energy(const StepResult& result) {
+void ProgressReport::note_energy(const IterationResult& result) {
   if (result.ranks_by_power == 0 || std::exchange(said_by_power_, true)) return;
   say(
       fmt::format("step {}: the energy of {} of {} ranks is that of power readings, whose error is larger than a "
                   "counter's{}{}; ranks_by_power_readings of the metrics counts them from now on",
-                  result.step + 1, result.ranks_by_power, config_->parallel.world_size(),
+                  result.iteration + 1, result.ranks_by_power, config_->parallel.world_size(),
                   result.energy_problem.empty() ? "" : ": ", result.energy_problem));
 }
 
-void ProgressReport::add(const StepResult& result) {
+void ProgressReport::add(const IterationResult& result) {
   totals_.add(result);
   count_server(result);
   note_energy(result);
@@ -190,26 +190,25 @@ void ProgressReport::add(const StepResult& result) {
     fmt::print("type: {}: {}; {} steps were tried and undone in {:.3g} s\n", type_name(*result.precision),
                result.precision->reason, result.precision->steps, result.precision->time_s);
   }
-  for (const adapt::TechniqueDecision& decision : result.decisions) {
+  for (const adapt::ChangeDecision& decision : result.decisions) {
     if (output_ != Output::lines) break;
     fmt::print("{}after step {}: {}{}: {}: {}\n", terminal_ ? "\r\033[K" : "", decision.steps_done,
-               config_->adapt.placebo ? "placebo: " : "", name(decision.technique), name(decision.change),
-               decision.reason);
+               config_->adapt.placebo ? "placebo: " : "", name(decision.kind), name(decision.action), decision.reason);
   }
   if (output_ != Output::lines) return;
   if (result.envpipe) print_envpipe(result);
   if (result.moved) {
     fmt::print("{}before step {}: partition {}: {:.3g} GB moved in {:.3g} s\n", terminal_ ? "\r\033[K" : "",
-               result.step + 1, result.partition, result.moved->bytes / 1e9, result.moved->time_s);
+               result.iteration + 1, result.partition, result.moved->bytes / 1e9, result.moved->time_s);
   }
   print_line(result);
 }
 
 /// The plan as EnvPipe prints it, after each step in which it decides.
-void ProgressReport::print_envpipe(const StepResult& result) const {
+void ProgressReport::print_envpipe(const IterationResult& result) const {
   const EnvPipeDecision& decided = *result.envpipe;
   const auto print = [&](const std::string& what) {
-    fmt::print("{}after step {}: envpipe: {}\n", terminal_ ? "\r\033[K" : "", result.step + 1, what);
+    fmt::print("{}after step {}: envpipe: {}\n", terminal_ ? "\r\033[K" : "", result.iteration + 1, what);
   };
   if (!decided.problem.empty()) {
     print(fmt::format("{}; the clocks stay", decided.problem));
@@ -220,14 +219,14 @@ void ProgressReport::print_envpipe(const StepResult& result) const {
   if (!decided.news.empty()) print(decided.news);
 }
 
-void ProgressReport::write_metrics(const StepResult& result) {
-  Json json = {{"step", result.step},
+void ProgressReport::write_metrics(const IterationResult& result) {
+  Json json = {{"step", result.iteration},
                {"loss", result.loss},
                {"gradient_norm", result.gradient_norm},
                {"learning_rate", result.learning_rate},
                {"time_s", result.time_s},
                {"tokens", config_->tokens_per_step()}};
-  if (result.step > 0 && result.step == summary().first_step) json["continued"] = true;
+  if (result.iteration > 0 && result.iteration == summary().first_step) json["continued"] = true;
   if (result.held_out_loss) json["held_out_loss"] = *result.held_out_loss;
   if (!result.partition.empty()) json["partition"] = result.partition;
   if (result.moved) json["moved"] = {{"time_s", result.moved->time_s}, {"bytes", result.moved->bytes}};
@@ -235,7 +234,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
   if (!result.policy.empty()) json["policy"] = result.policy;
   if (result.envpipe) json["envpipe"] = envpipe_json(*result.envpipe);
   if (result.precision) json["precision"] = precision_json(*result.precision);
-  for (const adapt::TechniqueDecision& decision : result.decisions) {
+  for (const adapt::ChangeDecision& decision : result.decisions) {
     json["decisions"].push_back(adapt::decision_json(decision));
   }
   if (result.dropped_gradients) {
@@ -258,15 +257,15 @@ void ProgressReport::write_metrics(const StepResult& result) {
   if (metrics_->lost_lines() == 1) fmt::print(stderr, "{}; training continues\n", metrics_->lost_text());
 }
 
-void ProgressReport::print_line(const StepResult& result) {
-  const bool last = result.step + 1 == config_->steps;
+void ProgressReport::print_line(const IterationResult& result) {
+  const bool last = result.iteration + 1 == config_->steps;
   const auto now = Clock::now();
   if (!last && !result.held_out_loss && printed_ && now - *printed_ < kLineEvery) return;
   printed_ = now;
   const double rate = static_cast<double>(config_->tokens_per_step()) / result.time_s;
-  const double left_s = static_cast<double>(config_->steps - result.step - 1) * result.time_s;
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  {:.3f} s  {:.0f} tokens/s", result.step + 1, config_->steps,
-                                 result.loss, result.time_s, rate);
+  const double left_s = static_cast<double>(config_->steps - result.iteration - 1) * result.time_s;
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  {:.3f} s  {:.0f} tokens/s", result.iteration + 1,
+                                 config_->steps, result.loss, result.time_s, rate);
   if (result.energy_j) {
     line += fmt::format("  {:.3g} J/token{}", *result.energy_j / static_cast<double>(config_->tokens_per_step()),
                         result.simulated ? " simulated" : "");
@@ -309,24 +308,24 @@ std::string configuration_text(const adapt::Configuration& configuration, const 
 
 }  // namespace
 
-protocol::TrainingDecision reported(const adapt::TechniqueDecision& decision, const launcher::TrainConfig& config) {
+protocol::TrainingDecision reported(const adapt::ChangeDecision& decision, const launcher::TrainConfig& config) {
   return {.number = 1,
           .age_s = 0,
           .from_iteration = decision.steps_done,
-          .technique = word(name(decision.technique)),
-          .change = word(name(decision.change)),
+          .technique = word(name(decision.kind)),
+          .change = word(name(decision.action)),
           .configuration = configuration_text(decision.configuration, config),
           .reason = decision.reason};
 }
 
-void DecisionReports::add(const StepResult& result) {
+void DecisionReports::add(const IterationResult& result) {
   if (result.precision) in_fp8_ = result.precision->fp8;
   client_->set_work({.layers = static_cast<int>(config_->model.layers),
                      .frozen_layers = static_cast<int>(result.frozen_blocks),
                      .precision = in_fp8_         ? "fp8"
                                   : config_->bf16 ? "bf16"
                                                   : "fp32"});
-  for (const adapt::TechniqueDecision& decision : result.decisions) client_->report(reported(decision, *config_));
+  for (const adapt::ChangeDecision& decision : result.decisions) client_->report(reported(decision, *config_));
 }
 
 std::string unsent_decisions(const client::Status& status) {

@@ -8,26 +8,26 @@
 #include <utility>
 
 #include "client/client.h"
-#include "planning/adapt/techniques/technique_controller.h"
+#include "planning/adapt/change_controller.h"
 #include "protocol/rank_reports.h"
 #include "report/experiment/run_record.h"
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/measuring/metrics_file.h"
-#include "training/trainer/run/step_result.h"
+#include "training/trainer/run/iteration_result.h"
 #include "training/trainer/run/training_run.h"
 
 namespace lowgear::trainer {
 
-/// Whether the server that plans a job answers its ranks, and how many steps were done without it.
+/// Whether the job's server responds to its ranks, and the number of steps without it.
 class ServerPresence {
  public:
-  /// A job of `ranks` ranks, which all talk to the server at `address`.
+  /// A job of `ranks` ranks, which all report to the server at `address`.
   ServerPresence(std::string address, int ranks) : address_(std::move(address)), ranks_(ranks) {}
 
-  /// How many ranks get no response now, and what this one's trouble is (empty: it has none). Returns what to say to
-  /// people: something only when the server has gone, or is back.
+  /// `ranks_without` get no response; `problem` is this rank's, or empty. Returns a message for people when the server
+  /// has gone or is back; otherwise it is empty.
   [[nodiscard]] std::string observe(int ranks_without, const std::string& problem);
-  /// A step was done as was observed last.
+  /// Counts a step, as without the server if that was observed last.
   void count_step();
 
   [[nodiscard]] std::int64_t steps_without() const { return steps_without_; }
@@ -44,24 +44,23 @@ class ServerPresence {
   std::int64_t steps_without_ = 0;
 };
 
-/// What a run comes to, as its summary shows it, in text and JSON: the first steps, in which memory is allocated and
-/// clocks settle, are left out of the means.
+/// Summary of a run as text and JSON. Means leave out the first steps, in which memory is allocated and clocks settle.
 struct RunSummary {
   std::int64_t first_step = 0;  ///< steps that were done before
   std::int64_t steps = 0;
   std::int64_t counted_steps = 0;
   double first_loss = 0;
   double last_loss = 0;
-  std::optional<double> held_out_loss;  ///< as measured last
+  std::optional<double> held_out_loss;  ///< the last one
   double step_time_s = 0;               ///< mean
   std::optional<double> step_energy_j;  ///< mean, all GPUs
   double tokens_per_s = 0;
   std::optional<double> mfu;  ///< over the same time, 0 to 1; empty unless every step has one
   bool simulated = false;
-  std::string invalid = {};        ///< why the figures mean nothing (run_record.h); empty: they do
+  std::string invalid = {};        ///< why the figures are invalid (run_record.h); empty: they are valid
   std::string validity_note = {};  ///< about steps that do not count against the run
   std::int64_t lost_metrics = 0;   ///< steps whose metrics could not be written
-  /// Steps in which a rank or more had no answer from the job's server; empty where it has none.
+  /// Steps in which a rank got no response from the server; empty: the job has no server.
   std::optional<std::int64_t> steps_without_server;
 
   [[nodiscard]] std::string json() const;
@@ -74,7 +73,7 @@ class RunTotals {
   /// `steps` of the whole job, of which `first_step` were done before; each has `tokens_per_step`.
   RunTotals(std::int64_t first_step, std::int64_t steps, std::int64_t tokens_per_step);
 
-  void add(const StepResult& result);
+  void add(const IterationResult& result);
   void set_lost_metrics(std::int64_t steps) { summary_.lost_metrics = steps; }
   void set_steps_without_server(std::int64_t steps) { summary_.steps_without_server = steps; }
   [[nodiscard]] RunSummary summary() const;
@@ -82,7 +81,7 @@ class RunTotals {
  private:
   /// Steps that are left out of the means, unless there are no others.
   static constexpr std::int64_t kWarmUpSteps = 2;
-  void count(const StepResult& result);
+  void count(const IterationResult& result);
 
   std::int64_t left_out_;
   std::int64_t tokens_per_step_;
@@ -91,33 +90,32 @@ class RunTotals {
   double time_s_ = 0;  ///< of the steps that are counted; so are the others
   double energy_j_ = 0;
   bool all_energy_ = true;
-  double time_at_peak_s_ = 0;  ///< that the steps would take at the GPUs' peak
+  double time_at_peak_s_ = 0;  ///< of the steps at the GPUs' peak
   bool all_mfu_ = true;
 };
 
-/// Tells people and programs how training goes: a line now and then on standard output, a JSON line for every step in a
-/// file.
+/// Reports the progress of a training: some lines on standard output, and a JSON line for every step in a file.
 class ProgressReport {
  public:
   enum class Output : unsigned char { lines, summary_json };
   /// `first_step` steps were done before. Throws what MetricsFile throws.
   ProgressReport(const launcher::TrainConfig& config, Output output, std::int64_t first_step);
 
-  /// Before the first step: whether the job's server answers this rank, and what its trouble is. Said on standard error
-  /// where it does not, as it is when that changes later.
+  /// Before the first step: whether the server responds to this rank, and its problem. Problems and later changes are
+  /// reported on standard error.
   void observe_server(bool answers, const std::string& problem);
   /// Metrics that cannot be written are reported on standard error, the first of them at once.
-  void add(const StepResult& result);
+  void add(const IterationResult& result);
   /// Prints the summary, and on standard error how many metrics are lost and steps were done without the server.
   void finish();
   [[nodiscard]] RunSummary summary() const { return totals_.summary(); }
 
  private:
-  void count_server(const StepResult& result);
-  void note_energy(const StepResult& result);
-  void write_metrics(const StepResult& result);
-  void print_envpipe(const StepResult& result) const;
-  void print_line(const StepResult& result);
+  void count_server(const IterationResult& result);
+  void note_energy(const IterationResult& result);
+  void write_metrics(const IterationResult& result);
+  void print_envpipe(const IterationResult& result) const;
+  void print_line(const IterationResult& result);
 
   const launcher::TrainConfig* config_;
   Output output_;
@@ -129,27 +127,27 @@ class ProgressReport {
   bool said_by_power_ = false;
 };
 
-/// Reports what techniques decide, and what the job works on, to the job's server. Nothing happens without one.
+/// Reports decisions about changes, and the current work of the job, to its server. Does nothing without one.
 class DecisionReports {
  public:
   /// Both outlive this.
   DecisionReports(const launcher::TrainConfig& config, client::Client& client)
       : config_(&config), client_(&client), in_fp8_(config.fp8 && !config.fp8->probe) {}
 
-  /// After each step, on rank 0. Waits for nothing.
-  void add(const StepResult& result);
+  /// After each step, on rank 0. Never waits.
+  void add(const IterationResult& result);
 
  private:
   const launcher::TrainConfig* config_;
   client::Client* client_;
-  bool in_fp8_;  ///< as configured, or as a probe has chosen
+  bool in_fp8_;  ///< as configured, or chosen by a probe
 };
 
-/// The decision as a server shows it: how the job runs from then on in words.
-[[nodiscard]] protocol::TrainingDecision reported(const adapt::TechniqueDecision& decision,
+/// The decision as the server shows it, with the configuration in words.
+[[nodiscard]] protocol::TrainingDecision reported(const adapt::ChangeDecision& decision,
                                                   const launcher::TrainConfig& config);
 
-/// For people at the end of a run; empty when the server has all decisions, or may still get them.
+/// A message about decisions that the server will not get, at the end of a run; empty: there are none.
 [[nodiscard]] std::string unsent_decisions(const client::Status& status);
 
 }  // namespace lowgear::trainer

@@ -22,14 +22,14 @@
 
 namespace lowgear::trainer {
 
-/// What a change of the partition cost this rank.
+/// Cost of a change of the partition to this rank.
 struct PartitionSwitch {
   double time_s = 0;
   double sent_bytes = 0;
 };
 
-/// What one rank holds of a model, and all that trains it: stages by the job's schedule, sums of gradients, the
-/// optimizer. Between steps it can get other layers and leave others untrained; the optimizer's address stays the same.
+/// One rank's part of a model, with its training: stages by the job's schedule, sums of gradients, the optimizer.
+/// Between iterations its layers and its frozen blocks may change; the optimizer's address stays the same.
 class TrainedPart {
  public:
   /// With the weights that training begins with. `ranks` outlive this. Throws InputError when configuration, files and
@@ -38,19 +38,20 @@ class TrainedPart {
 
   /// One iteration: the sums of gradients, over replicas and tied stages, too. Returns what PipelineEngine::run does.
   [[nodiscard]] at::Tensor compute_gradients(std::span<const Microbatch> microbatches, UnitObserver* observer);
-  /// Trains without the first `frozen_blocks` blocks from here on, and with the layers divided as `partition` says
-  /// (TrainConfig::partition). Weights, moments and fp32 values move between the ranks of each pipeline. To be called
-  /// on all ranks, between the same steps. Empty where the layers stay. Throws InputError when the partition does not
-  /// fit the model, PeerLost when a rank has gone: the part is then unusable.
+  /// Freezes the first `frozen_blocks` blocks from here on, and divides the layers by `partition`
+  /// (TrainConfig::partition). Weights, moments and fp32 values move between the ranks of each pipeline. All ranks call
+  /// it between the same iterations. Empty: the layers stay. Throws InputError when the partition does not fit the
+  /// model, PeerLost when a rank has gone: the part is then unusable.
   [[nodiscard]] std::optional<PartitionSwitch> change(std::int64_t frozen_blocks, const std::string& partition);
 
-  /// Runs EnvPipe's own order from here on, with so many early forwards by rank: on all ranks, between steps.
+  /// Runs EnvPipe's own order from here on, with early forwards by rank. All ranks call it between iterations.
   void reorder(std::vector<int> early_forwards);
 
-  /// Has the blocks that can compute in fp8 do so or not: between steps.
+  /// Switches fp8 on or off for the blocks that can compute in it: between iterations.
   void use_fp8(bool on);
 
-  /// What the next steps leave out of the weight gradients: between steps, on all ranks, after `change`.
+  /// Sets the weight gradients that the next iterations leave out. All ranks call it between iterations, after
+  /// `change`.
   void drop(const WeightGradientDrops& drops) { store().drop(drops); }
 
   [[nodiscard]] ParameterStore& store() { return part_->store(); }
@@ -70,7 +71,7 @@ class TrainedPart {
   [[nodiscard]] PartitionSwitch move_layers(std::vector<model::LayerRange> partition, std::int64_t frozen_blocks);
   void assemble();
 
-  launcher::TrainConfig config_;  ///< with the present partition
+  launcher::TrainConfig config_;  ///< with the current partition
   launcher::RankPlace place_;
   at::Device device_;
   Communicators* ranks_;
@@ -84,9 +85,8 @@ class TrainedPart {
   std::optional<GradientReducer> reducer_;
 };
 
-/// Brings what training keeps of every parameter, one number an element, from the store of one partition to that of the
-/// next: to another place on this rank, or from and to the ranks of its pipeline. What moves is sent from where it is
-/// and received where it belongs, without a buffer in between.
+/// Moves the training state of every parameter, one number an element, from the store of one partition to that of the
+/// next: to another place on this rank, or between the ranks of its pipeline, without a buffer in between.
 class StateExchange {
  public:
   /// From the places that `from` has to those of `to`, whose layers have moved as `moves` says; `position` is this
@@ -94,8 +94,8 @@ class StateExchange {
   StateExchange(const ParameterStore& from, const ParameterStore& to, std::span<const launcher::LayerMove> moves,
                 int position, PointToPoint& peers);
 
-  /// Of `before`, laid out as the one store, to `after`, as the other: flat, of one type, on the device. What `after`
-  /// has between parameters stays. A meeting of the ranks of the pipeline. Throws PeerLost.
+  /// From `before`, laid out as the first store, to `after`, as the second: flat, of one type, on the device. Gaps of
+  /// `after` between parameters are not written. A meeting of the ranks of the pipeline. Throws PeerLost.
   void run(const at::Tensor& before, const at::Tensor& after) const;
   /// Elements that this rank sends in a run.
   [[nodiscard]] std::int64_t sent() const;

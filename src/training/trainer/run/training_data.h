@@ -14,7 +14,7 @@
 
 namespace lowgear::trainer {
 
-/// The microbatches that the text of a job makes.
+/// The microbatches of a job's text.
 class TrainingData {
  public:
   /// Throws InputError as TrainingText.
@@ -29,7 +29,7 @@ class TrainingData {
   launcher::TrainingText text_;
 };
 
-/// The loss of a job's model on text that it is not trained on, on the same sequences each time.
+/// The loss of a job's model on held-out text, on the same sequences each time.
 class HeldOutLoss {
  public:
   /// `held_out` is a held-out configuration of `config`: its files, and the sequences of one batch, as many as a step

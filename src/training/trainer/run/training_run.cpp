@@ -9,6 +9,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/monotonic_clock.h"
 #include "estimating/model/partition.h"
 #include "hardware/gpu/peak_compute.h"
 #include "planning/plan/plan.h"
@@ -20,68 +21,6 @@
 #include "training/trainer/fp8/matrix.h"
 
 namespace lowgear::trainer {
-
-Adaptation::Adaptation(const launcher::TrainConfig& config, TrainedPart& part, client::Client& client,
-                       Communicators& ranks)
-    : config_(&config),
-      part_(&part),
-      freezing_(config, part.optimizer(), ranks, [this] { return held_out_->measure(part_->stages()); }) {
-  if (config.freeze.controller) {
-    held_out_.emplace(config, launcher::held_out_quarter_config(config, config.freeze.controller->held_out),
-                      part.place(), ranks, part.store().values().options());
-  }
-  if (config.adapt.is_on()) adapting_.emplace(config, freezing_, client, ranks, part.place().pp);
-  if (config.envpipe && !config.server) {
-    envpipe_.emplace(
-        config, EnvPipeLoop::Parts{
-                    .others = &state(),
-                    .client = &client,
-                    .ranks = &ranks,
-                    .place = part.place(),
-                    .schedule = [this]() -> const schedule::Schedule& { return part_->schedule(); },
-                    .reorder = [this](std::vector<int> early_forwards) { part_->reorder(std::move(early_forwards)); }});
-  }
-  if (config.adapt.repartition) repartition_.emplace(config, state(), client, ranks, part.place().pp);
-}
-
-SavedState& Adaptation::state() {
-  if (envpipe_) return *envpipe_;
-  if (repartition_) return *repartition_;
-  if (adapting_) return *adapting_;
-  return freezing_;
-}
-
-void Adaptation::begin(std::int64_t first_step) {
-  if (repartition_) (void)part_->change(part_->store().frozen_blocks(), repartition_->partition());
-  freezing_.begin(first_step);
-  if (adapting_) adapting_->begin(first_step, part_->schedule());
-  if (envpipe_) envpipe_->begin(first_step);
-}
-
-Adaptation::Change Adaptation::prepare(std::int64_t step) {
-  if (adapting_) adapting_->agree(step);
-  const std::int64_t blocks = freezing_.blocks_at(step);
-  const std::string partition = repartition_ ? repartition_->partition_at(step, blocks, part_->partition())
-                                             : model::partition_text(part_->partition());
-  Change change{.moved = part_->change(blocks, partition)};
-  part_->drop(freezing_.dropped_at(step));
-  if (adapting_) change.agent_accepts = adapting_->follow(part_->schedule());
-  if (envpipe_) change.agent_accepts = envpipe_->follow();
-  if (repartition_) change.agent_accepts = repartition_->follow() && change.agent_accepts;
-  return change;
-}
-
-void Adaptation::after_step(StepResult& result) {
-  if (repartition_) {
-    result.partition = model::partition_text(part_->partition());
-    repartition_->after_step(result);
-  }
-  if (envpipe_) result.envpipe = envpipe_->decision();
-  if (!adapting_) return;
-  adapting_->after_step(result);
-  result.operating_point = adapting_->point_name();
-  result.decisions = adapting_->take_decisions();
-}
 
 namespace {
 
@@ -132,32 +71,51 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, Backend backend, client::
       data_(config_),
       profile_clocks_(config_.profile),
       part_(with_prepared_outputs(config_, *ranks_.world), backend.device, ranks_),
-      meter_(client, backend.device,
-             peak_flop_s(backend.gpu_name, config_.bf16 ? gpu::MatrixType::bf16 : gpu::MatrixType::fp32)),
+      peak_flop_s_(peak_flop_s(backend.gpu_name, config_.bf16 ? gpu::MatrixType::bf16 : gpu::MatrixType::fp32)),
+      simulated_(client.status().simulated),
+      measures_energy_(!client.status().gpu_uuid.empty()),
       marks_(config_, client, backend.device, std::move(simulated_gpu),
              [this](int stage) { return part_.find_stage(stage); }),
       activations_(config_, marks_.activations(), *ranks_.world),
-      adaptation_(config_, part_, client, ranks_),
+      changes_(config_, part_, client, ranks_, [this] { return freezing_loss_->measure(part_.stages()); }),
       policy_(followed_policy(config_)) {
   load_state();
   if (config_.plan) client_->load_plan(*config_.plan, part_.place().pp, /*nearest_below=*/false);
 }
 
+void TrainingRun::add_envpipe() {
+  envpipe_.emplace(
+      config_, EnvPipeLoop::Parts{
+                   .others = &changes_,
+                   .client = client_,
+                   .ranks = &ranks_,
+                   .place = part_.place(),
+                   .schedule = [this]() -> const schedule::Schedule& { return part_.schedule(); },
+                   .reorder = [this](std::vector<int> early_forwards) { part_.reorder(std::move(early_forwards)); }});
+}
+
 /// The state that training continues from where there is a checkpoint.
 void TrainingRun::load_state() {
+  if (config_.freeze.controller) {
+    freezing_loss_.emplace(config_, launcher::held_out_quarter_config(config_, config_.freeze.controller->held_out),
+                           part_.place(), ranks_, part_.store().values().options());
+  }
+  if (config_.envpipe && !config_.server) add_envpipe();
   if (config_.evaluation) {
     evaluation_.emplace(config_, launcher::held_out_config(config_, config_.evaluation->held_out), part_.place(),
                         ranks_, part_.store().values().options(), config_.evaluation->batches);
   }
-  if (config_.adapt.is_on() && !meter_.measures_energy()) {
+  if (config_.adapt.is_on() && !measures_energy_) {
     throw InputError(
         fmt::format("adapt.techniques: no energy can be measured, which decides: {}", client_->status().problem));
   }
+  SavedState* const saved = envpipe_ ? static_cast<SavedState*>(&*envpipe_) : &changes_;
   if (config_.checkpoint) {
-    checkpoints_.emplace(config_, TrainingState{&part_.optimizer(), &data_.sampler(), &adaptation_.state()}, ranks_);
+    checkpoints_.emplace(config_, TrainingState{&part_.optimizer(), &data_.sampler(), saved}, ranks_);
     steps_.before = steps_.done = checkpoints_->resume();
   }
-  adaptation_.begin(steps_.before);
+  changes_.begin(steps_.before);
+  if (envpipe_) envpipe_->begin(steps_.before);
 }
 
 void TrainingRun::follow_profile_clock(std::int64_t step) {
@@ -175,11 +133,11 @@ double TrainingRun::loss_share(const at::Tensor& sum) const {
 
 ChosenPrecision TrainingRun::choose_precision(const std::function<bool()>& asked_to_end) {
   if (const std::string reason = fp8::missing(part_.device()); !reason.empty()) return {.reason = reason};
-  (void)adaptation_.prepare(steps_.done);
+  (void)apply_changes(steps_.done);
   const auto train = [this](std::int64_t step) {
     const at::Tensor loss =
         part_.compute_gradients(data_.microbatches(step, part_.place().dp, part_.device()), nullptr);
-    part_.optimizer().step(learning_rate(config_.optimizer, step, config_.steps), adaptation_.slower_at(step));
+    part_.optimizer().step(learning_rate(config_.optimizer, step, config_.steps), changes_.slower_at(step));
     return loss_share(loss);
   };
   PrecisionProbe probe(*config_.fp8->probe, {.use_fp8 = [this](bool on) { part_.use_fp8(on); },
@@ -187,81 +145,94 @@ ChosenPrecision TrainingRun::choose_precision(const std::function<bool()>& asked
                                              .asked_to_end = asked_to_end,
                                              .optimizer = &part_.optimizer(),
                                              .world = ranks_.world.get(),
-                                             .client = meter_.measures_energy() ? client_ : nullptr,
+                                             .client = measures_energy_ ? client_ : nullptr,
                                              .device = part_.device(),
                                              .first_step = steps_.done,
                                              .steps = config_.steps});
   return probe.run();
 }
 
-StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
+ChangeLoop::Applied TrainingRun::apply_changes(std::int64_t iteration) {
+  ChangeLoop::Applied applied = changes_.apply(iteration);
+  if (envpipe_) applied.agent_accepts = envpipe_->follow() && applied.agent_accepts;
+  return applied;
+}
+
+IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
   const std::vector<Microbatch> microbatches = data_.microbatches(number, part_.place().dp, part_.device());
-  meter_.begin();
-  const Adaptation::Change change = adaptation_.prepare(number);
-  activations_.prepare(number, part_.store().frozen_blocks(), model::partition_text(part_.partition()));
+  const double begin_s = monotonic_s();
   client_->stagger(static_cast<std::uint64_t>(number));
+  // What changes before the first unit and is measured after the last one belongs to the iteration: its costs count.
   client_->iteration_begin(
       {.number = static_cast<std::uint64_t>(number), .settling = profile_clocks_.settles_at(number)});
+  const ChangeLoop::Applied applied = apply_changes(number);
+  activations_.prepare(number, part_.store().frozen_blocks(), model::partition_text(part_.partition()));
   const at::Tensor loss = part_.compute_gradients(microbatches, &marks_);
-  StepResult result;
-  result.step = number;
+  IterationResult result;
+  result.iteration = number;
   result.frozen_blocks = part_.store().frozen_blocks();
-  result.dropped_gradients = adaptation_.drops_at(number);
+  result.dropped_gradients = changes_.drops_at(number);
   result.learning_rate = learning_rate(config_.optimizer, number, config_.steps);
-  result.gradient_norm = part_.optimizer().step(result.learning_rate, adaptation_.slower_at(number));
+  result.gradient_norm = part_.optimizer().step(result.learning_rate, changes_.slower_at(number));
+  changes_.after_update(number, result.learning_rate);
+  synchronize_computation(part_.device());
   client_->iteration_end();
-  adaptation_.after_update(number, result.learning_rate);
   result.policy = policy_;
-  StepTotals totals = totals_of(loss, change, result);
-  const double own_energy_j = totals.without_energy > 0 ? std::numeric_limits<double>::quiet_NaN() : totals.energy_j;
-  adaptation_.observe(
-      number, {.energy_j = own_energy_j, .units = marks_.take_times(), .activation_bytes = activations_.newest()});
+  IterationTotals totals = totals_of(loss, applied, result);
+  if (envpipe_) {
+    envpipe_->observe(
+        number, {.energy_j = totals.without_energy > 0 ? std::numeric_limits<double>::quiet_NaN() : totals.energy_j,
+                 .units = marks_.take_times(),
+                 .activation_bytes = activations_.newest()});
+  }
   totals.end = asked_to_end() ? 1 : 0;
   totals.add_up(*ranks_.world);
-  if (change.moved) result.moved = moved_by_all(*change.moved, *ranks_.world);
-  result.time_s = meter_.time_s();
+  if (applied.moved) result.moved = moved_by_all(*applied.moved, *ranks_.world);
+  result.time_s = monotonic_s() - begin_s;
   result.activation_bytes = activations_.finish(part_.schedule().stages);
   totals.describe(config_, result);
   end = totals.end > 0;
-  if (rank() == 0) adaptation_.after_step(result);
+  if (rank() == 0) changes_.after_iteration(result);
+  if (envpipe_) result.envpipe = envpipe_->decision();
   return result;
 }
 
 /// Of this rank.
-StepTotals TrainingRun::totals_of(const at::Tensor& loss, const Adaptation::Change& change, StepResult& result) {
-  // The loss is waited for, too: then the energy is that of all work of the step.
-  const measure::WindowMeasurement measured = meter_.take_energy();
-  StepTotals totals;
+IterationTotals TrainingRun::totals_of(const at::Tensor& loss, const ChangeLoop::Applied& applied,
+                                       IterationResult& result) {
+  const auto measured = client_->measured_iteration(static_cast<std::uint64_t>(result.iteration));
+  IterationTotals totals;
   totals.loss = loss_share(loss);
-  totals.energy_j = measured.gpu_energy_j().value_or(0);
-  totals.energy_uncertainty_j = measured.gpu_energy_uncertainty_j().value_or(0);
-  totals.without_energy = measured.gpu_energy_j() && measured.gpu_energy_covers_all() ? 0 : 1;
-  totals.without_uncertainty = measured.gpu_energy_uncertainty_j() ? 0 : 1;
-  for (const measure::GpuMeasurement& gpu : measured.gpus) {  // that of the rank
-    if (gpu.source == measure::EnergySource::counter || !gpu.energy_j) continue;
-    totals.by_power = 1;
-    result.energy_problem = gpu.problem;
+  if (measured && measured->energy_j) {
+    totals.energy_j = *measured->energy_j;
+    totals.energy_uncertainty_j = measured->energy_error_j.value_or(0);
+    totals.without_uncertainty = measured->energy_error_j ? 0 : 1;
+    totals.by_power = measured->is_counted ? 0 : 1;
+    if (!measured->is_counted) result.energy_problem = measured->energy_problem;
+  } else {
+    totals.without_energy = totals.without_uncertainty = 1;
   }
-  totals.simulated = measured.simulated ? 1 : 0;
+  totals.simulated = simulated_ ? 1 : 0;
   totals.invalid = marks_.invalid() ? 1 : 0;
-  totals.peak_flop_s = meter_.peak_flop_s().value_or(0);
-  totals.without_peak = meter_.peak_flop_s() ? 0 : 1;
+  totals.peak_flop_s = peak_flop_s_.value_or(0);
+  totals.without_peak = peak_flop_s_ ? 0 : 1;
   if (config_.server) {
     const client::Status status = client_->status();
     totals.without_server = status.server_connected ? 0 : 1;
     result.server_problem = status.server_problem;
   }
-  totals.not_switched = change.agent_accepts ? 0 : 1;
+  totals.not_switched = applied.agent_accepts ? 0 : 1;
   return totals;
 }
 
-void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report) {
+void TrainingRun::run(const std::function<bool()>& asked_to_end,
+                      const std::function<void(const IterationResult&)>& report) {
   bool end = false;
   std::optional<ChosenPrecision> precision;
   if (config_.fp8 && config_.fp8->probe && !all_steps_done()) precision = choose_precision(asked_to_end);
   while (!all_steps_done() && !end) {
     follow_profile_clock(steps_.done);
-    StepResult result = step(steps_.done, asked_to_end, end);
+    IterationResult result = iterate(steps_.done, asked_to_end, end);
     result.precision = std::exchange(precision, std::nullopt);
     ++steps_.done;
     if (evaluation_ && config_.evaluation->is_due(steps_.done, config_.steps)) {
@@ -277,11 +248,12 @@ void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::func
   }
 }
 
-void TrainingRun::require_finite(const StepResult& result) const {
+void TrainingRun::require_finite(const IterationResult& result) const {
   if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
-  const std::string what = fmt::format("step {}: the loss is {} and the norm of the gradients {}: ", result.step,
+  const std::string what = fmt::format("step {}: the loss is {} and the norm of the gradients {}: ", result.iteration,
                                        result.loss, result.gradient_norm);
-  if (result.step == 0 && config_.weights) throw Diverged(what + blame_of_weights(*config_.weights, config_.model));
+  if (result.iteration == 0 && config_.weights)
+    throw Diverged(what + blame_of_weights(*config_.weights, config_.model));
   throw Diverged(fmt::format("{}training has diverged; lower the learning rate{}", what,
                              checkpoints_ ? "; " + checkpoints_->newest_text() : ""));
 }

@@ -12,15 +12,15 @@
 
 namespace lowgear::trainer {
 
-/// What is run again and again while its energy is measured.
+/// Work that is repeated while its energy is measured.
 struct RepeatedWork {
   std::function<void()> begin_one;
   std::function<void()> finish;  ///< waits until all that was begun is done
-  /// The largest of what the ranks say, so that all run as often; for one process, what it is given.
+  /// Returns the largest value of all ranks, so that all repeat the work as often; one process returns its own.
   std::function<double(double)> agree = [](double value) { return value; };
 };
 
-/// Reads clock and energy of one GPU; changes nothing of it.
+/// Reads clock and energy of one GPU; changes nothing.
 class GpuObserver {
  public:
   /// The GPU that CUDA gives this process as device `local_rank`. Throws GpuError or InputError where NVML does not
@@ -34,7 +34,7 @@ class GpuObserver {
   /// Of the SMs now, in MHz; empty where the GPU does not report it.
   [[nodiscard]] std::optional<double> clock_mhz();
   /// Runs the work without a pause, at first until power has settled, then for about `window_s`, which is measured.
-  /// `run_s` is about what one run takes. Empty where the GPU does not tell its energy.
+  /// `run_s` is the approximate time of one run. Empty: the GPU does not report its energy.
   [[nodiscard]] std::optional<sampling::SampledEnergy> energy_of(const RepeatedWork& work, double run_s,
                                                                  double window_s);
 

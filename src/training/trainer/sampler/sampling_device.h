@@ -7,7 +7,7 @@
 
 namespace lowgear::trainer {
 
-/// What is timed: work that runs after something that does not count, a flush of the cache or a barrier.
+/// Timed work, which runs after a flush of the cache or a barrier that does not count.
 struct TimedWork {
   std::function<void()> before_each;
   std::function<void()> run;

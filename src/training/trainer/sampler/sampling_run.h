@@ -18,7 +18,7 @@
 
 namespace lowgear::trainer {
 
-/// What a run of the sampler has, whatever it samples.
+/// Options of every run of the sampler.
 struct SamplingRun {
   const sampling::SamplingOptions& options;
   client::RankInfo rank;
@@ -27,11 +27,11 @@ struct SamplingRun {
   std::function<bool()> asked_to_end;  ///< a signal, or the time limit
 
   /// The median of the repeats of one pass, timed after `before_each`. As many repeats as `options` say at most, fewer
-  /// where they take long. `agree` gives the largest of what the ranks say, so that all repeat as often.
+  /// where they take long. `agree` returns the largest value of all ranks, so that all repeat as often.
   [[nodiscard]] sampling::PassSample time_pass(const TimedWork& work, const std::function<double(double)>& agree) const;
 };
 
-/// A file that a run wrote, and what became of it.
+/// A file that a run wrote, with its rows.
 struct SampledFile {
   std::string name;  ///< of the operator or collective
   SampleWriter file;
@@ -45,7 +45,7 @@ struct SamplingEvents {
 };
 [[nodiscard]] std::vector<SampledFile> sample_operators(const SamplingRun& run, const SamplingEvents& events);
 
-/// Where samples come from: what a reader of them has to know.
+/// The origin of samples, for their readers.
 struct SamplingRecord {
   std::string device;
   std::string driver;  ///< empty where there is none
@@ -60,7 +60,7 @@ struct SamplingRecord {
 /// the same device, driver and libtorch: throws InputError when it says something else, or cannot be read or written.
 void write_record(const std::filesystem::path& folder, const SamplingRecord& record);
 
-/// What a run has done, for people and as JSON.
+/// The result of a run, for people and as JSON.
 [[nodiscard]] std::string summary_text(const std::vector<SampledFile>& files);
 [[nodiscard]] Json summary_json(const SamplingRecord& record, const std::vector<SampledFile>& files);
 

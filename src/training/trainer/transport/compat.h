@@ -17,7 +17,7 @@ namespace lowgear::trainer::compat {
 
 inline constexpr bool kTorch2 = TORCH_VERSION_MAJOR >= 2;
 
-/// What allocators report their totals as: signed in 1.13, unsigned in 2.x.
+/// Type of allocators' totals: signed in 1.13, unsigned in 2.x.
 template <typename Method>
 struct ReportedTotal;
 template <typename Total>

@@ -30,13 +30,13 @@ class PendingTransfer {
 
 /// Messages between the ranks of one pipeline, which are numbered by position. The n-th send to a peer pairs with the
 /// n-th receive there from here, whatever they carry: there are no tags, as NCCL ignores them. A transfer may begin
-/// only when the other side takes part in it; what is transferred must stay alive and unchanged until it has been
+/// only when the other side takes part in it; the tensor must stay alive and unchanged until the transfer has been
 /// waited for.
 class PointToPoint {
  public:
   virtual ~PointToPoint() = default;
   [[nodiscard]] virtual std::unique_ptr<PendingTransfer> send(const at::Tensor& tensor, int peer) = 0;
-  /// Into `tensor`, which has the shape and the type of what was sent.
+  /// Into `tensor`, which has the shape and type of the sent one.
   [[nodiscard]] virtual std::unique_ptr<PendingTransfer> receive(const at::Tensor& tensor, int peer) = 0;
   /// Transfers until `end_group` begin together.
   virtual void begin_group() {}
@@ -68,18 +68,18 @@ class Collective {
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
 };
 
-/// Everything through which one rank of a job talks to the others.
+/// The connections of one rank to the others.
 struct Communicators {
   std::unique_ptr<PointToPoint> pipeline;  ///< ranks of one pipeline, by position
   std::unique_ptr<Collective> data;        ///< replicas of this part of the model
-  std::unique_ptr<Collective> tensor;      ///< ranks that share the layers of this part
+  std::unique_ptr<Collective> tensor;      ///< ranks that share this part's layers
   std::unique_ptr<Collective> tied;        ///< first and last stage; null where this rank has neither or both
   std::unique_ptr<Collective> world;       ///< all ranks
   /// Ends the connections in order, once every rank has finished; may be empty. Nothing can be sent after it.
   std::function<void()> close;
 };
 
-/// Where the ranks of a job find each other: a file that all of them see, or a server that rank 0 (or torchrun) runs.
+/// The meeting place of a job's ranks: a file that all of them see, or a server that rank 0 (or torchrun) runs.
 struct Rendezvous {
   std::filesystem::path file;  ///< used when not empty
   std::string host;
@@ -87,8 +87,8 @@ struct Rendezvous {
   bool hosted_elsewhere = false;  ///< torchrun's agent serves the store already
 };
 
-/// What a launcher says: LOWGEAR_RENDEZVOUS (a file), or MASTER_ADDR and MASTER_PORT as torchrun sets them. Throws
-/// InputError where there is neither.
+/// Reads LOWGEAR_RENDEZVOUS (a file), or MASTER_ADDR and MASTER_PORT as torchrun sets them. Throws InputError without
+/// either.
 [[nodiscard]] Rendezvous rendezvous_from(const Environment& environment);
 
 /// Connects a rank with all others over TCP, with c10d's Gloo. Throws Error when not all of them come within `timeout`.

@@ -322,6 +322,7 @@ TEST(TrainConfig, RefusesTechniquesThatCannotBe) {
   EXPECT_THAT(refusal("sharing"), HasSubstr("unknown technique \"sharing\"; there are freezing, slowdown"));
   EXPECT_THAT(refusal("freezing"), HasSubstr("add adapt.freeze.controller"));
   EXPECT_THAT(refusal("freezing", ", freeze: {controller: {held_out: a, log: b}}"), HasSubstr("adapt.log has"));
+  EXPECT_THAT(refusal("slowdown", ", freeze: {controller: {held_out: a, log: b}}"), HasSubstr("adapt.log has"));
   EXPECT_THAT(refusal("freezing", ", freeze: {controller: {held_out: a, window_steps: 1}}"),
               HasSubstr("no step would count"));
   EXPECT_THAT(refusal("slowdown"), HasSubstr("there are no operating points"));

@@ -44,8 +44,8 @@ TEST(ServerPresence, CountsRanksThatAloneHaveNoAnswer) {
             "server until it responds");
 }
 
-StepResult step(double time_s, std::optional<double> energy_j) {
-  StepResult result;
+IterationResult step(double time_s, std::optional<double> energy_j) {
+  IterationResult result;
   result.time_s = time_s;
   result.energy_j = energy_j;
   result.mfu = 0.5;
@@ -86,14 +86,14 @@ TEST(RunTotals, HaveNoEnergyUnlessEveryStepHasOne) {
 /// The rule is that of `lowgear report` (run_record.h).
 TEST(RunTotals, AreInvalidAsTheReportOfTheirMetricsIs) {
   RunTotals totals(0, 4, 100);
-  StepResult marked = step(1, 10);
+  IterationResult marked = step(1, 10);
   marked.simulated = true;
   marked.invalid = true;
   totals.add(marked);
   totals.add(marked);
   EXPECT_NE(totals.summary().text().find("\ninvalid: the real computation took longer"), std::string::npos);
   EXPECT_NE(totals.summary().json().find("\"invalid\":true"), std::string::npos);
-  StepResult valid = marked;
+  IterationResult valid = marked;
   valid.invalid = false;
   totals.add(valid);
   EXPECT_EQ(totals.summary().invalid, "");
@@ -113,8 +113,8 @@ class Metrics : public testing::Test {
   void report(std::int64_t first, std::int64_t end, double loss) {
     ProgressReport report(config_, ProgressReport::Output::summary_json, first);
     for (std::int64_t step = first; step < end; ++step) {
-      StepResult result;
-      result.step = step;
+      IterationResult result;
+      result.iteration = step;
       result.loss = loss + static_cast<double>(step);
       result.time_s = 0.5;
       report.add(result);
@@ -145,10 +145,10 @@ TEST_F(Metrics, OfANewRunReplaceOlderOnes) {
 
 TEST_F(Metrics, StateWhatActivationsTakeWhereThatWasMeasured) {
   ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
-  StepResult result;
+  IterationResult result;
   result.time_s = 1;
   report.add(result);
-  result.step = 1;
+  result.iteration = 1;
   result.activation_bytes = {4096, 0};
   report.add(result);
   EXPECT_THAT(content(), HasSubstr("\"activation_bytes\":[4096,0]"));
@@ -157,7 +157,7 @@ TEST_F(Metrics, StateWhatActivationsTakeWhereThatWasMeasured) {
 
 TEST_F(Metrics, CountRanksWhoseEnergyIsThatOfPowerReadings) {
   ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
-  StepResult result;
+  IterationResult result;
   result.time_s = 1;
   result.energy_j = 100;
   report.add(result);
@@ -193,10 +193,10 @@ TEST_F(Metrics, MayBeMissingWhenARunGoesOn) {
 
 TEST_F(Metrics, HaveTheOperatingPointAndWhatWasDecided) {
   ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
-  StepResult result;
+  IterationResult result;
   result.operating_point = "1200 MHz";
   result.decisions = {
-      {1, adapt::Technique::slowdown, adapt::TechniqueChange::adopt, {.frozen_blocks = 0, .point = 1}, "it saves"}};
+      {1, adapt::ChangeKind::slowdown, adapt::ChangeAction::adopt, {.frozen_blocks = 0, .point = 1}, "it saves"}};
   report.add(result);
   EXPECT_THAT(content(), HasSubstr("\"operating_point\":\"1200 MHz\",\"decisions\":[{\"frozen_blocks\":0,\"point\":1,"
                                    "\"technique\":\"slowdown\",\"change\":\"adopt\",\"reason\":\"it saves\"}]"));
@@ -204,11 +204,11 @@ TEST_F(Metrics, HaveTheOperatingPointAndWhatWasDecided) {
 
 TEST_F(Metrics, HaveThePrecisionThatAProbeChose) {
   ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
-  StepResult first;
+  IterationResult first;
   first.precision = {.fp8 = true, .reason = "it saves", .steps = 40, .time_s = 1.5, .energy_j = 300};
   report.add(first);
-  StepResult second;
-  second.step = 1;
+  IterationResult second;
+  second.iteration = 1;
   report.add(second);
   EXPECT_THAT(content(), HasSubstr("\"precision\":{\"type\":\"fp8\",\"reason\":\"it saves\",\"probe_steps\":40,"
                                    "\"probe_time_s\":1.5,\"probe_energy_j\":300.0}}\n{\"step\":1"));
@@ -226,8 +226,8 @@ TEST_F(Metrics, HaveTheUtilisationWhereItIsKnown) {
   config_.steps = 5;
   ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
   for (int step = 0; step < 5; ++step) {
-    StepResult result;
-    result.step = step;
+    IterationResult result;
+    result.iteration = step;
     result.time_s = step < 4 ? 0.5 : 1;
     result.mfu = step < 4 ? 0.5 : 0.25;
     report.add(result);
@@ -242,8 +242,8 @@ TEST_F(Metrics, HaveTheUtilisationWhereItIsKnown) {
 TEST_F(Metrics, HaveTheHeldOutLossOfTheStepsWhereItWasMeasured) {
   ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
   for (int step = 0; step < 4; ++step) {
-    StepResult result;
-    result.step = step;
+    IterationResult result;
+    result.iteration = step;
     result.time_s = 0.5;
     if (step == 1) result.held_out_loss = 2.5;
     if (step == 2) result.held_out_loss = 2.25;
@@ -258,8 +258,8 @@ TEST_F(Metrics, HaveTheHeldOutLossOfTheStepsWhereItWasMeasured) {
 TEST_F(Metrics, HaveNoUtilisationWhereAStepHasNone) {
   ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
   for (int step = 0; step < 4; ++step) {
-    StepResult result;
-    result.step = step;
+    IterationResult result;
+    result.iteration = step;
     result.time_s = 0.5;
     if (step != 3) result.mfu = 0.5;
     report.add(result);
@@ -273,8 +273,8 @@ TEST_F(Metrics, ThatCannotBeWrittenAreToldAtTheFirstAndAtTheEnd) {
   testing::internal::CaptureStderr();
   ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
   for (int step = 0; step < 3; ++step) {
-    StepResult result;
-    result.step = step;
+    IterationResult result;
+    result.iteration = step;
     result.time_s = 0.5;
     report.add(result);
   }
@@ -299,10 +299,10 @@ launcher::TrainConfig config() {
   return config;
 }
 
-adapt::TechniqueDecision adopted() {
+adapt::ChangeDecision adopted() {
   return {.steps_done = 1200,
-          .technique = adapt::Technique::freezing,
-          .change = adapt::TechniqueChange::adopt,
+          .kind = adapt::ChangeKind::freezing,
+          .action = adapt::ChangeAction::adopt,
           .configuration = {.frozen_blocks = 6, .point = 1},
           .reason = "energy -3.1 % +- 0.4 %"};
 }
@@ -317,10 +317,10 @@ TEST(DecisionReports, SayHowTheJobRunsFromThenOn) {
 }
 
 TEST(DecisionReports, NameEveryChangeAsTheServerTakesIt) {
-  for (int change = 0; change <= static_cast<int>(adapt::TechniqueChange::wait); ++change) {
-    adapt::TechniqueDecision decision = adopted();
-    decision.change = static_cast<adapt::TechniqueChange>(change);
-    EXPECT_TRUE(protocol::is_word(reported(decision, config()).change)) << change;
+  for (int action = 0; action <= static_cast<int>(adapt::ChangeAction::wait); ++action) {
+    adapt::ChangeDecision decision = adopted();
+    decision.action = static_cast<adapt::ChangeAction>(action);
+    EXPECT_TRUE(protocol::is_word(reported(decision, config()).change)) << action;
   }
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "planning/adapt/techniques/technique_controller.h"
+#include "planning/adapt/change_record.h"
 
 namespace lowgear::adapt {
 
@@ -16,7 +16,7 @@ inline constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
 /// A fine-tuning job of 8 blocks and three operating points, and a controller that it obeys. An iteration takes 10 s
 /// and 1000 J; each point and each frozen block changes that, and it varies at random. The first blocks change least.
-struct TechniqueJob {
+struct ChangingJob {
   std::vector<double> point_energies = {1, 0.9, 0.7};
   std::vector<double> point_times = {1, 1.01, 1.2};
   double block_energy = 0.95;  ///< of each frozen block
@@ -26,10 +26,10 @@ struct TechniqueJob {
   std::function<void(IterationSeen&)> broken = [](IterationSeen&) {};
 
   /// An iteration, which is recorded in `text` and `decisions`.
-  void iterate(TechniqueController& controller) {
+  void iterate(ChangeController& controller) {
     const Configuration now = controller.current();
     configurations.push_back(now);
-    TechniqueStep step;
+    ChangeStep step;
     ++steps_done;
     if (steps_done % window_iterations == 0 && has_windows) step.window = window(now);
     std::normal_distribution<double> normal(1, noise);
@@ -41,9 +41,9 @@ struct TechniqueJob {
                       .counted = !step.window};
     broken(step.iteration);
     if (step.window) step.decisions = controller.observe(*step.window);
-    for (TechniqueDecision& decision : controller.observe(step.iteration)) step.decisions.push_back(decision);
+    for (ChangeDecision& decision : controller.observe(step.iteration)) step.decisions.push_back(decision);
     decisions.insert(decisions.end(), step.decisions.begin(), step.decisions.end());
-    text += write_technique_line(step) + "\n";
+    text += write_change_line(step) + "\n";
   }
 
   [[nodiscard]] freezing::Observation window(const Configuration& now) const {
@@ -60,24 +60,24 @@ struct TechniqueJob {
   std::int64_t steps_done = 0;
   std::mt19937 random{5};
   std::vector<Configuration> configurations;  ///< of every iteration
-  std::vector<TechniqueDecision> decisions;
+  std::vector<ChangeDecision> decisions;
   std::string text;  ///< lines of the record, without its header
 };
 
-[[nodiscard]] inline TechniqueOptions slowdown_options() {
+[[nodiscard]] inline ChangeOptions slowdown_options() {
   return {.points = {"full", "low", "slow"}, .freezing = {}, .search = {.allowed_slowdown_pct = 3}};
 }
 
-[[nodiscard]] inline TechniqueOptions freezing_options() {
-  TechniqueOptions options;
-  options.freezing = FreezingTechnique{
+[[nodiscard]] inline ChangeOptions freezing_options() {
+  ChangeOptions options;
+  options.freezing = FreezingChange{
       .blocks = 8,
       .options = {.cap = 0.25, .dwell_windows = 2, .steady_windows = 1, .steady_drift = 0.1, .loss_margin = 0.01}};
   return options;
 }
 
-[[nodiscard]] inline TechniqueOptions both_options() {
-  TechniqueOptions options = freezing_options();
+[[nodiscard]] inline ChangeOptions both_options() {
+  ChangeOptions options = freezing_options();
   options.points = slowdown_options().points;
   options.search = slowdown_options().search;
   return options;

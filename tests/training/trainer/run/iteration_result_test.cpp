@@ -1,4 +1,4 @@
-#include "training/trainer/run/step_result.h"
+#include "training/trainer/run/iteration_result.h"
 
 #include <gtest/gtest.h>
 
@@ -11,16 +11,16 @@ double mfu(bool tied, std::int64_t frozen_blocks) {
   launcher::TrainConfig config;
   config.model = tiny_llama(tied);
   config.sequence_length = 16;
-  StepTotals totals;
+  IterationTotals totals;
   totals.peak_flop_s = 1e9;
-  StepResult result;
+  IterationResult result;
   result.time_s = 1;
   result.frozen_blocks = frozen_blocks;
   totals.describe(config, result);
   return result.mfu.value();
 }
 
-TEST(StepTotals, CountsNoFlopsThatFrozenBlocksSave) {
+TEST(IterationTotals, CountsNoFlopsThatFrozenBlocksSave) {
   // A token: of each of 8 blocks, forward and backward.
   const double weights = 32 * (32 + 16 + 16) + 32 * 32 + 3 * 32 * 48;
   const double block = 6 * weights + 12 * 32 * 16;

@@ -1,4 +1,4 @@
-#include "training/trainer/run/step_result.h"
+#include "training/trainer/run/iteration_result.h"
 
 #include <array>
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace {
 
 /// Training FLOPs without those of weight gradients that are left out, and those that a frozen prefix saves: two thirds
 /// of a block's are its backward, one third the gradient of a tied output matrix.
-double needed_flops_per_token(const launcher::TrainConfig& config, const StepResult& result) {
+double needed_flops_per_token(const launcher::TrainConfig& config, const IterationResult& result) {
   const std::int64_t frozen_blocks = result.frozen_blocks;
   const model::LayerCosts costs = flop_costs(config.model, config.sequence_length);
   double flops = training_flops_per_token(config.model, config.sequence_length);
@@ -30,7 +30,7 @@ double needed_flops_per_token(const launcher::TrainConfig& config, const StepRes
 
 }  // namespace
 
-void StepTotals::add_up(Collective& world) {
+void IterationTotals::add_up(Collective& world) {
   const std::array<double*, 13> members = {
       &loss,    &energy_j,    &energy_uncertainty_j, &without_energy, &without_uncertainty, &by_power, &simulated,
       &invalid, &peak_flop_s, &without_peak,         &without_server, &not_switched,        &end};
@@ -41,7 +41,7 @@ void StepTotals::add_up(Collective& world) {
   for (std::size_t i = 0; i < members.size(); ++i) *members[i] = values[i];
 }
 
-void StepTotals::describe(const launcher::TrainConfig& config, StepResult& result) const {
+void IterationTotals::describe(const launcher::TrainConfig& config, IterationResult& result) const {
   result.loss = loss;
   if (without_energy == 0) result.energy_j = energy_j;
   if (without_uncertainty == 0) result.energy_uncertainty_j = energy_uncertainty_j;

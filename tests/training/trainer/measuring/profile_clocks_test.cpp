@@ -1,4 +1,4 @@
-#include "training/trainer/measuring/step_meter.h"
+#include "training/trainer/measuring/profile_clocks.h"
 
 #include <gtest/gtest.h>
 

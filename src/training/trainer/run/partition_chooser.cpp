@@ -1,4 +1,4 @@
-#include "training/trainer/run/repartition_loop.h"
+#include "training/trainer/run/partition_chooser.h"
 
 #include <fmt/format.h>
 
@@ -32,10 +32,9 @@ std::string broadcast_text(Collective& world, const std::string& text) {
 
 }  // namespace
 
-RepartitionLoop::RepartitionLoop(const launcher::TrainConfig& config, SavedState& others, client::Client& client,
-                                 const Communicators& ranks, int position)
+PartitionChooser::PartitionChooser(const launcher::TrainConfig& config, client::Client& client,
+                                   const Communicators& ranks, int position)
     : config_(&config),
-      others_(&others),
       client_(&client),
       ranks_(&ranks),
       position_(position),
@@ -47,36 +46,36 @@ RepartitionLoop::RepartitionLoop(const launcher::TrainConfig& config, SavedState
   });
 }
 
-std::string RepartitionLoop::partition_at(std::int64_t step, std::int64_t frozen_blocks,
-                                          std::span<const model::LayerRange> now) {
+std::string PartitionChooser::partition_at(std::int64_t iteration, std::int64_t frozen_blocks,
+                                           std::span<const model::LayerRange> now) {
   const launcher::RepartitionConfig& repartition = *config_->adapt.repartition;
   if (!repartition.automatic) {
     for (const auto& entry : repartition.schedule) {
-      if (entry.step <= step) partition_ = entry.partition;
+      if (entry.step <= iteration) partition_ = entry.partition;
     }
     return partition_;
   }
-  if (decided_for_ == frozen_blocks) return partition_;
-  decided_for_ = frozen_blocks;
+  if (chosen_for_ == frozen_blocks) return partition_;
+  chosen_for_ = frozen_blocks;
   launcher::PlannedPartition chosen;
   together(*ranks_->world, [&] {
-    if (ranks_->world->rank() == 0) chosen = choose(step, frozen_blocks, now);
+    if (ranks_->world->rank() == 0) chosen = choose(iteration, frozen_blocks, now);
   });
   agree(std::move(chosen));
   return partition_;
 }
 
-launcher::PlannedPartition RepartitionLoop::choose(std::int64_t step, std::int64_t frozen_blocks,
-                                                   std::span<const model::LayerRange> now) const {
+launcher::PlannedPartition PartitionChooser::choose(std::int64_t iteration, std::int64_t frozen_blocks,
+                                                    std::span<const model::LayerRange> now) const {
   const launcher::PartitionOptions options =
       planner_ ? planner_->options(frozen_blocks, now) : launcher::flop_options(*config_, frozen_blocks, now);
   const launcher::SwitchCost cost{
-      .step_time_s = step_time_s_, .switch_time_s = switch_time_s(options), .steps_left = config_->steps - step};
+      .step_time_s = step_time_s_, .switch_time_s = switch_time_s(options), .steps_left = config_->steps - iteration};
   return is_worth_moving(options, cost) ? options.move : options.stay;
 }
 
 /// By what the rank that moves most sends and receives.
-double RepartitionLoop::switch_time_s(const launcher::PartitionOptions& options) const {
+double PartitionChooser::switch_time_s(const launcher::PartitionOptions& options) const {
   const std::vector<int> rank_of = rank_of_stage(launcher::training_schedule(*config_, 0));
   const auto moves = launcher::layer_moves(options.stay.partition, options.move.partition, rank_of);
   return static_cast<double>(launcher::busiest_rank_moves(moves)) *
@@ -84,14 +83,14 @@ double RepartitionLoop::switch_time_s(const launcher::PartitionOptions& options)
 }
 
 /// What rank 0 has chosen.
-void RepartitionLoop::agree(launcher::PlannedPartition chosen) {
+void PartitionChooser::agree(launcher::PlannedPartition chosen) {
   const std::string text = chosen.partition.empty() ? "" : model::partition_text(chosen.partition);
   partition_ = broadcast_text(*ranks_->world, text);
   std::string plan = broadcast_text(*ranks_->world, chosen.plan);
   if (!plan.empty()) plan_ = std::move(plan);
 }
 
-bool RepartitionLoop::follow() {
+bool PartitionChooser::follow() {
   if (!plan_) return true;
   const bool follows = std::exchange(follows_, true);
   try {
@@ -106,7 +105,7 @@ bool RepartitionLoop::follow() {
   }
 }
 
-void RepartitionLoop::after_step(const StepResult& result) {
+void PartitionChooser::after_iteration(const IterationResult& result) {
   if (!result.moved) {
     step_time_s_ = result.time_s;
   } else if (result.moved->bytes > 0) {
@@ -114,21 +113,13 @@ void RepartitionLoop::after_step(const StepResult& result) {
   }
 }
 
-std::string RepartitionLoop::save() const {
-  const std::string others = others_->save();
-  Json json = others.empty() ? Json::object() : Json::parse(others);
-  json["repartition"] = {{"partition", partition_}, {"step_time_s", step_time_s_}, {"bytes_per_s", bytes_per_s_}};
-  if (decided_for_) json["repartition"]["frozen_blocks"] = *decided_for_;
-  return json.dump();
+Json PartitionChooser::save() const {
+  Json json = {{"partition", partition_}, {"step_time_s", step_time_s_}, {"bytes_per_s", bytes_per_s_}};
+  if (chosen_for_) json["frozen_blocks"] = *chosen_for_;
+  return json;
 }
 
-/// Of a job that may have had other stages: it then begins with its own partition.
-void RepartitionLoop::restore(const std::string& json, const std::string& source) {
-  others_->restore(json, source);
-  const Json document = parse_json(json, source);
-  const JsonView root(document, source, "$.freezing");
-  if (!root.has("repartition")) return;
-  const JsonView saved = root.at("repartition");
+void PartitionChooser::restore(const JsonView& saved) {
   const std::string partition = saved.at("partition").text();
   try {
     const int stages = launcher::training_schedule(*config_, 0).stages;
@@ -141,7 +132,7 @@ void RepartitionLoop::restore(const std::string& json, const std::string& source
   bytes_per_s_ = saved.at("bytes_per_s").number();
   // A plan is made anew, for the same clocks.
   if (saved.has("frozen_blocks") && !config_->adapt.repartition->profile) {
-    decided_for_ = saved.at("frozen_blocks").integer_in(0, static_cast<int>(config_->model.layers));
+    chosen_for_ = saved.at("frozen_blocks").integer_in(0, static_cast<int>(config_->model.layers));
   }
 }
 
