@@ -111,7 +111,8 @@ class Access(ServerTest):
         wait_until(lambda: self.log_text().count("stay valid") == 5, "the file is missing")
         self.assertEqual(self.status(TOKENS["read"]), 200)
         self.assertNotIn(NEW, self.log_text())
-        self.assertEqual(len([entry for entry in self.entries("tokens") if "stay valid" in entry["detail"]]), 5)
+        wait_until(lambda: len([each for each in self.entries("tokens") if "stay valid" in each["detail"]]) == 5,
+                   "every refusal is recorded")
         self.write_tokens(f"admin {NEW}")
         wait_until(lambda: self.status(NEW) == 200, "a valid file is read")
         self.assertIn("lowgear_server_tokens_stale 0\n", self.request("GET", "/metrics", role=NEW).text)

@@ -168,7 +168,7 @@ class Tls(TlsServerTest):
         self.authority.issue("other", f"IP:{ADDRESS}")
         (self.folder / "server.key").write_bytes((self.folder / "other.key").read_bytes())
         (self.folder / "server.key").chmod(0o600)
-        self.refuses("server.key: is no key in PEM without a passphrase, or not that of")
+        self.refuses("server.key: is not a key in PEM without a passphrase, or not the key of")
         self.authority.issue("server", f"IP:{ADDRESS}", days="-1")
         self.refuses("has expired on")
         self.authority.run("ec", "-in", "other.key", "-aes256", "-passout", "pass:secret", "-out", "server.key")

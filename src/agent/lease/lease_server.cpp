@@ -103,9 +103,7 @@ class LeaseServer::Impl::Connection : public std::enable_shared_from_this<Connec
   void refuse(std::string_view reason) {
     (void)send_frame(socket_.native_handle(), encode(ipc::RefusedMessage{.reason = one_line(reason)}));
   }
-  /// A client that is too old to know the message takes the end of the connection for that of the agent.
   void say_ended(std::string_view reason) {
-    if (client_version_ < ipc::kFirstLeaseProtocolVersionWithEnded) return;
     (void)send_frame(socket_.native_handle(), encode(ipc::EndedMessage{.reason = one_line(reason)}));
   }
 
@@ -127,7 +125,6 @@ class LeaseServer::Impl::Connection : public std::enable_shared_from_this<Connec
   ipc::FrameReader reader_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
   std::optional<std::uint64_t> lease_id_;
-  std::uint32_t client_version_ = 0;
   bool plan_pending_ = false;
   bool within_frame_ = false;
 };
@@ -194,7 +191,6 @@ void LeaseServer::Impl::Connection::handle_hello(const ipc::Frame& frame) {
   }
   const LeaseGranter::Grant grant = server_->granter_.open_lease(peer_, hello);
   lease_id_ = grant.lease.lease_id;
-  client_version_ = hello.version;
   log_debug("lease " + std::to_string(*lease_id_) + ": opened by process " + std::to_string(peer_.pid) + " for GPU " +
             hello.gpu);
   reader_ = ipc::FrameReader(server_->options_.max_frame_bytes);

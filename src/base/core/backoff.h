@@ -25,7 +25,7 @@ class Backoff {
   Time next_;
 };
 
-/// Backoff whose times lie between half and all of those times, so that thousands of processes that lost the same
+/// Backoff with random times between half and all of a Backoff's, so that thousands of processes that lost the same
 /// server do not reconnect at the same time.
 class ScatteredBackoff {
  public:

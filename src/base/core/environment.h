@@ -42,7 +42,7 @@ class ProgramWords {
   std::vector<char*> pointers_;
 };
 
-/// The environment variables of this process, with others in addition or in their place.
+/// The environment variables of this process; `others` add to them and replace them.
 [[nodiscard]] std::map<std::string, std::string> environment_with(const std::map<std::string, std::string>& others);
 
 }  // namespace lowgear

@@ -8,13 +8,13 @@
 
 namespace lowgear {
 
-/// What a unit of computation does. lowgear.h, Python's client and the ring that client and agent share have the same
+/// The kind of a unit of computation. lowgear.h, Python's client and the ring that client and agent share have the same
 /// numbers; files and documents have names or letters.
 ///
-/// `backward` is the whole backward pass; zero-bubble schedules split it into `input_gradient` (what the previous stage
-/// waits for) and `weight_gradient` (what no other rank waits for). A forward may keep only its input: then
-/// `recomputation` repeats it before the backward begins, or `recomputing_backward` is a whole backward that does so
-/// itself, once its gradient is there.
+/// `backward` is the whole backward pass; zero-bubble schedules split it into `input_gradient` (the previous stage
+/// waits for it) and `weight_gradient` (no other rank waits for it). A forward may keep only its input: then
+/// `recomputation` repeats it before the backward begins, or `recomputing_backward` repeats it within the backward, once
+/// the gradient has arrived.
 enum class OpKind : std::uint8_t {
   forward = 0,
   backward = 1,

@@ -21,8 +21,8 @@ class Progress {
 /// One of several tasks that do not depend on each other.
 struct ParallelTask {
   std::size_t index;
-  std::size_t thread;  ///< which of the threads runs it, for what they do not share
-  Progress& progress;  ///< to call often: throws where the work is stopped
+  std::size_t thread;  ///< index of the thread that runs it, for data of each thread
+  Progress& progress;  ///< to call often; throws when the work is stopped
 };
 
 /// Runs `work` once for each index below `count`, in no certain order, on at most `threads` (at least 1) threads.
@@ -32,16 +32,16 @@ struct ParallelTask {
 using TaskRunner = std::function<void(std::size_t count, std::size_t threads, std::string_view activity,
                                       Progress& progress, const std::function<void(const ParallelTask&)>& work)>;
 
-/// Work that another thread does meanwhile. Its end stops the work where it reports progress, and waits for it.
+/// Work on another thread. The destructor stops the work at its next report of progress, and waits for it.
 class StartedTask {
  public:
   virtual ~StartedTask() = default;
-  /// Waits for the end of the work, and reports `activity` to `progress` meanwhile. Throws what the work threw, or what
-  /// `progress` throws. To be called once.
+  /// Waits for the end of the work, and reports `activity` to `progress` meanwhile. Throws the exception of the work or
+  /// of `progress`. Call this once.
   virtual void finish(std::string_view activity, Progress& progress) = 0;
 };
 
-/// Starts `work` on a thread of its own, which ends before what it returns does. Pure code, which starts no threads,
+/// Starts `work` on a thread of its own, which ends before the returned task does. Pure code, which starts no threads,
 /// gets a starter as an argument.
 using TaskStarter = std::function<std::unique_ptr<StartedTask>(std::function<void(Progress& progress)> work)>;
 

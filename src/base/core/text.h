@@ -36,9 +36,9 @@ inline constexpr std::string_view kUtf8ByteOrderMark = "\xEF\xBB\xBF";
 [[nodiscard]] std::optional<std::string_view> nearest_name(std::string_view text,
                                                            std::span<const std::string_view> candidates);
 
-/// A UUID of a GPU or an instance as NVML writes it, `GPU-` and lower-case hexadecimal digits, whatever the case of
-/// `text`, without blanks around it, and with the prefix where 36 characters of a UUID stand alone. Every UUID goes
-/// through this where it is read, so that two texts of one GPU are equal. Any other text stays unchanged.
+/// The UUID of a GPU or an instance as NVML writes it: `GPU-` and lower-case hexadecimal digits, without blanks around
+/// it. Adds the prefix to the 36 characters of a bare UUID. Every reader of a UUID calls this, so that two texts of one
+/// GPU are equal. Returns any other text unchanged.
 [[nodiscard]] std::string normal_gpu_uuid(std::string_view text);
 
 }  // namespace lowgear

@@ -4,7 +4,7 @@
 
 namespace lowgear {
 
-/// Of this build: `0.1.0`.
+/// Version of this build: `0.1.0`.
 [[nodiscard]] std::string version();
 
 }  // namespace lowgear

@@ -15,7 +15,7 @@ struct FileHold {
     unsupported,  ///< its file system has no locks
   };
   Outcome outcome = Outcome::held;
-  std::string holder;  ///< taken: what the process that holds it has written; empty when it has not, or could not
+  std::string holder;  ///< taken: the text that the holding process has written; may be empty
 };
 
 /// Locks an open file (flock(2)) for as long as the descriptor is open, and writes the holder into it. On a full disk

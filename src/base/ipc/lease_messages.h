@@ -25,18 +25,17 @@ namespace lowgear::ipc {
 ///                                      <---  ended {reason}, at any time after the lease (closes)
 ///
 /// All integers little endian. Strings are UTF-8, length-prefixed. The agent accepts clients from
-/// kOldestLeaseProtocolVersion on. Since version 2 a plan may name the iteration that it begins with, and is then
-/// answered with too_late when that one has begun. Since version 3 the agent says `ended` before it closes a lease that
-/// a person has ended: a client does not ask for that GPU again by itself. A connection that closes without it has lost
-/// its agent. Since version 4 a plan may name iterations that try other clocks out.
+/// kOldestLeaseProtocolVersion on. A plan may name the iteration that it begins with; the answer is `too_late` when
+/// that iteration has begun. A plan may also name iterations that try other clocks out. The agent sends `ended` before
+/// it closes a lease that a person has ended: the client then does not request that GPU again by itself. A connection
+/// that closes without `ended` has lost its agent.
 inline constexpr std::uint32_t kFrameMagic = 0x4c474631;  // "LGF1"
 inline constexpr std::size_t kFrameHeaderBytes = 12;      ///< magic, type, payload length: 4 bytes each
 inline constexpr std::size_t kMaxFrameBytes = std::size_t{64}
                                               << 20U;  ///< a plan of 64 stages x 4,096 microbatches fits
 inline constexpr std::size_t kMaxStringBytes = 4096;   ///< of every string but a plan's text
 inline constexpr std::uint32_t kLeaseProtocolVersion = 4;
-inline constexpr std::uint32_t kOldestLeaseProtocolVersion = 1;
-inline constexpr std::uint32_t kFirstLeaseProtocolVersionWithEnded = 3;
+inline constexpr std::uint32_t kOldestLeaseProtocolVersion = 4;
 inline constexpr std::size_t kMaxLeaseTrials = 1'000;
 
 enum class FrameType : std::uint32_t {
@@ -60,10 +59,10 @@ struct LeaseMessage {
   std::uint64_t lease_id = 0;
   std::string gpu_uuid;
   std::string gpu_name;
-  std::uint32_t min_clock_mhz = 0;  ///< what the administrator allows this user
+  std::uint32_t min_clock_mhz = 0;  ///< range that the administrator allows this user
   std::uint32_t max_clock_mhz = 0;
   bool simulated = false;
-  bool dry_run = false;  ///< the agent says what it would set, and sets nothing
+  bool dry_run = false;  ///< the agent logs clocks instead of setting them
 };
 struct RefusedMessage {
   std::string reason;  ///< one line that a person can act on
@@ -76,7 +75,7 @@ struct TrialIterations {
   friend bool operator==(const TrialIterations&, const TrialIterations&) = default;
 };
 struct PlanMessage {
-  std::uint32_t plan_rank = 0;  ///< which rank (GPU position in the pipeline) of the plan this process is
+  std::uint32_t plan_rank = 0;  ///< rank (GPU position in the pipeline) of this process in the plan
   bool nearest_below = false;   ///< take the nearest supported clock below one that the GPU does not have
   std::string plan_json;        ///< lowgear.plan/1
   /// The plan begins with the first unit of this iteration (counted modulo 2^32 as in the unit ring), or of a later one
@@ -86,7 +85,7 @@ struct PlanMessage {
   std::vector<TrialIterations> trials = {};
 };
 struct AcceptedMessage {};
-/// The plan's iteration had begun before the plan was there: it is ignored as a whole.
+/// The plan's iteration had begun before the plan arrived. The agent ignores the whole plan.
 struct TooLateMessage {
   std::uint32_t begun_iteration = 0;  ///< the newest that the agent has seen begin
 };
@@ -97,7 +96,7 @@ struct EndedMessage {
 /// The agent's response to a plan.
 using PlanAnswer = std::variant<AcceptedMessage, RefusedMessage, TooLateMessage>;
 
-/// Whether an iteration is `from` or a later one, where both are counted modulo 2^32 and lie less than 2^31 apart.
+/// Whether an iteration is `from` or a later one. Both count modulo 2^32 and lie less than 2^31 apart.
 [[nodiscard]] constexpr bool has_come(std::uint32_t iteration, std::uint32_t from) {
   return iteration - from < 1U << 31U;
 }
@@ -117,7 +116,7 @@ struct Frame {
 [[nodiscard]] std::vector<std::byte> encode(const PlanAnswer& answer);
 [[nodiscard]] std::vector<std::byte> encode_empty(FrameType type);  ///< accepted, release
 
-/// Throws InputError when the payload is not exactly such a message: cut off, too long, not UTF-8.
+/// Throws InputError unless the payload is exactly one message: when it is cut off, too long, or not UTF-8.
 [[nodiscard]] HelloMessage decode_hello(std::span<const std::byte> payload);
 [[nodiscard]] LeaseMessage decode_lease(std::span<const std::byte> payload);
 [[nodiscard]] RefusedMessage decode_refused(std::span<const std::byte> payload);
@@ -131,7 +130,7 @@ class FrameReader {
   /// Adds received bytes. Throws InputError on a wrong magic, an unknown type or a payload over `max_bytes`; the
   /// connection is then unusable. Memory grows with the received bytes, not with the size in a header.
   void append(std::span<const std::byte> bytes);
-  /// The next whole frame; empty when there is none yet. Throws InputError when what follows it is no frame.
+  /// The next whole frame; empty when it is incomplete. Throws InputError when other bytes than a frame follow it.
   [[nodiscard]] std::optional<Frame> next();
 
   explicit FrameReader(std::size_t max_bytes = kMaxFrameBytes) : max_bytes_(max_bytes) {}

@@ -9,29 +9,28 @@
 
 namespace lowgear::ipc {
 
-/// SIGTERM, SIGINT and SIGHUP as something to wait for. From its construction on none of them ends or interrupts the
-/// process, and none is lost: one that comes before anything waits for it is still there. Those that the process was
-/// started to ignore stay ignored.
+/// Waits for SIGTERM, SIGINT and SIGHUP. From its construction on, these signals neither end nor interrupt the process;
+/// a signal that arrives before the wait is kept. Signals that the process was started to ignore stay ignored.
 ///
-/// To be constructed before the process has any other thread: a thread inherits what is blocked.
+/// Construct it before the process starts another thread: threads inherit the mask of blocked signals.
 class TerminationSignals {
  public:
   /// Throws Error when the system has no descriptors left.
   TerminationSignals();
-  /// Forgets what has come, and gives the signals back their effect.
+  /// Forgets pending signals, and restores the effect of signals.
   ~TerminationSignals();
   TerminationSignals(const TerminationSignals&) = delete;
   TerminationSignals& operator=(const TerminationSignals&) = delete;
 
-  /// Whether one of them has come.
+  /// Whether a signal has arrived.
   [[nodiscard]] bool came() const { return came_within(std::chrono::milliseconds(0)); }
-  /// The same; waits for one, and returns as soon as it comes.
+  /// Waits for a signal, at most for this time.
   [[nodiscard]] bool came_within(std::chrono::milliseconds time) const;
-  /// Readable once one of them has come, and from then on. Not to be read from.
+  /// Becomes and stays readable once a signal has arrived. Do not read from it.
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
  private:
-  sigset_t before_{};  ///< what was blocked before
+  sigset_t before_{};  ///< blocked before
   FileDescriptor descriptor_;
 };
 

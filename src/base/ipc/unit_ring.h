@@ -43,12 +43,12 @@ struct UnitRing {
   alignas(64) std::atomic<std::uint32_t> state{0};    ///< RingState; by the agent
   std::atomic<std::uint32_t> requested_clock_mhz{0};  ///< for the newest unit; by the agent; 0: the driver's choice
   std::atomic<std::uint64_t> applied_time_ns{0};      ///< when the driver took the last request; by the agent
-  /// Unit starts that the plan which is followed does not name, so that no clock was set for them, and the newest of
-  /// them, packed; by the agent. An agent that does not know of them leaves 0.
+  /// Number of unit starts that the plan does not name and that got no clock, and the newest of them, packed; by the
+  /// agent.
   std::atomic<std::uint64_t> unplanned_units{0};
   std::atomic<std::uint64_t> unplanned_unit{0};
-  /// 1 while the GPU does not run at what the plan asks for: the driver has refused it, or another program sets the
-  /// clocks; by the agent. An agent that does not know of it leaves 0.
+  /// 1 while the GPU runs at other clocks than the plan's: the driver has refused them, or another program sets the
+  /// clocks; by the agent.
   std::atomic<std::uint32_t> clocks_not_held{0};
   struct Slot {
     std::atomic<std::uint64_t> time_ns{0};
@@ -57,7 +57,7 @@ struct UnitRing {
   alignas(64) std::array<Slot, kUnitRingCapacity> slots;
 };
 
-/// Packs all of an event but its time, and back. Unknown types and kinds come back as they are: the reader checks.
+/// Pack an event without its time, and unpack it. They keep unknown types and kinds: the reader checks.
 [[nodiscard]] constexpr std::uint64_t pack_unit(const UnitEvent& event) {
   return static_cast<std::uint64_t>(event.type) | static_cast<std::uint64_t>(event.kind) << 8U |
          static_cast<std::uint64_t>(event.stage) << 16U | static_cast<std::uint64_t>(event.microbatch) << 32U;
@@ -80,14 +80,14 @@ inline void write_unit(UnitRing& ring, const UnitEvent& event) noexcept {
   ring.written.store(index + 1, std::memory_order_release);
 }
 
-/// The reading end. Copies what it has not seen yet; what the writer has overwritten meanwhile counts as lost.
+/// The reading end. Copies new events; events that the writer has overwritten meanwhile count as lost.
 class UnitRingReader {
  public:
   explicit UnitRingReader(UnitRing& ring) : ring_(&ring) {}
 
   struct Batch {
-    std::size_t events = 0;  ///< how many were put into the buffer, oldest first
-    std::uint64_t lost = 0;  ///< how many were overwritten before they were read
+    std::size_t events = 0;  ///< number of events in the buffer, oldest first
+    std::uint64_t lost = 0;  ///< number of events that were overwritten before they were read
   };
   /// Reads the newest events, at most `buffer.size()`; older ones count as lost. A counter that runs backwards or jumps
   /// (a malicious or restarted writer) never causes a read outside of the ring.

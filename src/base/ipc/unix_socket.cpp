@@ -20,7 +20,7 @@ namespace {
 void require_length(std::string_view name) {
   if (!name.empty() && name.size() <= kMaxUnixPathBytes) return;
   throw InputError(printable(name) + ": a path of " + std::to_string(name.size()) +
-                   " bytes is none for a socket; give one of 1 to " + std::to_string(kMaxUnixPathBytes));
+                   " bytes does not fit a socket; give one of 1 to " + std::to_string(kMaxUnixPathBytes));
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ UnixAddress UnixAddress::of_path(const std::filesystem::path& path) {
   require_length(text);
   // It would end the path, or at its begin make the socket an abstract one.
   if (text.find('\0') != std::string::npos) {
-    throw InputError(printable(text) + ": a path with a zero byte is none for a socket; leave it out");
+    throw InputError(printable(text) + ": a path with a zero byte does not name a socket; remove the byte");
   }
   return {std::string_view(text.c_str(), text.size() + 1), 0};
 }

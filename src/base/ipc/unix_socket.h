@@ -17,7 +17,7 @@ namespace lowgear::ipc {
 /// Longest path of a Unix socket, in bytes: Linux has room for 108, one of which ends it (unix(7)).
 inline constexpr std::size_t kMaxUnixPathBytes = sizeof(sockaddr_un::sun_path) - 1;
 
-/// Where a Unix socket is, as bind, connect and sendto take it.
+/// Address of a Unix socket, for bind, connect and sendto.
 class UnixAddress {
  public:
   /// A socket in the file system. Throws InputError naming the limit when the path does not fit.
@@ -45,16 +45,16 @@ struct UnixPeer {
 /// Throws Error when the descriptor is no such socket.
 [[nodiscard]] UnixPeer peer_of(int socket);
 
-/// A Unix stream socket that listens at `path` with this mode and group, never open to more users than that. One on
-/// no process listens on any more is replaced. Throws InputError when a process listens there, when something else than
-/// a socket stands there, or when it cannot be made. The socket does not block.
+/// A Unix stream socket that listens at `path` with this mode and group, and is never open to more users. Replaces a
+/// socket without a listening process. Throws InputError when a process listens there, when the path is another file,
+/// or when the system refuses. The socket does not block.
 [[nodiscard]] FileDescriptor listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group);
 
-/// Sends bytes over a Unix socket with an open file attached (SCM_RIGHTS); -1: none. Raises no SIGPIPE. Returns what
-/// sendmsg(2) does with these flags.
+/// Sends bytes over a Unix socket with an open file attached (SCM_RIGHTS); -1: none. Raises no SIGPIPE. Returns as
+/// sendmsg(2) with these flags.
 [[nodiscard]] ssize_t send_with_descriptor(int socket, std::span<const std::byte> bytes, int descriptor, int flags = 0);
 
-/// Receives bytes, and the file that came with them, if any. Returns what recvmsg(2) does.
+/// Receives bytes, and the file attached to them, if any. Returns as recvmsg(2).
 [[nodiscard]] ssize_t receive_with_descriptor(int socket, std::span<std::byte> bytes, FileDescriptor& received);
 
 }  // namespace lowgear::ipc

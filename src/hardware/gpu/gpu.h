@@ -32,7 +32,7 @@ struct ThrottleReasons {
 /// `power cap, thermal`; `none` when nothing holds it back.
 [[nodiscard]] std::string to_string(ThrottleReasons reasons);
 
-/// Values of the sensors of one GPU; values that it does not report, or not now, are empty.
+/// Values of the sensors of one GPU. A value is empty when the GPU does not report it, or not now.
 struct GpuValues {
   std::optional<double> energy_j;  ///< since the driver was loaded; advances in steps (100 ms of power on an H100)
   std::optional<double> power_w;   ///< instant where the GPU has it, average otherwise
@@ -47,7 +47,7 @@ struct GpuValues {
 /// How the values of a time span become one.
 enum class GpuAggregation : unsigned char {
   difference,  ///< a counter: its end less its begin
-  mean,        ///< a gauge: what it shows at a moment
+  mean,        ///< a gauge: its value at a moment
 };
 
 /// One number that a GPU reports.
@@ -62,27 +62,27 @@ struct GpuQuantity {
   [[nodiscard]] std::optional<double> of(const GpuValues& values) const;
 };
 
-/// One call to the driver and what it yields.
+/// One call to the driver, and the quantities that it yields.
 struct GpuSensor {
   GpuFeature feature;
-  /// Adds what the driver answers to `values`. Throws GpuError. Runs for milliseconds (the energy counter takes 3 ms on
-  /// an H100).
+  /// Adds the driver's values to `values`. Throws GpuError. Runs for milliseconds (the energy counter takes 3 ms on an
+  /// H100).
   void (*read)(const NvmlGpu& gpu, GpuValues& values);
-  /// In the order of JSON and metrics. None for what is no number, and where another sensor yields the same better.
+  /// In the order of JSON and metrics. Empty when the values are no numbers, or when another sensor is better.
   std::vector<GpuQuantity> quantities;
   /// Read only if this sensor, which is in the row before, returned nothing.
   std::optional<GpuFeature> stand_in_for = std::nullopt;
 };
 
-/// Every sensor, in the order in which they are asked. All that reads, publishes and names sensors goes through this
-/// table. CONTRIBUTING.md, "Add a sensor", lists what a new row needs in other places.
+/// Every sensor, in the order of reading. Code that reads, publishes or names sensors goes through this table.
+/// CONTRIBUTING.md, "Add a sensor", lists the other places that a new row needs.
 [[nodiscard]] const std::vector<GpuSensor>& gpu_sensors();
 
 /// Why a call to a GPU failed.
 enum class GpuErrorCode : unsigned char {
-  not_supported,   ///< this GPU or driver does not have it
-  no_permission,   ///< the caller may not; clocks and limits need root
-  invalid_value,   ///< outside what the GPU accepts
+  not_supported,   ///< this GPU or driver lacks the feature
+  no_permission,   ///< the caller lacks permission; clocks and limits need root
+  invalid_value,   ///< outside the GPU's range
   gpu_lost,        ///< fallen off the bus, or inaccessible until a reboot
   timeout,         ///< the driver did not answer in time
   driver_missing,  ///< no NVIDIA driver or no NVML library on this machine
@@ -108,9 +108,9 @@ class GpuError : public Error {
 struct PowerSmoothing {
   bool enabled = false;
   std::optional<int> active_preset;             ///< number of the preset profile in effect
-  std::optional<int> presets;                   ///< how many there are; their numbers begin at 0
+  std::optional<int> presets;                   ///< number of presets; they are numbered from 0
   std::optional<double> ceiling_w;              ///< of the total module power, as applied
-  std::optional<double> floor_w;                ///< below which the power is not let fall, as applied
+  std::optional<double> floor_w;                ///< lower bound of the power, as applied
   std::optional<double> floor_percent;          ///< of the ceiling, of the active preset
   std::optional<double> ramp_up_w_per_s;        ///< of the active preset
   std::optional<double> ramp_down_w_per_s;      ///< of the active preset
@@ -167,18 +167,18 @@ struct PowerLimits {
   double min_w = 0;
   double max_w = 0;
   double default_w = 0;
-  double current_w = 0;   ///< what was asked for
-  double enforced_w = 0;  ///< what holds, after all other limits of the machine
+  double current_w = 0;   ///< as requested
+  double enforced_w = 0;  ///< in effect, after all other limits of the machine
 };
 
-/// Reads one GPU; nothing here changes it. Calls may block for milliseconds and may be made from any thread. Every call
+/// Reads one GPU, and never changes it. Calls may block for milliseconds and may be made from any thread. Every call
 /// throws GpuError when it fails.
 class Gpu {
  public:
   virtual ~Gpu() = default;
 
   [[nodiscard]] virtual const GpuIdentity& identity() const = 0;
-  /// What works here, found out once when the GPU was opened.
+  /// The features that work, found out once when the GPU was opened.
   [[nodiscard]] virtual const GpuFeatures& features() const = 0;
 
   /// Reads one sensor and adds its values to `values`. For a feature that is in `gpu_sensors`; the energy counter
@@ -198,7 +198,7 @@ class Gpu {
   return gpu.features()[static_cast<std::size_t>(feature)].works;
 }
 
-/// What one sensor says now. Throws GpuError.
+/// The current values of one sensor. Throws GpuError.
 [[nodiscard]] inline GpuValues read(Gpu& gpu, GpuFeature sensor) {
   GpuValues values;
   gpu.read(sensor, values);
@@ -214,19 +214,19 @@ class GpuSystem {
   [[nodiscard]] virtual const std::vector<std::unique_ptr<Gpu>>& gpus() const = 0;
   /// `580.159.04`
   [[nodiscard]] virtual const std::string& driver_version() const = 0;
-  /// The library is Lowgear's simulation: whatever is made with it has to say *simulated*.
+  /// The library is Lowgear's simulation: every result made with it has to say *simulated*.
   [[nodiscard]] virtual bool simulated() const = 0;
   /// Why GPUs that the driver counts are not among `gpus` (fallen off the bus, blocked by a container), one each.
   [[nodiscard]] virtual std::vector<std::string> problems() const { return {}; }
 };
 
-/// A message of a driver call without the GPU's name at its begin, for where that is said already.
+/// A message of a driver call without the GPU's name at its begin, for texts that name the GPU already.
 [[nodiscard]] std::string without_gpu_name(std::string_view message, std::string_view uuid);
 
 /// Whether this UUID or PCI address (in any spelling, with or without the domain) is the GPU's.
 [[nodiscard]] bool is_called(const GpuIdentity& gpu, std::string_view uuid_or_pci_address);
 
-/// The GPU with this UUID or PCI address (with or without the domain). Throws InputError naming those there are.
+/// The GPU with this UUID or PCI address (with or without the domain). Throws InputError naming the GPUs of the system.
 [[nodiscard]] Gpu& find_gpu(const GpuSystem& system, std::string_view uuid_or_pci_address);
 
 }  // namespace lowgear::gpu

@@ -11,8 +11,8 @@ namespace lowgear::gpu {
 /// it): everything else reads. Calls block for as long as the driver takes (10-20 ms are typical), may be made from
 /// any thread, and throw GpuError when they fail.
 ///
-/// NVML can set and reset a range of locked clocks but not read it back: what is locked shows only in the clock of a
-/// busy GPU. The driver resets it when it is loaded anew.
+/// NVML can set and reset a range of locked clocks but not read it back: the range shows only in the clock of a busy
+/// GPU. The driver resets it when it is loaded again.
 class GpuControl {
  public:
   virtual ~GpuControl() = default;

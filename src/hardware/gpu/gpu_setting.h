@@ -10,13 +10,13 @@
 
 namespace lowgear::gpu {
 
-/// How many workload power profiles a driver can number.
+/// Number of workload power profiles that a driver can number.
 inline constexpr std::size_t kWorkloadPowerProfileLimit = 255;
 /// Workload power profiles, a bit for the number of each (nvmlPowerProfileType_t).
 using WorkloadPowerProfileSet = std::bitset<kWorkloadPowerProfileLimit>;
 
-/// The driver's own settings below clocks and limits (NVML 12.8, GPUs since Blackwell): which it has, which are
-/// requested by any program, and which it enforces of those after it has resolved conflicts.
+/// The driver's own settings below clocks and limits (NVML 12.8, GPUs since Blackwell): the supported ones, the ones
+/// that any program requests, and the requested ones that the driver enforces after it has resolved conflicts.
 struct WorkloadPowerProfiles {
   WorkloadPowerProfileSet supported;
   WorkloadPowerProfileSet requested;
@@ -27,7 +27,7 @@ struct WorkloadPowerProfiles {
 
 /// `llm_training`; `profile_15` for a number that NVML 13.3 does not name.
 [[nodiscard]] std::string workload_power_profile_name(std::size_t profile);
-/// The number with this name; empty when there is none.
+/// The number with this name; empty for an unknown name.
 [[nodiscard]] std::optional<std::size_t> find_workload_power_profile(std::string_view name);
 /// Of the profiles in the set, in the order of their numbers.
 [[nodiscard]] std::vector<std::string> names(const WorkloadPowerProfileSet& profiles);
@@ -75,11 +75,11 @@ struct SetPersistenceMode {
   bool enabled = false;
 };
 
-/// Requests exactly these workload power profiles of the driver; none: empty. Which of them it enforces is read back.
+/// Requests exactly these workload power profiles of the driver, and may be empty. Read back which ones it enforces.
 struct RequestWorkloadPowerProfiles {
   static constexpr std::string_view kName = "request workload power profiles";
   WorkloadPowerProfileSet profiles;
-  bool allow_conflicts = false;  ///< leaves conflicts to the driver, to restore what another program has requested
+  bool allow_conflicts = false;  ///< leaves conflicts to the driver, to restore another program's request
 };
 
 /// Turns power smoothing on or off, after activating a preset profile of the driver if one is named.
@@ -89,17 +89,16 @@ struct SetPowerSmoothing {
   std::optional<int> preset;
 };
 
-/// One change of one GPU, as a value: requests, checks, threads and fakes pass it on without knowing which it is.
-/// Only these places distinguish the alternatives, and the compiler reports each that lacks one: the driver's call
-/// (gpu_control.cpp), the words (gpu_setting.cpp), and in the agent what a user needs to be allowed
-/// (service/gpu_writer.cpp).
+/// One change of one GPU, as a value that requests, checks, threads and fakes pass on. Only these places distinguish
+/// the alternatives, and the compiler reports each that lacks one: the driver's call (gpu_control.cpp), the words
+/// (gpu_setting.cpp), and the agent's permissions (service/gpu_writer.cpp).
 using GpuSetting = std::variant<LockSmClocks, ResetSmClocks, LockMemoryClocks, ResetMemoryClocks, SetPowerLimit,
                                 SetPersistenceMode, RequestWorkloadPowerProfiles, SetPowerSmoothing>;
 
 /// Its name without values: `lock SM clocks`.
 [[nodiscard]] std::string_view name(const GpuSetting& setting);
 
-/// What it does, with values and units: `lock SM clocks to 345-1005 MHz`, `enable persistence mode`.
+/// The change in words, with values and units: `lock SM clocks to 345-1005 MHz`, `enable persistence mode`.
 [[nodiscard]] std::string to_string(const GpuSetting& setting);
 
 }  // namespace lowgear::gpu

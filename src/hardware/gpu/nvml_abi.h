@@ -4,7 +4,7 @@
 #include <cstdint>
 
 /// The part of NVML's C ABI that Lowgear calls: numbers and layouts as NVIDIA's NVML API Reference and its headers for
-/// driver 580 and for CUDA 13.3 (what is newer) state them. Own declarations, so that Lowgear builds without NVIDIA's
+/// driver 580 and, for newer calls, CUDA 13.3 state them. Own declarations, so that Lowgear builds without NVIDIA's
 /// toolkit and runs with every driver from 470 on.
 namespace lowgear::gpu::nvml {
 

@@ -27,13 +27,13 @@ class NvmlGpu final : public Gpu {
   [[nodiscard]] PowerSmoothing power_smoothing() override;
 
   [[nodiscard]] const NvmlLibrary& library() const { return *library_; }
-  /// Calls a function of the library with this GPU. Throws GpuError, naming the GPU and `what` was asked.
+  /// Calls a function of the library with this GPU. Throws GpuError, naming the GPU and `what`, the request.
   template <typename... Parameters, typename... Arguments>
   void call(std::string_view what, const NvmlFunction<nvml::Device, Parameters...>& function,
             Arguments... arguments) const {
     library_->call(identity_.uuid, what, function, device_, arguments...);
   }
-  /// Calls a function that the library has, and returns what it returns.
+  /// Calls a function that the library has, and returns its code.
   template <typename... Parameters, typename... Arguments>
   [[nodiscard]] nvml::Return ask(const NvmlFunction<nvml::Device, Parameters...>& function,
                                  Arguments... arguments) const {
@@ -55,11 +55,11 @@ class NvmlGpu final : public Gpu {
 /// The GPUs that a library shows.
 struct NvmlGpus {
   std::vector<std::unique_ptr<Gpu>> gpus;  ///< in its order
-  std::vector<std::string> problems;       ///< one for each GPU that could not be opened, or is none of its own
+  std::vector<std::string> problems;       ///< one for each GPU that cannot be opened or that the driver lists twice
 };
 [[nodiscard]] NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library);
 
-/// What GpuSystem and GpuControlSystem have in common where NVML is used.
+/// The common part of GpuSystem and GpuControlSystem with NVML.
 template <typename System>
 class NvmlSystemOf : public System {
  public:
@@ -82,7 +82,7 @@ class NvmlSystemOf : public System {
 [[nodiscard]] WorkloadPowerProfiles read_workload_power_profiles(const NvmlGpu& gpu);
 /// Throws GpuError (invalid_value), naming them, for profiles that the GPU lacks or that conflict with each other.
 void require_without_conflicts(const NvmlGpu& gpu, const WorkloadPowerProfileSet& profiles);
-/// Requests exactly these profiles, instead of those that are requested.
+/// Requests exactly these profiles, in place of the requested ones.
 void request_workload_power_profiles(const NvmlGpu& gpu, const WorkloadPowerProfileSet& profiles);
 
 [[nodiscard]] PowerSmoothing read_power_smoothing(const NvmlGpu& gpu);

@@ -11,17 +11,17 @@
 
 namespace lowgear::gpu {
 
-/// A function of the library at hand; it has none where the driver is too old (or too new).
+/// A function of the loaded library; null when the driver is too old (or too new).
 template <typename... Parameters>
 struct NvmlFunction {
   nvml::Return (*pointer)(Parameters...) = nullptr;
-  const char* symbol = "";  ///< the name that was found, or the newest of those that were not
+  const char* symbol = "";  ///< the name that was found, or the newest name that was missing
 
   explicit operator bool() const { return pointer != nullptr; }
   nvml::Return operator()(Parameters... parameters) const { return pointer(parameters...); }
 };
 
-/// NVML's functions, a field for each that is used; names are NVML's without prefix and version.
+/// NVML's functions, a field for each used one; names are NVML's without prefix and version.
 struct NvmlFunctions {
   using Device = nvml::Device;
 
@@ -76,7 +76,7 @@ struct NvmlFunctions {
 class NvmlLibrary {
  public:
   /// Loads the library that the environment variable LOWGEAR_NVML names, or the system's libnvidia-ml.so.1. Throws
-  /// GpuError (driver_missing) when there is none, it lacks what every version has, or the driver is not running.
+  /// GpuError (driver_missing) without a library, when it lacks a basic function, or when no driver is running.
   static std::shared_ptr<const NvmlLibrary> open();
   /// Loads this file. Throws as `open`.
   explicit NvmlLibrary(const std::string& file);
@@ -127,7 +127,7 @@ class NvmlLibrary {
   pid_t opener_;
 };
 
-/// What a return code means to a caller.
+/// The error code of a return code.
 [[nodiscard]] GpuErrorCode gpu_error_code(nvml::Return code);
 /// Whether an older form of a call may do what its newest form did not.
 [[nodiscard]] bool is_unknown_form(nvml::Return code);

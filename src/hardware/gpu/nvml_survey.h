@@ -15,7 +15,7 @@ enum class ComputeMode : unsigned char { shared = 0, exclusive_thread = 1, prohi
 /// As nvidia-smi names it, in lower case: `default`, `exclusive-process`.
 [[nodiscard]] std::string_view name(ComputeMode mode);
 
-/// What one GPU can do, all of it read. Optional members are empty where the driver does not tell.
+/// Abilities and settings of one GPU, as read. Optional members are empty when the driver does not report them.
 struct GpuSurvey {
   GpuIdentity identity;
   GpuFeatures features;
@@ -36,11 +36,11 @@ struct NvmlSurvey {
   std::vector<std::string> problems;  ///< GPUs that could not be opened
 };
 
-/// Looks at NVML as open_nvml would load it. Throws GpuError as that does.
+/// Surveys the NVML that open_nvml would load. Throws GpuError as open_nvml does.
 [[nodiscard]] NvmlSurvey survey_nvml();
 
-/// The GPUs that NVML shows, for reading. Throws GpuError (driver_missing) where there is no NVIDIA driver. May be
-/// opened again after a fork; what was opened before belongs to the parent.
+/// The GPUs that NVML shows, for reading. Throws GpuError (driver_missing) where there is no NVIDIA driver. A forked
+/// child opens it again; the parent's object stays the parent's.
 [[nodiscard]] std::unique_ptr<GpuSystem> open_nvml();
 
 }  // namespace lowgear::gpu

@@ -14,12 +14,11 @@ namespace lowgear::gpu {
 struct RaplReading {
   std::string zone;     ///< `package-0`, `package-0/dram`
   int package = 0;      ///< the number in the package's name
-  bool dram = false;    ///< the package's memory, which its own counter does not hold
-  double energy_j = 0;  ///< since the Rapl was made, without steps that cannot be
-  /// How often the counter was set aside since then. An energy over such a time is not known.
+  bool dram = false;    ///< the package's memory; the package's counter leaves it out
+  double energy_j = 0;  ///< since the Rapl was made, without impossible steps
+  /// Number of times that the counter was set aside since then. The energy over such a time is unknown.
   long set_aside = 0;
-  /// Why the energy is unknown now: the counter cannot be read, stands still, or has not moved yet. Empty:
-  /// it is known.
+  /// Why the energy is unknown now: the counter is unreadable, stands still, or has not moved yet. Empty: it is known.
   std::string problem;
 };
 
@@ -28,11 +27,11 @@ struct RaplReading {
 /// package, `psys` holds everything once more. Not safe from several threads.
 class Rapl {
  public:
-  /// `root` is where powercap's zones are; another one in tests. Zones that cannot be read are left out, and `problem`
-  /// says why. `now_s` is a monotonic clock, the system's where empty.
+  /// `root` is the folder of powercap's zones, another one in tests. Leaves out unreadable zones; `problem` says why.
+  /// `now_s` is a monotonic clock; empty: the system's.
   explicit Rapl(const std::filesystem::path& root = "/sys/class/powercap", std::function<double()> now_s = {});
 
-  /// Must be called more often than the counters wrap around (a minute at full load, on the smallest).
+  /// Call this more often than the counters wrap around (a minute at full load, on the smallest).
   [[nodiscard]] std::vector<RaplReading> read();
   /// Why there are no readings; empty when there are.
   [[nodiscard]] const std::string& problem() const { return problem_; }
@@ -43,7 +42,7 @@ class Rapl {
     std::filesystem::path energy_file;
     std::uint64_t range_uj = 0;    ///< the counter starts over after this
     std::uint64_t last_uj = 0;     ///< as it was read
-    std::uint64_t wrapped_uj = 0;  ///< that it started over for
+    std::uint64_t wrapped_uj = 0;  ///< energy of all wraps
     double last_time_s = 0;
     CheckedCounter counter;
   };

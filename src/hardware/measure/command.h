@@ -9,13 +9,13 @@
 
 namespace lowgear::measure {
 
-/// Keeps the signals that end programs or tell them something (SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2,
-/// SIGALRM, SIGXCPU, SIGCONT) from this one while it lives; they wait for `next`. Threads that are started meanwhile
-/// leave them alone too, so this comes first.
+/// Blocks the signals that end or notify programs (SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM,
+/// SIGXCPU, SIGCONT) in this process while it lives; `next` takes them. Construct it before any thread, which inherits
+/// the mask.
 ///
 /// Schedulers signal one process, its group, or all processes of a job one by one, and a terminal signals the group. A
-/// command in the same group then has the signal already. No signal says how it was sent, so a second process waits
-/// besides this one, in the same group and job: a signal that it got too was sent to all.
+/// command in the same group then has the signal already. No signal says how it was sent, so a second process, the
+/// witness, waits in the same group and job: a signal that the witness got too was sent to all.
 class SignalGuard {
  public:
   /// Throws Error when no process can be started.
@@ -26,8 +26,8 @@ class SignalGuard {
 
   /// Waits for the next of these signals, or SIGCHLD.
   [[nodiscard]] int next();
-  /// Whether the signal that `next` gave was sent to other processes of the group or job too. Takes 50 ms, within which
-  /// all of them are taken to have got it.
+  /// Whether the signal from `next` was sent to other processes of the group or job too. Takes 50 ms, the time that
+  /// all of them are given to get it.
   [[nodiscard]] bool sent_to_all(int signal);
 
  private:
@@ -36,8 +36,8 @@ class SignalGuard {
   struct sigaction previous_child_action_ = {};
   pid_t witness_ = -1;
   int reports_ = -1;             ///< a byte for every signal that the witness got
-  int unanswered_ = 0;           ///< questions, each of which the witness answers sooner or later
-  std::bitset<_NSIG> reported_;  ///< and that `sent_to_all` has not returned yet
+  int unanswered_ = 0;           ///< questions that the witness has yet to answer
+  std::bitset<_NSIG> reported_;  ///< by the witness, and not returned by `sent_to_all` yet
 };
 
 /// How a command ended.
@@ -53,7 +53,7 @@ struct CommandResult {
 enum class CommandOutput : unsigned char { standard_output, standard_error };
 
 /// Runs a program, found as a shell finds it, and waits for it. It receives every signal that `guard` blocks in this
-/// process exactly once; signals that were sent to both are not sent again. So it ends as it would without this
+/// process exactly once; signals that were sent to both are not repeated. So it ends as it would without this
 /// process. Throws InputError when the program cannot be started, naming the reason.
 [[nodiscard]] CommandResult run_command(std::span<const std::string> words, CommandOutput output, SignalGuard& guard);
 

@@ -32,7 +32,7 @@ struct EnergyMeterOptions {
 /// GPUs; `begin` and `end` take microseconds. Safe from any thread.
 ///
 /// The counter of an H100 advances every 100 ms, so a window of 10 s is known to about 0.5 %, one of 1 s to some per
-/// cent; every measurement states its own uncertainty. Reading power would not be better: A100 and H100 sample it
+/// cent; every measurement states its own uncertainty. Power readings would not be better: A100 and H100 sample power
 /// during a quarter of the time (arXiv 2312.02741).
 class EnergyMeter {
  public:

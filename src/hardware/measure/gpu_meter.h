@@ -17,8 +17,8 @@ namespace lowgear::measure {
 struct EnergyEstimate {
   double time_s = 0;  ///< of the reading
   double energy_j = 0;
-  double uncertainty_j = 0;  ///< half the width of what the readings leave open
-  int run = 0;               ///< how often the counter had started over: energies of different runs do not compare
+  double uncertainty_j = 0;  ///< half the width of the possible range
+  int run = 0;               ///< number of restarts of the counter: energies of different runs do not compare
 };
 
 /// Follows an energy counter that advances in even steps (every 100 ms on an H100), so that the energy at any moment
@@ -33,10 +33,10 @@ class EnergyTrack {
   /// A reading of the counter, taken within `time_error_s` of `time_s`. Times rise; a reading that is missing makes for
   /// a longer step. A counter that falls (the driver was loaded anew) starts the track over.
   void add(double time_s, double energy_j, double time_error_s = 0);
-  /// What was added does not compare with what will be.
+  /// Starts over: later readings do not compare with earlier ones.
   void start_over();
 
-  /// Two steps have been seen, so that `at` has something to go by.
+  /// The track has seen two steps, so that `at` can estimate.
   [[nodiscard]] bool ready() const { return !powers_w_.empty(); }
   /// Energy at `time_s`, which is not before the last reading; that of the last step where no step has come for too
   /// long. Empty before `ready`.
@@ -82,16 +82,16 @@ struct GpuSample : gpu::GpuValues {
   double time_s = 0;           ///< after the last sensor
   double counter_time_s = 0;   ///< of `energy_j`, where there is one
   double counter_error_s = 0;  ///< how much earlier or later it may have been read
-  std::string problem;         ///< the last thing that failed; empty when nothing did
+  std::string problem;         ///< the last failure; empty without any
 
-  /// When the energy was read; the sample's own time where there is none.
+  /// Time of the energy's reading; the sample's own time without an energy.
   [[nodiscard]] double energy_time_s() const { return energy_j ? counter_time_s : time_s; }
 };
 
 /// Asks every sensor that the GPU has. The counter has its own time: its call takes milliseconds.
 [[nodiscard]] GpuSample sample(gpu::Gpu& gpu, const std::function<double()>& now_s);
 
-/// What this GPU's counter can show: by its highest power limit, and by which power readings it has.
+/// Traits of this GPU's counter, by its highest power limit and its power readings.
 [[nodiscard]] CounterTraits counter_traits(gpu::Gpu& gpu);
 /// The reading of the counter in a sample, for the check.
 [[nodiscard]] CounterReading counter_reading(const GpuSample& sample);
@@ -107,11 +107,11 @@ class GpuWindow {
 
   /// The window up to `end_time_s`. Does not end it. `end` is the counter's estimate there, or earlier when it has not
   /// been read since. `contradiction` says how the two have contradicted each other within the window, if they have.
-  /// `problem` of the result says why the counter's energy cannot be, where that is so.
+  /// `problem` of the result says why the counter's energy is impossible, if it is.
   [[nodiscard]] GpuMeasurement measure(double end_time_s, std::optional<EnergyEstimate> end,
                                        const std::string& contradiction = {}) const;
   [[nodiscard]] double start_time_s() const { return start_time_s_; }
-  /// Why the last power reading that cannot be could not; empty where all can.
+  /// Why the last impossible power reading was impossible; empty when all were possible.
   [[nodiscard]] const std::string& impossible_power() const { return power_.impossible(); }
 
  private:
@@ -157,7 +157,7 @@ class GpuWindow {
   int readings_ = 0;
 };
 
-/// What the samples of one GPU say about any window. Has no thread and no clock: times are passed in and rise.
+/// Measures windows from the samples of one GPU. Has no thread and no clock: callers pass rising times.
 class GpuMeter {
  public:
   GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features, const CounterTraits& traits = {});
@@ -165,12 +165,12 @@ class GpuMeter {
   explicit GpuMeter(gpu::Gpu& gpu) : GpuMeter(gpu.identity(), gpu.features(), counter_traits(gpu)) {}
 
   void add(const GpuSample& sample);
-  /// The counter has shown two steps, or there is none: a window that begins now is measured as well as it can be.
+  /// The counter has shown two steps, or there is none: a window that begins now is measured at full precision.
   [[nodiscard]] bool ready() const;
 
   [[nodiscard]] GpuWindow begin(double time_s) const;
   [[nodiscard]] GpuMeasurement measure(const GpuWindow& window, double time_s) const;
-  /// Why the counter's energy is not used, or what is to be said of it; empty where nothing is.
+  /// Why the counter's energy is not used, or a difference to report; empty without either.
   [[nodiscard]] const EnergyVerdict& counter_state() const { return check_.state(); }
 
  private:
@@ -183,7 +183,7 @@ class GpuMeter {
   EnergyTrack track_;
   double counter_time_s_ = 0;    ///< of its last reading
   bool counter_answers_ = true;  ///< in the last sample, and it does not stand still
-  std::string set_aside_;        ///< why the last step that cannot be could not
+  std::string set_aside_;        ///< why the last impossible step was impossible
   double set_aside_s_ = 0;       ///< when
   std::string contradiction_;    ///< of the counter and the power readings, the last one
   double contradiction_s_ = 0;   ///< when it was last seen

@@ -12,18 +12,18 @@ namespace lowgear::measure {
 /// Where the energy of a GPU comes from.
 enum class EnergySource : unsigned char {
   counter,           ///< the GPU's own energy counter
-  integrated_power,  ///< power readings added up: GPUs before Volta have no counter, and some counters cannot be right
+  integrated_power,  ///< power readings added up: GPUs before Volta have no counter, and some counters are wrong
 };
 [[nodiscard]] std::string_view name(EnergySource source);
 
-/// What one GPU did during a window: a field for each figure that is printed or written. Fields that the GPU does not
-/// report are empty.
+/// The measurement of one GPU over a window: a field for each figure of the output. Fields that the GPU does not report
+/// are empty.
 struct GpuMeasurement {
   gpu::GpuIdentity identity;
   double time_s = 0;  ///< of the window
   EnergySource source = EnergySource::counter;
   std::optional<double> energy_j;  ///< during `covered_s`; the rest is not extrapolated
-  /// As +-: of the counter's steps at both ends of that time, or of the power readings. Empty where there are too few.
+  /// As +-: of the counter's steps at both ends of that time, or of the power readings. Empty with too few of them.
   std::optional<double> energy_uncertainty_j;
   double covered_s = 0;                      ///< time of the window over which the energy could be read
   std::optional<double> integrated_power_j;  ///< power readings added up: a check on the counter
@@ -37,7 +37,7 @@ struct GpuMeasurement {
   std::optional<double> power_capped_s;         ///< time during which a power limit held the clock down
   std::optional<double> thermally_throttled_s;  ///< time during which heat held it down
   int readings = 0;
-  std::string problem;  ///< why something is missing, or why the counter's energy is not used; empty when nothing is
+  std::string problem;  ///< why a figure is missing, or why the counter's energy is not used; empty without either
 
   /// `energy_j` is that of the whole window.
   [[nodiscard]] bool covers_all() const;
@@ -46,14 +46,14 @@ struct GpuMeasurement {
 /// Energy of one CPU package or memory domain.
 struct CpuMeasurement {
   std::string zone;                ///< `package-0`, `package-0/dram`
-  std::optional<double> energy_j;  ///< empty: not known
-  std::string problem;             ///< why not; empty when it is
+  std::optional<double> energy_j;  ///< empty: unknown
+  std::string problem;             ///< why it is unknown
 };
 
-/// The energy of a zone between two readings. A counter that was set aside meanwhile leaves it open.
+/// The energy of a zone between two readings. Unknown when the counter was set aside meanwhile.
 [[nodiscard]] CpuMeasurement cpu_measurement(const gpu::RaplReading& from, const gpu::RaplReading& to);
 
-/// What a window measured.
+/// The measurement of a window.
 struct WindowMeasurement {
   std::string name;
   double time_s = 0;

@@ -82,7 +82,7 @@ struct ThermalModel {
   int memory_max_c = 0;         ///< reported only
 };
 
-/// What the sensors show of the power. Periods are whole multiples of 5 ms.
+/// Behaviour of the power sensors. Periods are whole multiples of 5 ms.
 struct SensorModel {
   double energy_period_s = 0;       ///< the energy counter advances in steps of this period
   double power_period_s = 0;        ///< both power readings are refreshed at this period
@@ -107,16 +107,16 @@ struct SwitchModel {
 using PowerProfileMask = std::uint32_t;
 inline constexpr int kSimulatedPowerProfiles = 15;
 
-/// Power settings of the vendor below clocks and limits, which GPUs have since Blackwell. They are kept and reported,
-/// and change neither time nor power: what they do on a real GPU has not been measured.
+/// Power settings of the vendor below clocks and limits, which GPUs have since Blackwell. The simulation keeps and
+/// reports them; they change neither time nor power, as their effect on a real GPU has not been measured.
 struct PowerFeatureModel {
-  PowerProfileMask profiles = 0;                                      ///< that it has; 0: none, as before Blackwell
+  PowerProfileMask profiles = 0;                                      ///< supported; 0: none, as before Blackwell
   std::array<PowerProfileMask, kSimulatedPowerProfiles> conflicts{};  ///< of each profile; the lower number wins
   int smoothing_presets = 0;                                          ///< 0: no power smoothing
 };
 
-/// A model of GPU. Where its numbers come from stands next to them in gpu_model.cpp. Copied into the shared state byte
-/// by byte, so that a test may vary any of it.
+/// A model of GPU. gpu_model.cpp states the sources of the numbers. Copied into the shared state byte by byte, so that
+/// a test may vary any number.
 struct SimulatedGpuModel {
   FixedText<16> key;                   ///< as LOWGEAR_SIMGPU_GPUS and `lowgear simgpu` name it: `H100`
   FixedText<64> name;                  ///< as NVML names it: `NVIDIA H100 80GB HBM3`
@@ -156,9 +156,9 @@ static_assert(std::is_trivially_copyable_v<SimulatedGpuModel>);
 /// A40, A100, H100, H200, V100, RTX3090, A6000.
 [[nodiscard]] std::span<const SimulatedGpuModel> gpu_models();
 /// The model with this key or this name of the driver's (`NVIDIA H100 80GB HBM3`), in any case. Throws InputError
-/// naming those there are.
+/// naming the known ones.
 [[nodiscard]] const SimulatedGpuModel& find_gpu_model(std::string_view key);
-/// The model with power features. Which profiles and presets it has, and which conflict, is made up.
+/// The model with power features. Its profiles, presets and conflicts are invented.
 [[nodiscard]] SimulatedGpuModel with_power_features(SimulatedGpuModel model);
 /// Throws InputError saying what is wrong when a value is not finite, negative, or contradicts another.
 void check(const SimulatedGpuModel& model);

@@ -8,19 +8,19 @@
 
 namespace lowgear::simgpu {
 
-/// A file that this process maps, and that others, who may write to it, may cut off. An access to what is gone raises
-/// SIGBUS: its handler puts memory of this process' own in the place of the whole file, with what the file held when it
-/// was guarded, and the access succeeds. SIGBUS for other reasons is handled as before.
+/// A mapped file that other processes may write to and cut off. An access beyond the cut raises SIGBUS: the handler
+/// replaces the whole mapping by private memory with the content that the file had when it was guarded, and the access
+/// succeeds. SIGBUS for other reasons is handled as before.
 class GuardedMapping {
  public:
   /// Maps the begin of the file, unguarded. Throws Error.
   GuardedMapping(int file, std::size_t bytes);
 
   [[nodiscard]] std::byte* memory() const { return memory_.get(); }
-  /// Guards it from now on. `adapt` receives what the file holds, and makes of it what would stand in for the file.
+  /// Guards the mapping from now on. `adapt` receives a copy of the file's content and turns it into the replacement.
   /// Throws Error, also when the file has been cut off already.
   void guard(int file, const std::function<void(std::span<std::byte>)>& adapt);
-  /// False once the file was found cut off: what is in memory is then this process' own.
+  /// False once the file was found cut off: the memory is then private to this process.
   [[nodiscard]] bool whole() const;
 
  private:

@@ -20,7 +20,7 @@ class MachineClock {
 
   [[nodiscard]] bool is_virtual() const { return state_->header().constant.clock == SimulatedClock::virtual_; }
   [[nodiscard]] std::int64_t now_ns() const { return state_->now_ns(); }
-  /// Sleeps until then in real time, moves on to then in virtual time.
+  /// Sleeps until `time_ns` in real time; advances virtual time to it.
   void wait_until(std::int64_t time_ns) const;
   /// Throws InputError when the time is negative or above kMaxAdvanceS.
   void wait(double time_s) const;

@@ -53,12 +53,12 @@ struct RunningKernel {
 struct GpuPhysicsState {
   std::int64_t time_ns = 0;  ///< up to here the state is known
   std::int64_t step_ns = 0;
-  std::uint64_t seed = 0;          ///< of what is particular to this GPU
+  std::uint64_t seed = 0;          ///< of this GPU's individual values
   std::uint64_t random_draws = 0;  ///< taken so far
 
   int sm_clock_mhz = 0;       ///< as it is
-  int granted_clock_mhz = 0;  ///< what settings and idleness ask for, before power and thermal limits
-  int pending_clock_mhz = 0;  ///< what it will be at pending_ns; 0: no change is under way
+  int granted_clock_mhz = 0;  ///< by settings and idleness, before power and thermal limits
+  int pending_clock_mhz = 0;  ///< clock from pending_ns on; 0: no change is under way
   std::int64_t pending_ns = 0;
   int locked_min_mhz = 0;  ///< 0: not locked
   int locked_max_mhz = 0;
@@ -71,7 +71,7 @@ struct GpuPhysicsState {
   double power_limit_w = 0;
   int power_clock_mhz = 0;     ///< highest clock within the power limit
   int thermal_clock_mhz = 0;   ///< highest clock that the temperature allows
-  double power_surplus_j = 0;  ///< what was left unused below the power limit of late
+  double power_surplus_j = 0;  ///< energy left unused below the power limit of late
   std::int64_t power_capped_until_ns = 0;
   bool hardware_slowdown = false;
   double control_energy_j = 0;     ///< energy at the last control point
@@ -82,7 +82,7 @@ struct GpuPhysicsState {
   double die_rise_k = 0;      ///< die over package
   double package_rise_k = 0;  ///< package over air
 
-  /// Kernels that can be there at the same time.
+  /// Largest number of kernels at the same time.
   static constexpr std::size_t kMaxKernels = kMaxConcurrentKernels;
   std::array<RunningKernel, kMaxKernels> kernels;
   KernelSharing sharing = KernelSharing::time_slicing;
@@ -111,7 +111,7 @@ inline constexpr std::uint64_t kReasonHardwareSlowdown = 0x8;
 inline constexpr std::uint64_t kReasonSoftwareThermal = 0x20;
 inline constexpr std::uint64_t kReasonHardwareThermal = 0x40;
 
-/// Points at which temperature, sensors and limits are looked at.
+/// Interval at which temperature, sensors and limits are evaluated.
 inline constexpr std::int64_t kPhysicsGridNs = 5'000'000;
 /// How often power and thermal limits are enforced. The traced H100 needs about 20 ms to leave its highest clock when a
 /// matmul starts, which this reproduces.
@@ -125,9 +125,9 @@ class GpuPhysics {
  public:
   GpuPhysics(const SimulatedGpuModel& model, GpuPhysicsState& state) : model_(model), state_(state) {}
 
-  /// Brings the state up to a time; does nothing when it is further already.
+  /// Brings the state up to a time; does nothing when the state is further already.
   void advance_to(std::int64_t time_ns);
-  /// Advances until the kernel in a slot is done, and answers when that was.
+  /// Advances until the kernel in a slot is done, and returns that time.
   std::int64_t advance_to_kernel_end(std::size_t slot = 0);
 
   // Changes happen at the state's time.
@@ -157,8 +157,7 @@ class GpuPhysics {
   void plan_kernel_ends();
   void handle_grid_point();
   void read_sensors();
-  /// What a sensor shows of a power. Its noise follows from the time alone, so that it does not depend on what was
-  /// looked at before.
+  /// A sensor's reading of a power. Its noise follows from the time alone and does not depend on earlier readings.
   [[nodiscard]] double read_power(double power_w, double noise_w, std::uint64_t salt) const;
   void enforce_limits();
   void enforce_temperature();

@@ -40,7 +40,7 @@ struct SharedFault {
   bool lost = false;
 };
 
-/// What processes share of one GPU and may change.
+/// The state of one GPU that processes share and may change.
 struct SharedGpuState {
   static constexpr int kMaxContexts = 64;
 
@@ -59,7 +59,7 @@ struct SharedGpuState {
 };
 static_assert(std::is_trivially_copyable_v<SharedGpuState>);
 
-/// One GPU in the shared file. Its state is there twice: a change is made to the copy that is not published, and then
+/// One GPU in the shared file. The file has its state twice: a change is made to the unpublished copy, and then
 /// published by one store. A process that dies in between leaves the published copy unchanged, and the next one gets
 /// the mutex (EOWNERDEAD).
 struct SharedGpu {
@@ -76,7 +76,7 @@ struct SharedGpu {
   std::array<pthread_mutex_t, GpuPhysicsState::kMaxKernels> kernel_mutexes;
   std::atomic<std::uint32_t> published;
   std::array<SharedGpuState, 2> copies;
-  std::array<std::uint64_t, 2> checksums;  ///< of the copies, so that a damaged file is not believed
+  std::array<std::uint64_t, 2> checksums;  ///< of the copies, to detect a damaged file
 };
 
 /// The start of the shared file; SharedGpu follow at `kSharedGpuOffset`.
@@ -84,7 +84,7 @@ struct SharedHeader {
   struct Constant {
     std::array<char, 8> magic;
     std::uint32_t version;
-    std::uint32_t gpu_bytes;  ///< sizeof(SharedGpu) of who made it
+    std::uint32_t gpu_bytes;  ///< sizeof(SharedGpu) of the program that made it
     std::uint32_t gpu_count;
     SimulatedClock clock;
     std::uint64_t seed;
@@ -101,7 +101,7 @@ static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<std:
 inline constexpr std::size_t kSharedGpuOffset = 4096;
 inline constexpr std::uint32_t kSharedStateVersion = 5;
 
-/// The file system lets this process not read and write a simulated machine's file, or not make it.
+/// This process may not read, write or make a simulated machine's file.
 class SharedStateDenied : public InputError {
  public:
   using InputError::InputError;
@@ -116,9 +116,9 @@ class SharedStateCutOff : public Error {
 /// The file of a simulated machine, mapped. Movable; unmaps when destroyed.
 class SharedState {
  public:
-  /// Makes the file whole or not at all. Throws as SimulatedMachine::create; SharedStateDenied where that is why.
+  /// Makes the file whole or not at all. Throws as SimulatedMachine::create; SharedStateDenied for lack of permission.
   static SharedState create(const std::filesystem::path& path, const SimulatedMachineConfig& config);
-  /// Throws as SimulatedMachine::open; SharedStateDenied where that is why.
+  /// Throws as SimulatedMachine::open; SharedStateDenied for lack of permission.
   static SharedState open(const std::filesystem::path& path);
 
   [[nodiscard]] SharedHeader& header() const;
@@ -126,12 +126,12 @@ class SharedState {
   /// The machine's time.
   [[nodiscard]] std::int64_t now_ns() const;
 
-  /// Throws SharedStateCutOff when the file was found so: what is here is then this process' own, as it was at first.
+  /// Throws SharedStateCutOff when the file was cut off: the state is then private to this process, as it was at first.
   void require_whole() const;
 
  private:
   SharedState(int file, std::size_t bytes, const std::filesystem::path& path);
-  /// Keeps it usable, though not shared, should the file be cut off.
+  /// Keeps the state usable, though no longer shared, when the file is cut off.
   void guard(int file, const std::filesystem::path& path);
 
   GuardedMapping mapping_;
@@ -142,7 +142,7 @@ class RobustLock {
  public:
   /// Waits. Throws Error when the mutex is unusable.
   explicit RobustLock(pthread_mutex_t& mutex);
-  /// Empty where another thread holds it.
+  /// Null when another thread holds the mutex.
   [[nodiscard]] static std::unique_ptr<RobustLock> try_to_hold(pthread_mutex_t& mutex);
   ~RobustLock();
   RobustLock(const RobustLock&) = delete;
@@ -157,7 +157,7 @@ class RobustLock {
 /// Whether no living thread holds the mutex.
 [[nodiscard]] bool is_free(pthread_mutex_t& mutex);
 
-/// Of the bytes of a value as it stands in memory, padding included.
+/// Checksum of the bytes of a value in memory, padding included.
 [[nodiscard]] std::uint64_t checksum(std::span<const std::byte> bytes);
 template <typename Value>
 [[nodiscard]] std::uint64_t checksum_of(const Value& value) {
@@ -173,7 +173,7 @@ inline void publish_other_copy(SharedGpu& gpu) {
 }
 
 /// Makes one change to the shared state of a GPU: `change(state)` on a private copy, published when it returns and
-/// dropped when it throws. Answers what it answers.
+/// dropped when it throws. Returns its result.
 template <typename Change>
 auto change_shared_state(SharedGpu& gpu, Change&& change) {
   const RobustLock lock(gpu.state_mutex);

@@ -13,10 +13,10 @@
 
 namespace lowgear::simgpu {
 
-/// How kernels that are there at the same time share the SMs.
+/// How concurrent kernels share the SMs.
 enum class KernelSharing : unsigned char {
-  /// They take turns. SimulatedGpu::run lets one begin when the one before is done; GpuPhysics divides the time into
-  /// short turns, in which each of n kernels runs at 1/n of its rate (processor sharing).
+  /// Kernels take turns. SimulatedGpu::run starts a kernel when the previous one is done; GpuPhysics divides the time
+  /// into short turns, in which each of n kernels runs at 1/n of its rate (processor sharing).
   time_slicing,
   /// As under NVIDIA's Multi-Process Service: concurrently at full rate while their widths sum to 1 at most, above it
   /// each at 1 / sum of its rate.
@@ -48,7 +48,7 @@ inline constexpr double kMaxAdvanceS = 1e8;
 enum class SimulatedClock : std::uint32_t {
   real,  ///< CLOCK_MONOTONIC; kernels block until they are done
   // NOLINTNEXTLINE(readability-identifier-naming): without the underscore it is a keyword
-  virtual_  ///< stands still but for `advance` and for kernels, which advance it: deterministic tests
+  virtual_  ///< only `advance` and kernels advance it: deterministic tests
 };
 
 struct SimulatedMachineConfig {
@@ -64,7 +64,7 @@ struct SimulatedFault {
   std::string call = "*";            ///< NVML function without prefix (`DeviceSetGpuLockedClocks`), or `*`
   std::uint32_t return_code = 0;     ///< nvmlReturn_t to answer with; 0: answer normally
   double delay_s = 0;                ///< before answering, on the machine's clock
-  std::uint32_t count = UINT32_MAX;  ///< how many calls get the return code and the delay; UINT32_MAX: all
+  std::uint32_t count = UINT32_MAX;  ///< number of calls that get the return code and the delay; UINT32_MAX: all
   bool clock_stuck = false;          ///< setters succeed and the SM clock does not follow, until faults are cleared
   bool lost = false;  ///< fallen off the bus: calls answer NVML_ERROR_GPU_IS_LOST until faults are cleared
 };
@@ -73,11 +73,11 @@ inline constexpr int kMaxSimulatedFaults = 16;
 /// Largest factor of SimulatedGpu::slow_down.
 inline constexpr double kMaxSlowdown = 10;
 
-/// What NVML reports of a simulated GPU, at one time.
+/// NVML's readings of a simulated GPU, at one time.
 struct SimulatedReadings {
   double energy_counter_j = 0;  ///< steps of the model's counter period
   double average_power_w = 0;   ///< moving average over the model's window
-  double instant_power_w = 0;   ///< of which the model samples a part of each period
+  double instant_power_w = 0;   ///< sampled over a part of each period
   int sm_clock_mhz = 0;
   int memory_clock_mhz = 0;
   int temperature_c = 0;
@@ -87,14 +87,13 @@ struct SimulatedReadings {
   double power_limit_w = 0;
   bool persistence_mode = false;
   PowerProfileMask requested_power_profiles = 0;
-  PowerProfileMask enforced_power_profiles = 0;  ///< of the requested ones, without those that conflict with a lower
+  PowerProfileMask enforced_power_profiles = 0;  ///< requested, without conflicts with a lower one
   bool power_smoothing = false;
   int power_smoothing_preset = 0;
 };
 
-/// What NVML sets of a simulated GPU. Values are checked by the caller against the model; those that make no sense
-/// throw InputError. Changing the locked SM clocks blocks for the model's call latency; the clock follows after its
-/// transition.
+/// NVML's setters of a simulated GPU. The caller checks values against the model; senseless values throw InputError.
+/// Changing the locked SM clocks blocks for the model's call latency; the clock follows after its transition.
 class SimulatedGpuControl {
  public:
   virtual ~SimulatedGpuControl() = default;
@@ -105,13 +104,13 @@ class SimulatedGpuControl {
   virtual void reset_memory_clocks() = 0;
   virtual void set_power_limit_w(double power_limit_w) = 0;
   virtual void set_persistence_mode(bool enabled) = 0;
-  /// Exactly these. Throws InputError for one that the model lacks.
+  /// Requests exactly these profiles. Throws InputError for a profile that the model lacks.
   virtual void request_power_profiles(PowerProfileMask profiles) = 0;
   virtual void set_power_smoothing(bool enabled) = 0;
   virtual void activate_power_smoothing_preset(int preset) = 0;
 };
 
-/// The faults that are set on a simulated GPU.
+/// The faults of a simulated GPU.
 class SimulatedGpuFaults {
  public:
   virtual ~SimulatedGpuFaults() = default;
@@ -119,9 +118,9 @@ class SimulatedGpuFaults {
   /// Throws InputError when the name of the call is longer than 63 characters, or kMaxSimulatedFaults are set.
   virtual void inject(const SimulatedFault& fault) = 0;
   virtual void clear() = 0;
-  /// Those that are left.
+  /// The remaining faults.
   [[nodiscard]] virtual std::vector<SimulatedFault> all() = 0;
-  /// For the NVML surface: what the next call of this name shall do. Counts the call. Delays and stuck clocks of
+  /// For the NVML surface: the fault of the next call of this name. Counts the call. Delays and stuck clocks of
   /// several faults add up; the first return code that is not 0 counts.
   [[nodiscard]] virtual SimulatedFault next(std::string_view call) = 0;
 };
@@ -142,7 +141,7 @@ class SimulatedGpu {
   [[nodiscard]] virtual SimulatedGpuControl& control() = 0;
   [[nodiscard]] virtual SimulatedGpuFaults& faults() = 0;
 
-  // What only a simulation knows.
+  // Known to a simulation only.
   /// Energy drawn until now without the counter's steps.
   [[nodiscard]] virtual double true_energy_j() = 0;
   struct LockedClocks {
@@ -154,12 +153,12 @@ class SimulatedGpu {
   /// How often a setter changed this GPU since the machine was made.
   [[nodiscard]] virtual std::uint64_t writes() = 0;
 
-  /// Runs the kernel: returns when it is done, and how long it took. Clock changes, throttling and latency during the
-  /// run count. One kernel at a time, while others wait; under KernelSharing::concurrent up to kMaxConcurrentKernels
-  /// run at the same time. When the process dies, the GPU falls idle. Throws
-  /// InputError when a value of the kernel is invalid, and Error when the GPU is lost (SimulatedFault::lost).
+  /// Runs the kernel until it is done, and returns its time in seconds. Clock changes, throttling and latency during
+  /// the run count. One kernel at a time, while others wait; under KernelSharing::concurrent up to
+  /// kMaxConcurrentKernels run at the same time. When the process dies, the GPU falls idle. Throws InputError when a
+  /// value of the kernel is invalid, and Error when the GPU is lost (SimulatedFault::lost).
   virtual double run(const SimulatedKernel& kernel) = 0;
-  /// How kernels of several processes or threads share the GPU; holds for kernels that start from now on.
+  /// Sets how kernels of several processes or threads share the GPU; holds for kernels that start from now on.
   virtual void share_kernels(KernelSharing sharing) = 0;
   [[nodiscard]] virtual KernelSharing kernel_sharing() = 0;
   /// A process that has a context raises an idle GPU to its working clock, as CUDA does.
@@ -181,8 +180,8 @@ class SimulatedMachine {
   /// exists or the configuration is invalid, Error when it cannot be written.
   static std::unique_ptr<SimulatedMachine> create(const std::filesystem::path& path,
                                                   const SimulatedMachineConfig& config);
-  /// Maps a file that `create` made. Throws InputError when there is none, this process may not write to it, or it is
-  /// of another version, damaged, or from before the last reboot.
+  /// Maps a file that `create` made. Throws InputError when the file is missing, not writable for this process, of
+  /// another version, damaged, or from before the last reboot.
   static std::unique_ptr<SimulatedMachine> open(const std::filesystem::path& path);
   /// The file that LOWGEAR_SIMGPU names. Throws InputError when it is unset.
   static std::filesystem::path path_from_environment();

@@ -22,7 +22,6 @@
 
 namespace lowgear::http {
 
-/// For what must happen; nothing waits that long unless it fails.
 /// A blocking client that sends and receives bytes as the test says, and gives up after kPatience.
 class RawClient {
  public:

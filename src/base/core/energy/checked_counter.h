@@ -9,7 +9,7 @@
 
 namespace lowgear {
 
-/// What is known of a counter beforehand.
+/// Known properties of a counter.
 struct CounterTraits {
   double period_s = 0.1;  ///< between its steps
   double highest_power_w = kHighestGpuPowerW;
@@ -28,31 +28,32 @@ struct CounterReading {
   std::optional<double> power_w;
 };
 
-/// Follows an energy counter and decides for every step whether it can be. Has no clock: readings come in order.
+/// Follows an energy counter and judges whether each step is possible. Has no clock: readings come in order.
 ///
-/// A step that cannot be is set aside. Power readings take its place, or the power of the steps before it where there
-/// are none. So differences of `energy_j` are energies that were drawn, over any time.
+/// Sets an impossible step aside and replaces it by the power readings or, without any, by the power of the steps
+/// before it. So a difference of two `energy_j` is the energy drawn between them.
 class CheckedCounter {
  public:
   explicit CheckedCounter(CounterTraits traits);
 
-  /// What is wrong with the step that this reading shows: `falls`, `too_high`, or `contradicts` after a time in which
-  /// the counter stood still. No fault where there is no step, or a good one.
+  /// Judges the step that this reading shows: `falls`, `too_high`, or `contradicts` after a time in which the counter
+  /// stood still. No fault without a step, or with a good one.
   [[nodiscard]] EnergyVerdict add(const CounterReading& reading);
 
-  /// The counter's current fault: it stands still, contradicts the power readings of the last second or
-  /// seconds, or shows more over them than can be drawn. Falls and jumps are over with their step.
+  /// The counter's current fault: it stands still, contradicts the power readings of the last seconds, or shows more
+  /// than the GPU can draw in them. A fall or a jump ends with its step.
   [[nodiscard]] const EnergyVerdict& state() const {
     if (!still_.usable()) return still_;
     return recent_verdict_.usable() ? span_verdict_ : recent_verdict_;
   }
-  /// It has shown a step that can be.
+  /// The counter has shown a possible step.
   [[nodiscard]] bool has_moved() const { return has_moved_; }
-  /// The energy so far, which begins with the first reading and leaves out what was set aside. Empty before that.
+  /// Energy since the first reading, without the steps that were set aside. Empty before the first reading.
   [[nodiscard]] std::optional<double> energy_j() const;
-  /// When it last showed another value.
+  /// Time of the last change of the counter's value.
   [[nodiscard]] double last_change_s() const { return changed_s_; }
-  /// How often the counter was set aside for this reason: steps, and times in which it stood still or contradicted.
+  /// Number of times that the counter was set aside for this reason: steps, and times in which it stood still or
+  /// contradicted the power readings.
   [[nodiscard]] long set_aside(EnergyFault fault) const { return set_aside_[static_cast<std::size_t>(fault)]; }
   /// For any reason.
   [[nodiscard]] long set_aside() const { return std::accumulate(set_aside_.begin(), set_aside_.end(), 0L); }
@@ -63,7 +64,7 @@ class CheckedCounter {
   [[nodiscard]] EnergyVerdict add_step(const CounterReading& reading, double step_j);
   void judge_span();
   void judge_recent();
-  /// `period_s`: by which the time may be off.
+  /// `period_s`: possible error of the time.
   [[nodiscard]] StatedEnergy stated(double energy_j, double time_s, double period_s,
                                     std::optional<IntegratedPower> readings) const;
   void judge(EnergyVerdict& verdict, double energy_j, double time_s, double time_error_s,
@@ -75,7 +76,6 @@ class CheckedCounter {
   CounterTraits traits_;
   std::optional<double> last_j_;  ///< as the counter showed it
   double last_time_s_ = 0;        ///< of the last reading, with energy or without
-  double last_energy_time_s_ = 0;
   double changed_s_ = 0;
   double changed_error_s_ = 0;
   double sum_j_ = 0;  ///< `energy_j` when the counter last changed

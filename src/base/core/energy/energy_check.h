@@ -31,13 +31,13 @@ inline constexpr double kNotableDifference = 0.10;
 inline constexpr double kContradiction = 0.25;
 /// Error of integrated power readings as a share of the energy: the worst that was seen (docs/estimating.md).
 inline constexpr double kIntegratedPowerError = 0.07;
-/// A counter that has not moved for this long does not answer any more. An H100's moves every 0.1 s.
+/// A counter that has not moved for this long has failed. An H100's moves every 0.1 s.
 inline constexpr double kLongestStepS = 0.5;
 
-/// Why an energy cannot be, or not be relied on. Their names are part of messages and metrics.
+/// Why an energy is impossible or unreliable. The names are part of messages and metrics.
 enum class EnergyFault : unsigned char {
   none,
-  differs,       ///< more than notably from the power readings: the energy stays, and the difference is said
+  differs,       ///< notably from the power readings: the energy is used, and the difference reported
   contradicts,   ///< the power readings, by more than both can err
   stands_still,  ///< no energy, or less than a GPU needs, over a time in which a GPU or CPU draws some
   falls,         ///< less than nothing, or not a number
@@ -50,20 +50,20 @@ inline constexpr int kEnergyFaultCount = 6;
 /// Power readings added up over the time of the energy.
 struct IntegratedPower {
   double energy_j = 0;
-  double error_j = 0;  ///< besides the shares above: what readings at the edges of the time leave open
+  double error_j = 0;  ///< at the edges of the time, besides the shares above
 };
 
-/// A stated energy: the difference of a counter's readings, or what a report or a recording says.
+/// An energy that a counter (as the difference of two readings), a report or a recording states.
 struct StatedEnergy {
   double energy_j = 0;
   double time_s = 0;
-  double error_j = 0;   ///< of the energy; 0 where it is not known
+  double error_j = 0;   ///< of the energy; 0: unknown
   double period_s = 0;  ///< of the counter's steps: the energy may be of a time longer or shorter by this
   /// The most that the GPU or CPU can draw; `highest_gpu_power_w` of the limit for a GPU.
   double highest_power_w = kHighestGpuPowerW;
   /// For longer than kOvershootS; `lasting_gpu_power_w` of the highest limit that it may have had.
   double lasting_power_w = kHighestGpuPowerW;
-  /// What it draws at least; kLowestGpuPowerW for a GPU that answered meanwhile.
+  /// The least that it draws; kLowestGpuPowerW for a GPU that answered meanwhile.
   double lowest_power_w = 0;
   std::optional<IntegratedPower> readings = std::nullopt;
 };
@@ -87,9 +87,9 @@ struct EnergyVerdict {
   [[nodiscard]] bool usable() const { return fault == EnergyFault::none || fault == EnergyFault::differs; }
 };
 
-/// Whether a GPU or CPU can have drawn this energy in this time. Power readings that cannot be (`why_no_power`) say
-/// nothing. `contradicts`: neither of the two is impossible by itself, and which one is right is not known. All
-/// energies that Lowgear takes from counters, reports and recordings pass through this.
+/// Judges whether a GPU or CPU can have drawn this energy in this time. Ignores impossible power readings
+/// (`why_no_power`). `contradicts`: both figures are possible, and it is unknown which one is right. Every energy from
+/// a counter, a report or a recording passes through this function.
 [[nodiscard]] EnergyVerdict check_energy(const StatedEnergy& stated);
 
 /// Energies of intervals that follow each other, as iterations of one rank, judged together. A step of the counter
@@ -116,8 +116,8 @@ class EnergyRun {
 
   std::optional<std::int64_t> last_;
   Span run_;             ///< since the excess was 0
-  double excess_j_ = 0;  ///< the most by which intervals up to the last one are above what can be drawn in them
-  Span still_;           ///< intervals with less energy than must be drawn in them, up to the last one
+  double excess_j_ = 0;  ///< largest excess of intervals up to the last one over the most that can be drawn
+  Span still_;           ///< intervals up to the last one with less energy than the least that can be drawn
 };
 
 /// Power readings added up over time, with their error.
@@ -127,8 +127,8 @@ class PowerIntegral {
   explicit PowerIntegral(double averaging_s, double highest_power_w = kHighestGpuPowerW)
       : averaging_s_(averaging_s), highest_power_w_(highest_power_w) {}
 
-  /// A reading, `over_s` after the one before it or after the begin. Between two readings power is taken to change
-  /// evenly. An empty one leaves its time out, and so does one that cannot be (`why_no_power`).
+  /// Adds a reading, `over_s` after the previous one or after the begin. Interpolates power linearly between readings.
+  /// Leaves out the time of an empty or impossible reading (`why_no_power`).
   void add(std::optional<double> power_w, double over_s);
 
   [[nodiscard]] double energy_j() const { return energy_j_; }
@@ -136,13 +136,13 @@ class PowerIntegral {
   [[nodiscard]] std::optional<double> last_power_w() const { return last_power_w_; }
   [[nodiscard]] std::optional<double> peak_power_w() const;
 
-  /// The energy until `rest_s` after the last reading, which holds until then.
+  /// The energy until `rest_s` after the last reading, at constant power since then.
   [[nodiscard]] IntegratedPower until(double rest_s) const;
   /// There are enough readings to check an energy with them.
   [[nodiscard]] bool comparable() const;
-  /// Many readings, and all the same: no GPU draws that evenly.
+  /// There are many readings, all equal: no GPU draws that evenly.
   [[nodiscard]] bool is_stuck() const;
-  /// Why the last reading that cannot be could not; empty where all can.
+  /// Why the last impossible reading was impossible; empty when all were possible.
   [[nodiscard]] const std::string& impossible() const { return impossible_; }
 
  private:
@@ -155,7 +155,7 @@ class PowerIntegral {
   double lowest_w_ = std::numeric_limits<double>::infinity();
   double highest_w_ = -std::numeric_limits<double>::infinity();
   std::string impossible_;
-  double squared_changes_j2_ = 0;  ///< of what each change from one reading to the next leaves open
+  double squared_changes_j2_ = 0;  ///< squared errors of the changes from reading to reading
 };
 
 /// The whole error of integrated power readings.

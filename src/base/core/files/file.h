@@ -10,7 +10,7 @@ namespace lowgear {
 
 /// Largest document that a reader accepts: a profile, a configuration, a record of a run.
 inline constexpr std::size_t kMaxDocumentBytes = std::size_t{1} << 26;
-/// Largest file of what grows with time or with the data: recordings, samples, logs, texts to train on.
+/// Largest file that grows with time or data: a recording, samples, a log, a text to train on.
 inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 
 /// The whole file; a pipe up to its end. Throws InputError with the path and the system's reason when it is missing,
@@ -24,12 +24,12 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 void flush_directory(const std::filesystem::path& path);
 
 /// Swaps two folders of one parent: atomically, or on a file system that cannot do that (NFS) by renames that are
-/// undone when one fails. `settle_exchange` repairs what a kill between the renames leaves. Throws InputError and Error
+/// undone when one fails. After a kill between the renames, `settle_exchange` repairs. Throws InputError and Error
 /// as write_file_atomically, naming `b`.
 void exchange_directories(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Whether the path is of a folder that an `exchange_directories(a, b)` has set aside, and may have left; then `a` is
-/// the path without its `.old`.
+/// Whether an `exchange_directories(a, b)` has set this folder aside and may have left it; then `a` is the path without
+/// its `.old`.
 [[nodiscard]] bool is_set_aside(const std::filesystem::path& path);
 
 /// Completes an interrupted `exchange_directories(a, b)`: afterwards `b` exists, unchanged or exchanged, and nothing is
@@ -47,7 +47,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 void check_writable(const std::filesystem::path& path);
 
 /// A file that is written piece by piece in a temporary file next to its target and appears there complete on `commit`,
-/// or not at all: the destructor removes what was not committed. For content too large to hold in memory.
+/// or not at all: the destructor removes an uncommitted file. For content too large to hold in memory.
 class StagedFile {
  public:
   /// Throws InputError when the folder cannot be written to, or `target` is there and is no regular file. A symbolic
@@ -75,8 +75,8 @@ class StagedFile {
 void check_replaceable(const std::filesystem::path& folder);
 
 /// A folder that is filled in a temporary folder next to its target and appears there on `commit`, complete and with a
-/// manifest of its files (base/core/files/folder_manifest.h), or not at all: the destructor removes what was not
-/// committed. Whole also when the program is killed at any time (a temporary may stay), but not flushed: a power
+/// manifest of its files (base/core/files/folder_manifest.h), or not at all: the destructor removes an uncommitted
+/// folder. Whole also when the program is killed at any time (a temporary may stay), but not flushed: a power
 /// failure may lose it.
 class StagedDirectory {
  public:
@@ -110,7 +110,7 @@ class StagedDirectory {
 inline constexpr std::string_view kSafetensorsKind = "a safetensors file";
 
 /// The kind of a file that begins with a known magic number, with its article: "a gzip archive", "a NumPy array", "an
-/// index of Megatron". Empty for others, as text is. None of them is a text, and none holds nothing but numbers.
+/// index of Megatron". Empty for text and unknown kinds.
 [[nodiscard]] std::string_view known_file_kind(std::string_view content);
 
 /// Throws InputError when `content`, all of the file, is the pointer that Git LFS leaves in place of a large file.

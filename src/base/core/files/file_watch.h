@@ -8,19 +8,19 @@
 
 namespace lowgear {
 
-/// Notices that files have changed or were replaced, without reading them: by device, inode, size and times of change,
-/// also where a symbolic link on the way changes.
+/// Notices changed and replaced files without reading them: by device, inode, size and times of change. Also
+/// notices changed symbolic links on the way.
 class FileWatch {
  public:
   /// Remembers the files as they are now.
   explicit FileWatch(std::vector<std::filesystem::path> files);
 
-  /// To be called about once a second. True once for each change, when the files are as they were at the call before:
-  /// what is still being written is not read half.
+  /// Call this about once a second. Returns true once for each change, as soon as the files are the same in two calls
+  /// one after the other, so that no half-written file is read.
   [[nodiscard]] bool changed();
 
  private:
-  /// All zero for a file that cannot be found.
+  /// All zero for a missing file.
   struct State {
     dev_t device = 0;
     ino_t inode = 0;

@@ -22,23 +22,23 @@ using FolderFiles = std::set<std::string, std::less<>>;
 /// All regular files of a folder and of those below it.
 [[nodiscard]] FolderFiles all_files(const std::filesystem::path& folder);
 
-/// What the folder's manifest lists; nothing when there is no manifest. Throws InputError when it cannot be read.
+/// The files that the folder's manifest lists; none without a manifest. Throws InputError when it cannot be read.
 [[nodiscard]] FolderFiles listed_files(const std::filesystem::path& folder);
 
-/// Something in the folder that its manifest does not list, as a path below it: a file, a link (none is ever listed),
-/// an empty folder. Absent when all of it was written by an earlier run. Throws InputError when it cannot be looked at.
+/// The first entry of the folder that its manifest does not list, as a path below it: a file, a link (a manifest lists
+/// none), an empty folder. Empty when earlier runs wrote everything. Throws InputError when the folder is unreadable.
 [[nodiscard]] std::optional<std::string> unlisted_entry(const std::filesystem::path& folder);
 
 /// Throws InputError naming the first `unlisted_entry`, where there is one.
 void require_listed(const std::filesystem::path& folder);
 
-/// Removes the files that the manifest lists, the manifest, and the folders that are empty then. All else stays, and
-/// what the system refuses to remove.
+/// Removes the files that the manifest lists, the manifest, and the folders that become empty. Keeps everything else,
+/// and files that the system refuses to remove.
 void remove_listed_files(const std::filesystem::path& folder) noexcept;
 
 /// Writes a file into a folder that may hold others', each whole or not at all, and lists it in the manifest. Throws
-/// InputError when a file of this name stands there that no earlier run wrote, unless it has the same content; and what
-/// `write_file_atomically` throws.
+/// InputError when there is a file of this name that no earlier run wrote, unless it has the same content; and as
+/// `write_file_atomically`.
 void write_listed_file(const std::filesystem::path& folder, const std::string& name, std::string_view content);
 
 }  // namespace lowgear

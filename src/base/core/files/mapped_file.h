@@ -24,7 +24,7 @@ class MappedFile {
  private:
   void unmap() noexcept;
 
-  void* data_ = nullptr;  ///< null when the file is empty, of which nothing can be mapped
+  void* data_ = nullptr;  ///< null: the file is empty
   std::size_t size_ = 0;
 };
 

@@ -21,9 +21,9 @@ using GroupLookup = std::function<bool(uid_t user, gid_t group)>;
 /// Looks groups up in the system's databases.
 [[nodiscard]] GroupLookup system_group_lookup();
 
-/// Refuses a file or folder that decides what a service does and that another user could have changed: a symbolic
-/// link, one of another owner than root or this user, or one that its group or everybody may write to. Throws
-/// InputError with the command that fixes it; also when it does not exist.
+/// Refuses a file or folder that controls a service when another user could have changed it: a symbolic link, another
+/// owner than root or this user, or write access of its group or of everybody. Throws InputError with the command that
+/// fixes it; also when it does not exist.
 void require_trusted_file(const std::filesystem::path& path);
 void require_trusted_folder(const std::filesystem::path& path);
 /// Refuses both a file and its folder. Returns the path to read: absolute, without `.` and `..`.

@@ -71,11 +71,11 @@ class CsvTable {
   std::vector<CsvRow> rows_;
 };
 
-/// Text of a long CSV that is taken at once by default: about a million cells, some 50 MB of memory.
+/// Default size of a block of a long CSV: about a million cells, some 50 MB of memory.
 inline constexpr std::size_t kCsvBlockBytes = std::size_t{1} << 20;
 
-/// A long CSV with a header, taken in blocks of whole lines, so that the cells of one block alone are in memory. A
-/// quoted cell ends on the line on which it begins.
+/// Reads a long CSV with a header in blocks of whole lines, and holds the cells of one block in memory. A quoted cell
+/// ends on the line on which it begins.
 class CsvBlocks {
  public:
   /// `text` lives longer than this.
@@ -96,8 +96,8 @@ class CsvBlocks {
 /// Quotes a cell when it holds a comma, a quote, a line break or blanks at its ends.
 [[nodiscard]] std::string csv_cell(std::string_view text);
 
-/// Throws InputError when `text` is HTML or XML: what a failed download leaves under the name of another file. For
-/// readers of formats in which a file cannot begin so.
+/// Throws InputError when `text` is HTML or XML, as a failed download leaves it under the name of another file. For
+/// formats in which no file begins that way.
 void refuse_web_page(std::string_view text, const std::string& source);
 
 }  // namespace lowgear

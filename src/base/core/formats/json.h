@@ -76,10 +76,10 @@ void for_each_json_line(std::string_view text, const std::string& source,
 
 /// A number, and null for NaN and infinity, which JSON lacks; read back, null is NaN.
 [[nodiscard]] Json number_or_null(double value);
-/// Throws InputError where it is neither a number nor null.
+/// Throws InputError unless it is a number or null.
 [[nodiscard]] double number_or_nan(const JsonView& view);
 
-/// Throws InputError at a member that is none of these, naming the nearest of them; also when this is no object.
+/// Throws InputError at an unknown member, naming the nearest known one; also when this is no object.
 void require_members(const JsonView& object, std::initializer_list<std::string_view> known);
 
 /// Whether the object has the member and it is not null.
@@ -88,7 +88,7 @@ void require_members(const JsonView& object, std::initializer_list<std::string_v
 /// A number in [low, high]. Throws InputError.
 [[nodiscard]] double number_in(const JsonView& value, double low, double high);
 
-/// Sets a member where there is a value; without one the object does not get it.
+/// Sets a member if there is a value.
 template <typename Value>
 void set_if(Json& object, std::string_view key, const std::optional<Value>& value) {
   if (value) object[std::string(key)] = *value;

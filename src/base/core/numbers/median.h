@@ -7,8 +7,8 @@
 
 namespace lowgear {
 
-/// The value in the middle, of an even number the upper of the two: one that was measured. `values` must not be empty,
-/// and change their order.
+/// The middle value; of an even number of values, the upper of the two, which is a measured one. `values` must not be
+/// empty. Reorders them.
 [[nodiscard]] inline double upper_median(std::span<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -16,7 +16,7 @@ namespace lowgear {
 }
 [[nodiscard]] inline double upper_median(std::vector<double> values) { return upper_median(std::span(values)); }
 
-/// Of an even number the mean of the two.
+/// The middle value; of an even number of values, the mean of the two.
 [[nodiscard]] inline double median(std::span<double> values) {
   const double upper = upper_median(values);
   if (values.size() % 2 == 1) return upper;

@@ -5,7 +5,7 @@
 
 namespace lowgear {
 
-/// The finite number that the whole text spells (`83.64`, `-1e-3`), whatever the locale. Empty for anything else:
+/// The finite number that the whole text spells (`83.64`, `-1e-3`), in any locale. Empty for anything else:
 /// blanks, a leading `+`, hexadecimal, `nan`, `inf`, or beyond the range of a double.
 [[nodiscard]] std::optional<double> parse_number(std::string_view text);
 
@@ -16,7 +16,7 @@ namespace lowgear {
 /// apart).
 [[nodiscard]] std::optional<long long> whole_number(double value);
 
-/// By how many per cent `to` is more than `from`; negative where it is less.
+/// Change from `from` to `to` in per cent; negative when `to` is less.
 [[nodiscard]] constexpr double change_pct(double from, double to) { return 100 * (to - from) / from; }
 
 }  // namespace lowgear

@@ -17,12 +17,12 @@
 
 namespace lowgear::http {
 
-/// There was no response. The message names the server.
+/// The request got no response. The message names the server.
 class ClientError : public Error {
  public:
   enum class Kind : unsigned char {
     unreachable,   ///< no connection, or the name is not known: the request was not sent
-    untrusted,     ///< TLS failed, as by a certificate that is none of this host's: the request was not sent
+    untrusted,     ///< TLS failed, for example by another host's certificate: the request was not sent
     disconnected,  ///< the connection ended before the response; it is not known whether the server saw the request
     timed_out,     ///< whether the request was seen is not known
     malformed,     ///< the response is not HTTP/1.1, is too large, or is chunked, which this client does not support
@@ -59,7 +59,7 @@ class Client {
                                   const HeaderList& headers = {},
                                   std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
-  /// Ends the present request of another thread at once, and every later one: the client cannot be used any more. Safe
+  /// Ends the present request of another thread at once, and every later one. The client is unusable afterwards. Safe
   /// from any thread and from a signal handler.
   void cancel() noexcept;
 
@@ -76,8 +76,8 @@ class Client {
   std::optional<SocketStream> stream_;  ///< over the connection
 };
 
-/// The token in a file that holds one word and nothing else but blanks after it. Throws InputError, naming the file,
-/// when it does not or cannot be read.
+/// The token in a file that holds one word, with blanks after it at most. Throws InputError, naming the file, for any
+/// other content and when the file is unreadable.
 [[nodiscard]] std::string read_token_file(const std::filesystem::path& file);
 
 }  // namespace lowgear::http

@@ -96,19 +96,19 @@ class HttpError : public Error {
 /// An answer with a JSON body.
 [[nodiscard]] Response json_response(const Json& body, int status = 200);
 
-/// What the body of an error says: `{"error": {"message", "code"}}`.
+/// The body of an error: `{"error": {"message", "code"}}`.
 struct ErrorBody {
   std::string message;
   std::string code;
   friend bool operator==(const ErrorBody&, const ErrorBody&) = default;
 };
 [[nodiscard]] Json to_json(const ErrorBody& body);
-/// Empty when the text is no such body, as when a proxy answers. The code may be missing.
+/// Empty when the text is another body, for example of a proxy. The code may be missing.
 [[nodiscard]] std::optional<ErrorBody> read_error_body(std::string_view text);
 
 [[nodiscard]] Response error_response(ErrorCode code, std::string_view message);
 [[nodiscard]] Response error_response(const HttpError& error);
-/// The code of an exception: `invalid_argument` of an InputError, `internal` of one that is not known.
+/// The code of an exception: `invalid_argument` of an InputError, `internal` of an unknown one.
 [[nodiscard]] ErrorCode error_code_of(const std::exception& error);
 /// The answer to an exception.
 [[nodiscard]] Response error_response_to(const std::exception& error);

@@ -15,7 +15,7 @@
 
 namespace lowgear::http {
 
-/// Size limits of a request; a larger one is refused before it is stored.
+/// Size limits of a request. The server refuses a larger one before it stores it.
 struct Limits {
   std::size_t header_bytes = std::size_t{8} * 1024;  ///< request line and headers together
   std::size_t body_bytes = std::size_t{64} * 1024;
@@ -34,7 +34,7 @@ struct Request {
   std::optional<ipc::UnixPeer> peer;  ///< the calling user; empty over TCP, where the caller cannot be identified
   std::string remote;                 ///< `127.0.0.1` or `unix`: for limits per client and for the log
 
-  /// Empty when it was not sent. `name` in lower case.
+  /// Empty when the client did not send it. `name` in lower case.
   [[nodiscard]] std::string_view header(std::string_view name) const;
 };
 
@@ -62,9 +62,9 @@ struct ReplyText {
 /// the text is no date.
 [[nodiscard]] std::optional<std::chrono::sys_seconds> parse_date(const std::string& text);
 
-/// How long a response asks its client to wait (`Retry-After`: seconds, or a date), at most `longest`. A date counts
-/// from the response's own `Date` where it has one, as clocks of two machines differ, else from `now`. 0: it does not
-/// ask, what it asks cannot be read, or the date is past.
+/// The time that a response asks its client to wait (`Retry-After`: seconds, or a date), at most `longest`. A date
+/// counts from the response's own `Date` where it has one, as clocks of two machines differ, else from `now`. 0: the
+/// header is missing or unreadable, or the date is past.
 [[nodiscard]] std::chrono::milliseconds retry_after(
     const Headers& headers, std::chrono::milliseconds longest,
     std::chrono::system_clock::time_point now = std::chrono::system_clock::now());

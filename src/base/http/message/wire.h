@@ -18,9 +18,9 @@ class RequestParser {
  public:
   explicit RequestParser(Limits limits);
 
-  /// Consumes bytes of the connection and returns their number, at most to the end of the headers or of the request.
-  /// Call it until it consumes nothing, and pass the remaining bytes again later, with more after them. Consumes
-  /// nothing after the request is complete or refused.
+  /// Consumes bytes of the connection, at most to the end of the headers or of the request, and returns their number.
+  /// Call it until it returns 0, and pass the remaining bytes again later, with more after them. Returns 0 after the
+  /// request is complete or refused.
   std::size_t put(std::string_view bytes);
 
   [[nodiscard]] bool complete() const;
@@ -42,8 +42,8 @@ class RequestParser {
 
 enum class AfterResponse : unsigned char { keep_alive, close };
 enum class ResponseLength : unsigned char {
-  known,          ///< that of the body
-  until_the_end,  ///< of the connection: a stream
+  known,          ///< the body's length
+  until_the_end,  ///< the connection's end ends the response: a stream
 };
 
 /// All of a response before its body. A `Cache-Control` of its own takes the place of `no-store`.

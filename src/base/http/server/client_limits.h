@@ -14,8 +14,8 @@
 
 namespace lowgear::http {
 
-/// The connections of a server: how many each client has, which carry a stream of events, and which are idle, and for
-/// how long compared with others. Each is known by its address.
+/// The connections of a server: their number for each client, the ones that carry a stream of events, and the idle
+/// ones, longest idle first. The address of a connection identifies it.
 template <typename Connection>
 class ConnectionTable {
  public:
@@ -55,7 +55,7 @@ class ConnectionTable {
     const auto found = clients_.find(client);
     return found == clients_.end() ? 0 : found->second;
   }
-  /// The one that has been idle for longest; null: none is.
+  /// The connection that has been idle for longest; null: none is idle.
   [[nodiscard]] std::shared_ptr<Connection> longest_idle() const {
     return idle_.empty() ? nullptr : entries_.at(idle_.front()).connection;
   }
@@ -90,7 +90,7 @@ class RateLimiter {
 
   /// Takes one of the client's tokens; if it has none, returns the time until the next one.
   [[nodiscard]] std::optional<std::chrono::duration<double>> refuse(const std::string& client, Clock::time_point now);
-  /// Number of remembered clients: all whose bucket is not full, and some of the others.
+  /// Number of remembered clients: all with a bucket that is not full, and some others.
   [[nodiscard]] std::size_t clients() const { return buckets_.size(); }
 
  private:

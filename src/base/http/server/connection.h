@@ -28,7 +28,7 @@ class ConnectionOwner {
  public:
   virtual ~ConnectionOwner() = default;
   [[nodiscard]] virtual const ServerOptions& options() const = 0;
-  /// Room to receive in, for one call at a time.
+  /// Buffer to receive into, shared by all connections: its content is valid within one call.
   [[nodiscard]] virtual std::span<char> receive_buffer() = 0;
   /// Responds to the request of a client, now or later.
   virtual void handle(Request request, std::shared_ptr<Reply> reply) = 0;
@@ -36,9 +36,9 @@ class ConnectionOwner {
   [[nodiscard]] virtual std::optional<Response> refuse(const std::string& client) = 0;
   /// Whether connections end with the request they have begun.
   [[nodiscard]] virtual bool draining() const = 0;
-  /// False when there are too many streams.
+  /// False: too many streams.
   [[nodiscard]] virtual bool begin_stream(Connection& connection) = 0;
-  /// The connection waits for a request, or no longer does.
+  /// Tells whether the connection waits for a request.
   virtual void set_idle(Connection& connection, bool idle) = 0;
   /// The connection is closed; called once.
   virtual void closed(Connection& connection) = 0;
@@ -59,7 +59,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Closes the connection when it waits for a request, ends its stream, or ends it after the answer under way.
   void drain();
 
-  /// For replies, which know their request by its number: later ones of the connection are not theirs.
+  /// For replies, which refer to their request by its number, so that they never answer a later one.
   [[nodiscard]] bool awaits_answer(std::uint64_t request) const;
   void answer(std::uint64_t request, const Response& response);
   [[nodiscard]] bool begin_stream(std::uint64_t request, const Response& head);
@@ -71,7 +71,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void push(std::shared_ptr<const std::string> event);
   /// Closes the connection once all events are sent.
   void end_stream();
-  /// The same at the handler's wish, which is not called back then.
+  /// The same at the handler's wish, without calling it back.
   void drop_stream();
 
  private:
@@ -82,7 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     handling,     ///< until there is an answer
     answering,    ///< until the answer is written
     streaming,
-    lingering,  ///< all is written; reads what still comes, so that a reset does not take the answer with it
+    lingering,  ///< everything is written; discards late input, so that no reset destroys the answer
     closed,
   };
 
@@ -92,7 +92,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Clock::time_point at = Clock::time_point::max();
     Clock::time_point timer_at = Clock::time_point::max();
   };
-  /// What the client sends.
+  /// Received from the client.
   struct Input {
     std::string text;
     bool is_awaited = false;
@@ -110,10 +110,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::function<void()> on_close;
     bool stream_ending = false;
   };
-  /// What the client is sent.
+  /// To be sent to the client.
   struct Output {
     std::deque<std::shared_ptr<const std::string>> texts;
-    std::size_t bytes = 0;          ///< what is left of them
+    std::size_t bytes = 0;          ///< unsent bytes of the texts
     std::size_t written_bytes = 0;  ///< of the first
     bool awaits_room = false;       ///< in the socket
   };

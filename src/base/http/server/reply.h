@@ -8,13 +8,13 @@
 
 namespace lowgear::http {
 
-/// A stream of server-sent events to one client. Dropping the last reference ends the stream, once all that was pushed
-/// is sent.
+/// A stream of server-sent events to one client. Dropping the last reference ends the stream, once all pushed events
+/// are sent.
 class EventStream {
  public:
   virtual ~EventStream() = default;
-  /// Queues a whole event (`event: ...\ndata: ...\n\n`), shared among all clients that get it. A client that reads too
-  /// slowly is closed, and no thread waits for it.
+  /// Queues a whole event (`event: ...\ndata: ...\n\n`), which all its clients share. Closes a client that reads too
+  /// slowly; never waits.
   virtual void push(std::shared_ptr<const std::string> event) = 0;
   [[nodiscard]] virtual bool closed() const = 0;
 };

@@ -26,7 +26,7 @@ class TlsServerSide;
 
 /// A token bucket for each client.
 struct RateLimit {
-  double requests_per_s = 0;  ///< 0: as many as come
+  double requests_per_s = 0;  ///< 0: no limit
   double burst = 1;           ///< requests that may come at once
 };
 
@@ -40,7 +40,7 @@ struct ServerOptions {
   /// Limit per client, so that none takes all connections; 0: three quarters of `max_connections`.
   std::size_t max_connections_per_client = 0;
   std::size_t max_streams = 1024;
-  /// A stream that has this much waiting to be read is closed.
+  /// A stream with more unread bytes than this is closed.
   std::size_t max_stream_backlog_bytes = std::size_t{256} * 1024;
   std::chrono::milliseconds request_timeout{10'000};  ///< for a whole request to come in, and for an answer to be read
   std::chrono::milliseconds idle_timeout{60'000};     ///< between the requests of a connection
@@ -63,13 +63,14 @@ class Server {
   /// Stops. Functions that are still queued in the io_context then do nothing.
   ~Server();  // NOLINT(bugprone-exception-escape): see its definition
 
-  /// Listens on a Unix socket with this mode and group. A socket that no process listens on any more is replaced;
-  /// throws InputError when one does, when the path is something else than a socket, or too long, or cannot be made.
+  /// Listens on a Unix socket with this mode and group. Replaces a socket without a listening process. Throws
+  /// InputError when another process listens there, when the path is another file or too long, or when the system
+  /// refuses.
   void listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group = std::nullopt);
-  /// Listens on an address of IPv4 or IPv6 (`127.0.0.1`, `::`). Port 0 takes any that is free. Returns the port. Throws
-  /// InputError when it is taken, or the address is none of this machine.
+  /// Listens on an address of IPv4 or IPv6 (`127.0.0.1`, `::`). Port 0 takes any free port. Returns the port. Throws
+  /// InputError when the port is taken or the address belongs to another machine.
   std::uint16_t listen_tcp(const std::string& address, std::uint16_t port);
-  /// The same for connections that begin with a handshake of TLS, which may take `request_timeout`.
+  /// Listens for TLS. A handshake may take `request_timeout`.
   std::uint16_t listen_tls(const std::string& address, std::uint16_t port, std::shared_ptr<const TlsServerSide> tls);
 
   /// Closes every connection and removes the Unix sockets; callbacks of replies and streams are called. May be called
@@ -95,7 +96,7 @@ struct Remote {
   std::string client;
 };
 
-/// Empty when the other end has gone already.
+/// Empty when the other end has closed already.
 [[nodiscard]] std::optional<Remote> remote_of(int socket);
 
 struct TcpListener {
@@ -103,7 +104,7 @@ struct TcpListener {
   std::uint16_t port = 0;
 };
 
-/// Listens on an address of IPv4 or IPv6; port 0 takes any that is free. Throws InputError when that cannot be done.
+/// Listens on an address of IPv4 or IPv6; port 0 takes any free port. Throws InputError when the system refuses.
 [[nodiscard]] TcpListener listen_tcp(const std::string& address, std::uint16_t port);
 
 }  // namespace lowgear::http

@@ -44,7 +44,7 @@ std::string last_problem() {
 }
 
 void require_readable(const std::filesystem::path& file) {
-  if (::access(file.c_str(), R_OK) != 0) refuse(file, "cannot be read, or is not there");
+  if (::access(file.c_str(), R_OK) != 0) refuse(file, "is missing or unreadable; check the path and its permissions");
 }
 
 /// A passphrase would be asked for at the terminal.
@@ -69,10 +69,10 @@ void use_certificate(SSL_CTX* context, const std::filesystem::path& certificate,
   require_readable(key);
   ERR_clear_error();
   if (SSL_CTX_use_certificate_chain_file(context, certificate.c_str()) != 1) {
-    refuse(certificate, "is no certificate in PEM: " + last_problem());
+    refuse(certificate, "is not a certificate in PEM: " + last_problem());
   }
   if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1) {
-    refuse(key, fmt::format("is no key in PEM without a passphrase, or not that of {}: {}",
+    refuse(key, fmt::format("is not a key in PEM without a passphrase, or not the key of {}: {}",
                             printable(certificate.string()), last_problem()));
   }
   if (SSL_CTX_check_private_key(context) != 1) {
@@ -84,7 +84,7 @@ void use_authorities(SSL_CTX* context, const std::filesystem::path& file) {
   require_readable(file);
   ERR_clear_error();
   if (SSL_CTX_load_verify_locations(context, file.c_str(), nullptr) != 1) {
-    refuse(file, "has no certificates in PEM: " + last_problem());
+    refuse(file, "contains no certificates in PEM: " + last_problem());
   }
 }
 
@@ -100,7 +100,8 @@ void use_authorities_of_the_system(SSL_CTX* context) {
 void require_secret(const std::filesystem::path& key) {
   const std::filesystem::path absolute = require_trusted(key);
   struct stat status {};
-  if (::stat(absolute.c_str(), &status) != 0) refuse(key, "cannot be read, or is not there");
+  if (::stat(absolute.c_str(), &status) != 0)
+    refuse(key, "is missing or unreadable; check the path and its permissions");
   const bool by_its_group = status.st_uid == 0 && ::geteuid() != 0;
   if ((status.st_mode & (by_its_group ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO)) != 0) {
     refuse(key, fmt::format("others may read it (mode {:04o}); chmod 600 {}", status.st_mode & 07777U,
@@ -204,7 +205,7 @@ std::optional<WatchedTls::Change> WatchedTls::check() {
     return Change{true, "the certificate was read again; it expires on " + side_->expires()};
   } catch (const Error& error) {
     return Change{false,
-                  std::string("the changed certificate is refused, the one of before stays in use: ") + error.what()};
+                  std::string("the changed certificate is refused; the previous one stays in use: ") + error.what()};
   }
 }
 

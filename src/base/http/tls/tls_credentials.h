@@ -23,11 +23,11 @@ struct TlsServerFiles {
 /// Speaks TLS 1.2 or 1.3 with clients, with a certificate that can be replaced.
 class TlsServerSide {
  public:
-  /// Reads the files. Throws InputError, with the file, when one cannot be read or is none of its kind, when key and
+  /// Reads the files. Throws InputError, with the file, when one is unreadable or of another kind, when key and
   /// certificate do not belong together, the certificate has expired, or others could read or change the key.
   explicit TlsServerSide(TlsServerFiles files);
 
-  /// Reads the files again, for connections from now on. Throws as the constructor, and keeps what there is.
+  /// Reads the files again, for connections from now on. Throws as the constructor, and keeps the credentials then.
   void reload();
   [[nodiscard]] const TlsServerFiles& files() const { return files_; }
   /// When the certificate expires: `2027-01-31 12:00:00 UTC`.
@@ -35,7 +35,7 @@ class TlsServerSide {
   /// The same in seconds since 1970.
   [[nodiscard]] double expires_s() const { return expires_s_; }
 
-  /// Over a socket that was accepted.
+  /// Speaks TLS over an accepted socket.
   [[nodiscard]] SocketStream stream(int socket) const;
 
  private:
@@ -50,7 +50,7 @@ class TlsServerSide {
 
 /// Files in PEM; each may be empty.
 struct TlsClientFiles {
-  std::filesystem::path ca;           ///< authorities that servers are to be of; empty: those of the system
+  std::filesystem::path ca;           ///< authorities of servers; empty: the system's
   std::filesystem::path certificate;  ///< of the client, for servers that ask for one
   std::filesystem::path key;          ///< of that certificate
 };
@@ -58,10 +58,10 @@ struct TlsClientFiles {
 /// Speaks TLS 1.2 or 1.3 with servers, whose certificates it verifies.
 class TlsClientSide {
  public:
-  /// Reads the files. Throws InputError, with the file, when one cannot be read or is none of its kind.
+  /// Reads the files. Throws InputError, with the file, when one is unreadable or of another kind.
   explicit TlsClientSide(const TlsClientFiles& files);
 
-  /// Over a socket that is connected to `host`, a name or an address, which the certificate has to be for.
+  /// Speaks TLS over a socket that is connected to `host`, a name or an address that the certificate must name.
   [[nodiscard]] SocketStream stream(int socket, const std::string& host) const;
 
  private:
@@ -76,24 +76,24 @@ class WatchedTls {
  public:
   struct Change {
     bool accepted = false;
-    std::string message;  ///< until when the certificate is valid, or why the files are refused
+    std::string message;  ///< the certificate's expiry, or why the files are refused
   };
 
   /// Reads the files. Throws as TlsServerSide.
   explicit WatchedTls(const TlsServerFiles& files);
 
   [[nodiscard]] std::shared_ptr<const TlsServerSide> side() const { return side_; }
-  /// To be called about once a second. Empty while nothing has changed. What is refused changes nothing.
+  /// Call this about once a second. Empty while nothing has changed. Refused files change nothing.
   [[nodiscard]] std::optional<Change> check();
 
  private:
-  FileWatch watch_;  ///< from before the files are read: a later change is not missed
+  FileWatch watch_;  ///< constructed before the files are read, so that it misses no change
   std::shared_ptr<TlsServerSide> side_;
 };
 
 /// Files for Lowgear's server when it speaks `https`: LOWGEAR_SERVER_CA_FILE, LOWGEAR_SERVER_CERTIFICATE_FILE and
-/// LOWGEAR_SERVER_KEY_FILE. `ca`, of a configuration, counts before the first, unless it is empty. Throws InputError
-/// when only one of the last two is set.
+/// LOWGEAR_SERVER_KEY_FILE. `ca`, from a configuration, overrides the first unless it is empty. Throws InputError when
+/// only one of the last two is set.
 [[nodiscard]] TlsClientFiles tls_files_from_environment(const Environment& environment,
                                                         const std::filesystem::path& ca = {});
 

@@ -18,15 +18,15 @@
 
 namespace lowgear::simgpu::nvml {
 
-/// What nvmlDevice_t points to.
+/// Target of nvmlDevice_t.
 struct Handle {
   int index = 0;
 };
 
-/// What a process has of the simulation between nvmlInit and nvmlShutdown.
+/// The simulation as one process sees it between nvmlInit and nvmlShutdown.
 class Session {
  public:
-  /// The one of this process: a C interface has nowhere else to keep it.
+  /// The session of this process: a C interface has nowhere else to keep it.
   static Session& instance();
 
   /// Counted, as NVML does.
@@ -37,7 +37,7 @@ class Session {
   [[nodiscard]] std::shared_ptr<SimulatedMachine> machine();
   /// Handle of a GPU; null when there is no such index.
   [[nodiscard]] Device handle(int index);
-  /// Index of a handle; empty when it is none of ours.
+  /// Index of a handle; empty for a foreign one.
   [[nodiscard]] std::optional<int> index_of(Device device);
 
  private:
@@ -47,7 +47,7 @@ class Session {
   std::vector<std::unique_ptr<Handle>> handles_;
 };
 
-/// What an exception means in NVML's terms. To be called from a handler.
+/// NVML's return code for the current exception. Call this from a handler.
 [[nodiscard]] Return code_of_current_exception() noexcept;
 
 /// The return code of a fault that is set for this call, after its delay; empty when the call continues.
@@ -82,7 +82,7 @@ Return answer_for(Device device, std::string_view call, Action&& action) noexcep
 template <typename Action>
 Return answer_setter(Device device, std::string_view call, Action&& action) noexcept;
 
-/// Puts a value where a client wants it.
+/// Stores a value at the client's address.
 template <typename Target, typename Value>
 Return give(Target* target, Value value) {
   if (target == nullptr) return Return::invalid_argument;
@@ -90,10 +90,10 @@ Return give(Target* target, Value value) {
   return Return::success;
 }
 
-/// Puts a text where a client wants it, with its final NUL.
+/// Stores a text at the client's address, with its final NUL.
 [[nodiscard]] Return give_text(char* target, std::uint32_t capacity, std::string_view text);
 
-/// Whether this process may set what only root may.
+/// Whether this process may call setters.
 [[nodiscard]] bool may_set(const SimulatedMachine& machine);
 
 template <typename Action>
@@ -105,7 +105,7 @@ Return answer_setter(Device device, std::string_view call, Action&& action) noex
   });
 }
 
-/// The driver that is simulated: 580.159.04, or what LOWGEAR_SIMGPU_DRIVER says.
+/// Version of the simulated driver: 580.159.04, or LOWGEAR_SIMGPU_DRIVER.
 [[nodiscard]] std::string_view simulated_driver_version();
 
 }  // namespace lowgear::simgpu::nvml

@@ -50,12 +50,12 @@ TEST_F(TlsCredentialsTest, SayWhenTheyExpire) {
 
 TEST_F(TlsCredentialsTest, AreRefusedWithTheFileAndTheReason) {
   files.certificate = folder / "none.pem";
-  EXPECT_THAT(refusal(files), AllOf(HasSubstr("none.pem"), HasSubstr("not there")));
+  EXPECT_THAT(refusal(files), AllOf(HasSubstr("none.pem"), HasSubstr("is missing or unreadable")));
   files.certificate = folder / "server.key";
-  EXPECT_THAT(refusal(files), HasSubstr("server.key: is no certificate in PEM"));
+  EXPECT_THAT(refusal(files), HasSubstr("server.key: is not a certificate in PEM"));
   files.certificate = folder / "server.pem";
   files.key = folder / "other.key";
-  EXPECT_THAT(refusal(files), HasSubstr("other.key: is no key in PEM without a passphrase, or not that of"));
+  EXPECT_THAT(refusal(files), HasSubstr("other.key: is not a key in PEM without a passphrase, or not the key of"));
   files.key = folder / "server.pem";
   EXPECT_THAT(refusal(files), HasSubstr("server.pem: is no key"));
   files.key = folder / "server.key";
