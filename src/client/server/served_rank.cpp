@@ -65,7 +65,7 @@ bool clocks_are_not_held(const AgentLease& lease) {
   return ring != nullptr && ring->clocks_not_held.load(std::memory_order_acquire) != 0;
 }
 
-/// Servers before the policy `envpipe` know no waits, and refuse reports that have them.
+/// Only the policy `envpipe` decides by the waits of units; reports of other jobs stay small without them.
 bool decides_by_waits(const std::string& job_json) {
   const Json job = Json::parse(job_json, nullptr, /*allow_exceptions=*/false);
   return job.is_object() && job.value("policy", Json()) == "envpipe";
