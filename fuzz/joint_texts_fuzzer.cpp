@@ -7,17 +7,17 @@
 
 #include "base/core/error.h"
 #include "checks.h"
+#include "planning/api/run_file.h"
 #include "planning/joint/orders/joint_problem.h"
 #include "planning/planner/verifier/layer_sums.h"
 #include "planning/planner/verifier/order_free_proof.h"
-#include "planning/workflow/run_file.h"
 
 namespace {
 
 void read_frontier(std::string_view text) {
-  const auto points = lowgear::workflow::read_joint_frontier(text, "frontier.csv");
-  const std::string written = lowgear::workflow::write_joint_frontier(points);
-  require(write_joint_frontier(lowgear::workflow::read_joint_frontier(written, "frontier.csv")) == written);
+  const auto points = lowgear::api::read_joint_frontier(text, "frontier.csv");
+  const std::string written = lowgear::api::write_joint_frontier(points);
+  require(write_joint_frontier(lowgear::api::read_joint_frontier(written, "frontier.csv")) == written);
 }
 
 void read_limit(std::string_view text) {
@@ -28,9 +28,9 @@ void read_limit(std::string_view text) {
 }
 
 void read_run(std::string_view text) {
-  const lowgear::workflow::RunFile run = lowgear::workflow::read_run(text, "run.json");
+  const lowgear::api::RunFile run = lowgear::api::read_run(text, "run.json");
   const std::string written = write_run(run);
-  require(write_run(lowgear::workflow::read_run(written, "run.json")) == written);
+  require(write_run(lowgear::api::read_run(written, "run.json")) == written);
 }
 
 lowgear::profile::StageProfile two_stages() {

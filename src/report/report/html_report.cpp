@@ -28,9 +28,9 @@ Json point_arrays(std::span<const simulator::PipelineFigures> points) {
 
 Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
-Json plan_rows(std::span<const workflow::PlanFigures> plans) {
+Json plan_rows(std::span<const api::PlanFigures> plans) {
   Json rows = Json::array();
-  for (const workflow::PlanFigures& plan : plans) {
+  for (const api::PlanFigures& plan : plans) {
     rows.push_back({{"number", plan.number},
                     {"deadline_s", plan.deadline_s},
                     {"time_s", plan.time_s},
@@ -43,9 +43,9 @@ Json plan_rows(std::span<const workflow::PlanFigures> plans) {
   return rows;
 }
 
-Json policy_rows(std::span<const workflow::ComparisonRow> policies) {
+Json policy_rows(std::span<const api::ComparisonRow> policies) {
   Json rows = Json::array();
-  for (const workflow::ComparisonRow& policy : policies) {
+  for (const api::ComparisonRow& policy : policies) {
     rows.push_back({{"name", policy.label()},
                     {"time_s", policy.time_s},
                     {"energy_j", policy.energy_j},

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "planning/api/plan_replays.h"
 #include "planning/profile/example_profile.h"
-#include "planning/workflow/plan_replays.h"
 #include "report/report/run_report.h"
 #include "rivals/policies/perseus/perseus_policy.h"
 
@@ -79,7 +79,7 @@ Table fit_table(const PerseusModel& model) {
   return table;
 }
 
-SeriesPlots fits(const PerseusModel& model, const workflow::ProfiledPipeline& pipeline) {
+SeriesPlots fits(const PerseusModel& model, const api::ProfiledPipeline& pipeline) {
   SeriesPlots plots{.title = "Curve fits",
                     .basis = "fitted to the profile",
                     .caption =
@@ -119,7 +119,7 @@ SeriesPlots frontier_plot(const std::vector<PerseusModel::Row>& frontier, const 
           .plots = {{.name = "All ranks, one GPU each", .series = {std::move(line), std::move(drawn)}}}};
 }
 
-PipelinePictures pictures(const PerseusModel& model, const workflow::ProfiledPipeline& pipeline,
+PipelinePictures pictures(const PerseusModel& model, const api::ProfiledPipeline& pipeline,
                           const std::vector<std::size_t>& places) {
   PipelinePictures all{.title = "Plans on the way",
                        .basis = "replayed",
@@ -129,7 +129,7 @@ PipelinePictures pictures(const PerseusModel& model, const workflow::ProfiledPip
                        .pictures = {}};
   model.visit_plans(places, [&](const PerseusModel::RowPlan& row) {
     const plan::OpChoicesView choices{row.clocks_mhz, {}};
-    const simulator::Timeline replayed = workflow::replay_under(pipeline.problem(), choices, {});
+    const simulator::Timeline replayed = api::replay_under(pipeline.problem(), choices, {});
     all.pictures.push_back(
         report_timeline(fmt::format("Iteration {} of the search", row.row), pipeline.dag, replayed, choices));
   });
@@ -138,7 +138,7 @@ PipelinePictures pictures(const PerseusModel& model, const workflow::ProfiledPip
 
 }  // namespace
 
-Page perseus_report(const workflow::ProfiledPipeline& pipeline, const policies::PerseusOptions& options,
+Page perseus_report(const api::ProfiledPipeline& pipeline, const policies::PerseusOptions& options,
                     const plan::PlanSampling& sampling, Progress* progress) {
   const PerseusModel model(pipeline.problem(progress), options);
   const std::vector<PerseusModel::Row> frontier = model.frontier();

@@ -6,11 +6,11 @@
 
 #include "base/core/formats/json.h"
 #include "base/core/op_kind.h"
+#include "planning/api/comparison.h"
+#include "planning/api/run_folder.h"
 #include "planning/plan/plan.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/simulator/cluster.h"
-#include "planning/workflow/comparison.h"
-#include "planning/workflow/run_folder.h"
 
 namespace lowgear::report {
 
@@ -88,9 +88,9 @@ struct Data {
   std::vector<OrderRow> orders;  ///< empty where the order was given
   std::string memory_limit;      ///< that the orders fit; empty where the order was given
   Certificate certificate;
-  std::vector<workflow::PlanFigures> plans;
+  std::vector<api::PlanFigures> plans;
   std::optional<int> chosen_plan;  ///< the number of the plan that `chosen` shows; must be among `plans`
-  std::vector<workflow::ComparisonRow> policies;
+  std::vector<api::ComparisonRow> policies;
 
   Timeline chosen;                    ///< *planned*
   std::vector<Valley> valleys;        ///< of the profile; may be empty

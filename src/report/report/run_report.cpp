@@ -9,18 +9,18 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "planning/api/plan_replays.h"
+#include "planning/api/run_folder.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/profile/example_profile.h"
 #include "planning/schedule/dag.h"
-#include "planning/workflow/plan_replays.h"
-#include "planning/workflow/run_folder.h"
 #include "rivals/policies/envpipe/envpipe.h"
 
 namespace lowgear::report {
 
 namespace {
 
-Certificate certificate_of(const workflow::RunContents& contents) {
+Certificate certificate_of(const api::RunContents& contents) {
   Certificate certificate;
   certificate.command = "lowgear verify DIR";
   if (!contents.verified) {
@@ -40,9 +40,9 @@ Certificate certificate_of(const workflow::RunContents& contents) {
   return certificate;
 }
 
-std::vector<OrderRow> order_rows(const workflow::RunContents& contents) {
+std::vector<OrderRow> order_rows(const api::RunContents& contents) {
   std::vector<OrderRow> rows;
-  for (const workflow::JointOrder& order : contents.run.joint->orders) {
+  for (const api::JointOrder& order : contents.run.joint->orders) {
     rows.push_back({.name = order.name,
                     .stages_per_rank = order.stages_per_rank,
                     .peak_activations = std::ranges::max(order.peak_activations),
@@ -56,13 +56,13 @@ std::vector<OrderRow> order_rows(const workflow::RunContents& contents) {
     if (row.until_s == 0) row.from_s = contents.frontier[i].time_s;
     row.until_s = contents.frontier[i].time_s;
   }
-  for (const workflow::PlanFigures& plan : contents.plans) row_of(plan.order.value_or(0)).plans.push_back(plan.number);
+  for (const api::PlanFigures& plan : contents.plans) row_of(plan.order.value_or(0)).plans.push_back(plan.number);
   return rows;
 }
 
 /// What only a run with a free order has: its baseline is in another order than the chosen plan.
-void add_orders(const workflow::RunContents& contents, Data& data) {
-  const workflow::JointRun& joint = *contents.run.joint;
+void add_orders(const api::RunContents& contents, Data& data) {
+  const api::JointRun& joint = *contents.run.joint;
   data.schedule = fmt::format("searched, here {}", contents.schedule.name);
   data.stages = static_cast<int>(contents.run.stages);
   data.baseline = {fmt::format("Every op at its highest profiled clock, in the order {}", joint.reference),
@@ -109,11 +109,11 @@ Timeline report_timeline(std::string label, const schedule::PipelineDag& dag, co
   return result;
 }
 
-Data build_report(const workflow::RunContents& contents) {
-  const workflow::RunFile& run = contents.run;
+Data build_report(const api::RunContents& contents) {
+  const api::RunFile& run = contents.run;
   const schedule::PipelineDag dag = build_dag(contents.schedule);
   const planner::PlanningProblem problem{&contents.schedule, &dag, &contents.profile, run.blocking_power_w};
-  const workflow::ReplayConditions conditions{run.switch_latency_s, {}};
+  const api::ReplayConditions conditions{run.switch_latency_s, {}};
   const plan::OpChoices fastest = planner::fastest_settings(dag, contents.profile, max_clocks_mhz(problem));
   const simulator::Timeline baseline = replay_under(problem, fastest, conditions);
   const plan::OpChoices chosen = choices_for(contents.chosen, dag);
@@ -144,22 +144,22 @@ Data build_report(const workflow::RunContents& contents) {
   return data;
 }
 
-Data comparison_report(const workflow::PolicyComparison& comparison, const workflow::ProfiledPipeline& pipeline,
+Data comparison_report(const api::PolicyComparison& comparison, const api::ProfiledPipeline& pipeline,
                        planner::PipelinePlanner& planner, double switch_latency_s) {
   const plan::Plan plan = planner.plan(planner.fastest_s());
   const plan::OpChoices choices = choices_for(plan, pipeline.dag);
-  const simulator::Timeline replayed = workflow::replay_under(pipeline.problem(), choices, {switch_latency_s, {}});
+  const simulator::Timeline replayed = api::replay_under(pipeline.problem(), choices, {switch_latency_s, {}});
   Data data;
   data.schedule = pipeline.schedule.name;
   data.stages = pipeline.dag.stages;
   data.microbatches = pipeline.dag.microbatches;
   data.blocking_power_w = pipeline.blocking_power_w;
   data.switch_latency_s = switch_latency_s;
-  data.frontier = workflow::frontier_points(planner.frontier());
-  data.lower_bound = workflow::lower_bound_points(planner.frontier(), planner.method());
+  data.frontier = api::frontier_points(planner.frontier());
+  data.lower_bound = api::lower_bound_points(planner.frontier(), planner.method());
   data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};
   data.certificate = {false, "Proven by the planner as it solved; lowgear plan writes the proof down.", ""};
-  data.plans = {workflow::plan_row(0, plan)};
+  data.plans = {api::plan_row(0, plan)};
   data.chosen_plan = 0;
   data.chosen = report_timeline("lowgear, fastest", pipeline.dag, replayed, choices);
   data.policies = comparison.rows;

@@ -2,12 +2,12 @@
 
 #include <string>
 
+#include "planning/api/comparison.h"
+#include "planning/api/profiled_pipeline.h"
+#include "planning/api/run_folder.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/schedule/dag.h"
 #include "planning/simulator/replay.h"
-#include "planning/workflow/comparison.h"
-#include "planning/workflow/profiled_pipeline.h"
-#include "planning/workflow/run_folder.h"
 #include "report/report/report_data.h"
 
 namespace lowgear::report {
@@ -17,13 +17,12 @@ namespace lowgear::report {
                                        const simulator::Timeline& timeline, const plan::OpChoicesView& choices);
 
 /// The figures of the report on a run of `lowgear plan`. Throws as a replay.
-[[nodiscard]] Data build_report(const workflow::RunContents& contents);
+[[nodiscard]] Data build_report(const api::RunContents& contents);
 
 /// The figures of the report on a comparison of policies: the frontier, the policies as points, and the timeline of the
 /// fastest plan. `planner` is for `pipeline`. Version and the profile's name are left to the caller. Throws what a
 /// replay throws.
-[[nodiscard]] Data comparison_report(const workflow::PolicyComparison& comparison,
-                                     const workflow::ProfiledPipeline& pipeline, planner::PipelinePlanner& planner,
-                                     double switch_latency_s);
+[[nodiscard]] Data comparison_report(const api::PolicyComparison& comparison, const api::ProfiledPipeline& pipeline,
+                                     planner::PipelinePlanner& planner, double switch_latency_s);
 
 }  // namespace lowgear::report

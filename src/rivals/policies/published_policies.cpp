@@ -24,10 +24,10 @@ planner::PolicyTable published_policies(const PolicySettings& settings) {
   });
 }
 
-std::vector<std::optional<double>> published_savings_pct(std::span<const workflow::ComparisonRow> rows,
+std::vector<std::optional<double>> published_savings_pct(std::span<const api::ComparisonRow> rows,
                                                          const planner::PlanningProblem& problem) {
   std::vector<std::optional<double>> savings_pct(rows.size());
-  const auto perseus = std::ranges::find(rows, "perseus", &workflow::ComparisonRow::policy);
+  const auto perseus = std::ranges::find(rows, "perseus", &api::ComparisonRow::policy);
   if (perseus == rows.end() || !perseus->own_time_s) return savings_pct;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].policy == planner::kLowgearPolicy) continue;

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "planning/api/comparison.h"
 #include "planning/planner/policies/policy.h"
-#include "planning/workflow/comparison.h"
 #include "rivals/policies/envpipe/envpipe_config.h"
 #include "rivals/policies/perseus/exponential_fit.h"
 
@@ -23,7 +23,7 @@ struct PolicySettings {
 /// The saving of each row as the evaluation of Perseus counts it (`perseus_intrinsic_saving_pct`), at Perseus' own time
 /// and with the policy's own energy, or the replayed one where it has none. To compare with published figures. Empty
 /// for Lowgear's rows, and where no row is Perseus'.
-[[nodiscard]] std::vector<std::optional<double>> published_savings_pct(std::span<const workflow::ComparisonRow> rows,
+[[nodiscard]] std::vector<std::optional<double>> published_savings_pct(std::span<const api::ComparisonRow> rows,
                                                                        const planner::PlanningProblem& problem);
 
 }  // namespace lowgear::policies

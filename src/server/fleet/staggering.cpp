@@ -59,8 +59,8 @@ std::optional<StaggeredJob> staggered_job(const JobRecord& job, double share) {
   return staggered;
 }
 
-workflow::JobCycle cycle_of(const StaggeredJob& job, double period_s) {
-  workflow::JobCycle cycle = extended(job.cycle, period_s, job.waiting_w);
+api::JobCycle cycle_of(const StaggeredJob& job, double period_s) {
+  api::JobCycle cycle = extended(job.cycle, period_s, job.waiting_w);
   cycle.time_s = period_s;  // iterations that reports say to be a little longer than from begin to begin
   return cycle;
 }
@@ -212,9 +212,9 @@ const std::vector<double>& PhaseKeeping::offsets(std::span<const StaggeredJob* c
     groups_.push_back(std::move(*same));
     former_.erase(same);
   } else {
-    std::vector<workflow::JobCycle> cycles;
+    std::vector<api::JobCycle> cycles;
     for (const StaggeredJob* job : group) cycles.push_back(cycle_of(*job, period_s));
-    now.offset_s = workflow::stagger_jobs(cycles, most_pct / 100).delay_s;
+    now.offset_s = api::stagger_jobs(cycles, most_pct / 100).delay_s;
     groups_.push_back(std::move(now));
   }
   return groups_.back().offset_s;
@@ -303,7 +303,7 @@ void PhaseKeeping::describe(const std::string& job, Json& entry) const {
 
 namespace {
 
-Json range_json(const workflow::PowerRange& range) {
+Json range_json(const api::PowerRange& range) {
   return {{"peak_w", range.peak_w}, {"least_w", range.least_w}, {"swing_w", range.swing_w()}};
 }
 
@@ -312,7 +312,7 @@ Json range_json(const workflow::PowerRange& range) {
 void BudgetStagger::follow(const std::vector<StaggeredJob>& jobs, const StaggerSettings& settings, double now_s) {
   keeping_.follow(settings.applies ? std::span(jobs) : std::span<const StaggeredJob>(), settings.most_pct, now_s);
   std::vector<std::string> names;
-  std::vector<workflow::JobCycle> cycles;
+  std::vector<api::JobCycle> cycles;
   for (const StaggeredJob& job : jobs) {
     names.push_back(job.id);
     const double period_s = keeping_.period_s(job.id);
@@ -322,7 +322,7 @@ void BudgetStagger::follow(const std::vector<StaggeredJob>& jobs, const StaggerS
   jobs_ = std::move(names);
   cycles_ = std::move(cycles);
   settings_ = settings;
-  stagger_ = workflow::stagger_jobs(cycles_, settings_.most_pct / 100);
+  stagger_ = api::stagger_jobs(cycles_, settings_.most_pct / 100);
 }
 
 Json BudgetStagger::to_json() const {

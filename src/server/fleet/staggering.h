@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "planning/workflow/power/stagger.h"
+#include "planning/api/power/stagger.h"
 #include "protocol/answers.h"
 #include "server/job/job_record.h"
 
@@ -18,8 +18,8 @@ namespace lowgear::server {
 struct StaggeredJob {
   std::string id;
   int plan_version = 0;
-  workflow::JobCycle cycle;  ///< planned power of an iteration, of the GPUs that count
-  double waiting_w = 0;      ///< that these draw while the pipeline is empty
+  api::JobCycle cycle;   ///< planned power of an iteration, of the GPUs that count
+  double waiting_w = 0;  ///< that these draw while the pipeline is empty
   std::optional<IterationBegins::Pace> pace;
   double most_delay_s = 0;    ///< by which an iteration may be delayed
   std::string not_delayed{};  ///< why that is 0; empty: it is not
@@ -30,7 +30,7 @@ struct StaggeredJob {
 [[nodiscard]] std::optional<StaggeredJob> staggered_job(const JobRecord& job, double share);
 
 /// The job's power when its iterations begin once a period.
-[[nodiscard]] workflow::JobCycle cycle_of(const StaggeredJob& job, double period_s);
+[[nodiscard]] api::JobCycle cycle_of(const StaggeredJob& job, double period_s);
 
 /// Share of the time that the job's guard still allows an iteration which delays may take.
 inline constexpr double kSlackShare = 0.25;
@@ -70,7 +70,7 @@ struct Phases {
 /// can keep one period by their delays are kept at phases; the others are named with the reason.
 class PhaseKeeping {
  public:
-  /// `most_pct`: as of `workflow::stagger_jobs`. To be called about once a second.
+  /// `most_pct`: as of `api::stagger_jobs`. To be called about once a second.
   void follow(std::span<const StaggeredJob> jobs, double most_pct, double now_s);
 
   /// Delays of the first rank of the job's pipeline; empty: none.
@@ -132,9 +132,9 @@ class BudgetStagger {
 
  private:
   std::vector<std::string> jobs_;
-  std::vector<workflow::JobCycle> cycles_;
+  std::vector<api::JobCycle> cycles_;
   StaggerSettings settings_;
-  workflow::Stagger stagger_;
+  api::Stagger stagger_;
   PhaseKeeping keeping_;
 };
 

@@ -323,11 +323,11 @@ void set_power_cap(ApiCall& call) {
   const JobRecord& open = open_job(call);
   const JsonView body = call.body();
   require_members(body, {"scope", "watts", "swing_w"});
-  workflow::PowerCap cap;
+  api::PowerCap cap;
   if (body.has("scope")) cap.scope = read_cap_scope(body.at("scope"));
   if (has_value(body, "watts")) cap.watts = number_in(body.at("watts"), 1, kMaxWatts);
   if (has_value(body, "swing_w")) cap.swing_w = number_in(body.at("swing_w"), 0, kMaxWatts);
-  std::optional<workflow::PowerCap> target;  // empty: ends the cap
+  std::optional<api::PowerCap> target;  // empty: ends the cap
   if (cap.watts || cap.swing_w) target = cap;
   call.control_plane.change(open, [&](Job& job) {
     const std::int64_t decision = job.set(target, call.control_plane.now_s());

@@ -37,7 +37,7 @@ class JobPlanning {
   /// (time_s, energy_j) of one pipeline
   [[nodiscard]] const std::vector<std::pair<double, double>>& frontier() const { return frontier_; }
   /// By the last plan that was followed, in this process.
-  [[nodiscard]] const workflow::PlannedPower& power() const { return power_; }
+  [[nodiscard]] const api::PlannedPower& power() const { return power_; }
 
  private:
   std::shared_ptr<const PipelineModel> model_;
@@ -45,7 +45,7 @@ class JobPlanning {
   std::string note_;
   Backoff<double> backoff_{60, 3'600};  ///< seconds
   std::vector<std::pair<double, double>> frontier_;
-  workflow::PlannedPower power_;
+  api::PlannedPower power_;
 };
 
 /// The answer's plan as ranks follow it.

@@ -64,7 +64,7 @@ SlowRanks slow_ranks(const JobRecord& job) {
 
 PlanningConditions planning_conditions(const JobRecord& job) {
   PlanningConditions conditions;
-  workflow::PlanRequest& request = conditions.request;
+  api::PlanRequest& request = conditions.request;
   request.slowdown_pct = job.targets.allowed_slowdown_pct();
   // A guard by another limit does not count: the next plan is given a new one, or none under a cap.
   if (!job.targets.is_capped() && job.watch.guard().has_limit(job.targets.guard_limit_pct())) {

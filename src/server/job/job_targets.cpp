@@ -24,14 +24,14 @@ std::optional<double> optional_number(const JsonView& object, std::string_view k
 
 std::string_view name(JobTargets::Change::Target target) { return kTargets[static_cast<std::size_t>(target)]; }
 
-Json to_json(const std::optional<workflow::PowerCap>& cap) {
+Json to_json(const std::optional<api::PowerCap>& cap) {
   if (!cap) return nullptr;
   return {{"scope", name(cap->scope)}, {"watts", or_null(cap->watts)}, {"swing_w", or_null(cap->swing_w)}};
 }
 
-workflow::CapScope read_cap_scope(const JsonView& value) {
+api::CapScope read_cap_scope(const JsonView& value) {
   const std::string text = value.text();
-  const auto scope = workflow::cap_scope(text);
+  const auto scope = api::cap_scope(text);
   if (!scope) value.fail(fmt::format("is {}", quote(text)), "use gpu, node or job");
   return *scope;
 }
@@ -53,7 +53,7 @@ JobTargets::Change JobTargets::set_straggler(int rank, double factor, bool is_de
   return change;
 }
 
-JobTargets::Change JobTargets::set_power_cap(const std::optional<workflow::PowerCap>& cap) {
+JobTargets::Change JobTargets::set_power_cap(const std::optional<api::PowerCap>& cap) {
   Change change{.target = Change::Target::power_cap, .rank = 0, .set_by = 0, .reason = {}};
   if (cap == power_cap_) change.set_by = power_cap_set_by_;
   if (change.set_by != 0) return change;
@@ -113,9 +113,9 @@ void JobTargets::restore(const JsonView& state) {
   }
   if (!has_value(state, "power_limit")) return;
   const JsonView cap = state.at("power_limit");
-  power_cap_ = workflow::PowerCap{.scope = read_cap_scope(cap.at("scope")),
-                                  .watts = optional_number(cap, "watts"),
-                                  .swing_w = optional_number(cap, "swing_w")};
+  power_cap_ = api::PowerCap{.scope = read_cap_scope(cap.at("scope")),
+                             .watts = optional_number(cap, "watts"),
+                             .swing_w = optional_number(cap, "swing_w")};
 }
 
 void JobTargets::write_state(Json& state) const {

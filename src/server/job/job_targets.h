@@ -9,16 +9,16 @@
 #include <variant>
 
 #include "base/core/formats/json.h"
-#include "planning/workflow/power/power_cap.h"
+#include "planning/api/power/power_cap.h"
 #include "protocol/job_spec.h"
 #include "server/job/profile_watch.h"
 
 namespace lowgear::server {
 
 /// Scope, watts and swing; null without a cap.
-[[nodiscard]] Json to_json(const std::optional<workflow::PowerCap>& cap);
+[[nodiscard]] Json to_json(const std::optional<api::PowerCap>& cap);
 /// Throws InputError naming the scopes.
-[[nodiscard]] workflow::CapScope read_cap_scope(const JsonView& value);
+[[nodiscard]] api::CapScope read_cap_scope(const JsonView& value);
 
 /// A rank takes `factor` times as long as profiled; 1: it is no straggler.
 struct StragglerTarget {
@@ -31,7 +31,7 @@ struct SlowdownTarget {
   std::optional<double> guard_pct;
 };
 /// A setting of a job by a person or controller; an empty cap ends the cap.
-using JobTarget = std::variant<StragglerTarget, std::optional<workflow::PowerCap>, SlowdownTarget>;
+using JobTarget = std::variant<StragglerTarget, std::optional<api::PowerCap>, SlowdownTarget>;
 
 /// Settings of a job by people and controllers, and the decisions that set them.
 class JobTargets {
@@ -48,7 +48,7 @@ class JobTargets {
   };
   /// `factor` 1: the rank is no straggler. `is_detected`: its reports show it to be slow.
   [[nodiscard]] Change set_straggler(int rank, double factor, bool is_detected);
-  [[nodiscard]] Change set_power_cap(const std::optional<workflow::PowerCap>& cap);
+  [[nodiscard]] Change set_power_cap(const std::optional<api::PowerCap>& cap);
   /// An empty value stays.
   [[nodiscard]] Change set_settings(std::optional<double> slowdown_pct, std::optional<double> guard_pct);
   /// The decision that a change has led to.
@@ -69,7 +69,7 @@ class JobTargets {
   [[nodiscard]] bool is_capped() const { return power_cap_.has_value() || budget_slowdown_pct_ > 0; }
   /// Slowdown of the job against the baseline at most.
   [[nodiscard]] double guard_limit_pct() const { return guard_pct_ + allowed_slowdown_pct(); }
-  [[nodiscard]] const std::optional<workflow::PowerCap>& power_cap() const { return power_cap_; }
+  [[nodiscard]] const std::optional<api::PowerCap>& power_cap() const { return power_cap_; }
   [[nodiscard]] const SlowRanks& slow() const { return slow_; }
 
   /// Throws InputError.
@@ -79,7 +79,7 @@ class JobTargets {
 
  private:
   SlowRanks slow_;
-  std::optional<workflow::PowerCap> power_cap_;
+  std::optional<api::PowerCap> power_cap_;
   double slowdown_pct_;
   double guard_pct_;
   double signal_slowdown_pct_ = 0;

@@ -130,19 +130,18 @@ JobOrder job_order(const PipelineModel& model, const PlanningConditions& conditi
   return order;
 }
 
-workflow::ProfiledPipeline pipeline_of(const PipelineModel& model) {
-  workflow::ProfiledPipeline pipeline{
-      .profile = filled_profile(model.measured, model.schedule.stages, model.clocks_mhz),
-      .schedule = model.schedule,
-      .dag = build_dag(model.schedule),
-      .blocking_power_w = blocking_by_rank(model.measured, model.schedule)};
+api::ProfiledPipeline pipeline_of(const PipelineModel& model) {
+  api::ProfiledPipeline pipeline{.profile = filled_profile(model.measured, model.schedule.stages, model.clocks_mhz),
+                                 .schedule = model.schedule,
+                                 .dag = build_dag(model.schedule),
+                                 .blocking_power_w = blocking_by_rank(model.measured, model.schedule)};
   const std::string doubts =
       cell_doubts(measured_rows(model.measured, model.schedule.stages), pipeline.blocking_power_w);
   if (!doubts.empty()) pipeline.doubts.push_back(doubts);
   return pipeline;
 }
 
-workflow::JobPipelines job_of(const PipelineModel& model, const workflow::ProfiledPipeline& pipeline) {
+api::JobPipelines job_of(const PipelineModel& model, const api::ProfiledPipeline& pipeline) {
   return {.pipeline = &pipeline,
           .replicas = model.parallel.dp,
           .gpus_per_rank = model.parallel.tp,
@@ -202,7 +201,7 @@ PlannedJob MeasuredJob::by_envpipe(const EnvPipeRequest& request) const {
   outcome.state = loop.state();
   outcome.is_finished = loop.is_finished();
   const std::vector<int>& clocks_mhz = outcome.state.clocks_mhz;
-  workflow::GroupPlans made;
+  api::GroupPlans made;
   made.plans.push_back(plan_of_replay("envpipe", problem, replay_clocks(problem, clocks_mhz), clocks_mhz));
   PlannedJob job{.plan = planner_.assemble(planner_.unslowed(), std::move(made)), .envpipe = {}, .order = {}};
   job.envpipe = std::move(outcome);
@@ -221,9 +220,9 @@ PlannedJob MeasuredJob::plan(const PlanningConditions& conditions) const {
   return job;
 }
 
-std::optional<workflow::QuickPlan> MeasuredJob::quick_plan(const PlanningConditions& conditions) const {
+std::optional<api::QuickPlan> MeasuredJob::quick_plan(const PlanningConditions& conditions) const {
   if (conditions.envpipe) return std::nullopt;
-  std::optional<workflow::QuickPlan> quick = planner_.quick_plan(conditions.request);
+  std::optional<api::QuickPlan> quick = planner_.quick_plan(conditions.request);
   if (quick) add_doubts(conditions, quick->plan);
   return quick;
 }

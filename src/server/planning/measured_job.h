@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "base/core/progress.h"
-#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
+#include "planning/api/job_planner.h"
 #include "planning/schedule/schedule.h"
-#include "planning/workflow/job_planner.h"
+#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
 #include "server/planning/planning_inputs.h"
 #include "server/planning/solved_pipelines.h"
 
 namespace lowgear::server {
 
-using workflow::JobPlan;
-using workflow::PowerCap;
+using api::JobPlan;
+using api::PowerCap;
 
 /// The policy `envpipe` of a job.
 struct EnvPipeRequest {
@@ -36,7 +36,7 @@ struct EnvPipeOutcome {
 
 /// The conditions of a plan.
 struct PlanningConditions {
-  workflow::PlanRequest request;
+  api::PlanRequest request;
   /// EnvPipe's reconfiguration, by waits that ranks report, of a job that states that policy. It knows neither slow
   /// ranks nor a slowdown.
   std::optional<EnvPipeRequest> envpipe = {};
@@ -94,10 +94,10 @@ class MeasuredJob {
   MeasuredJob& operator=(const MeasuredJob&) = delete;
 
   /// The best plan for these conditions, and the order that they ask for. Throws as
-  /// `workflow::JobPlanner::plan`.
+  /// `api::JobPlanner::plan`.
   [[nodiscard]] PlannedJob plan(const PlanningConditions& conditions) const;
-  /// As `workflow::JobPlanner::quick_plan`; none for EnvPipe's reconfiguration.
-  [[nodiscard]] std::optional<workflow::QuickPlan> quick_plan(const PlanningConditions& conditions) const;
+  /// As `api::JobPlanner::quick_plan`; none for EnvPipe's reconfiguration.
+  [[nodiscard]] std::optional<api::QuickPlan> quick_plan(const PlanningConditions& conditions) const;
   [[nodiscard]] ProfileVerdict judge_profile(const PlanningConditions& conditions) const;
 
  private:
@@ -107,8 +107,8 @@ class MeasuredJob {
   std::shared_ptr<const PipelineModel> model_;
   std::shared_ptr<Progress> progress_;
   std::shared_ptr<SolvedPipelines> solved_;
-  workflow::ProfiledPipeline pipeline_;
-  workflow::JobPlanner planner_;  ///< of the rest
+  api::ProfiledPipeline pipeline_;
+  api::JobPlanner planner_;  ///< of the rest
 };
 
 }  // namespace lowgear::server

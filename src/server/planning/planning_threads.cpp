@@ -103,7 +103,7 @@ struct Piece {
 /// Plans within power caps are made of more than the pipeline, those of other policies solve none, and profiles are
 /// judged by other ones.
 std::optional<std::size_t> solved_pipeline(const PlanningTask& task) {
-  const workflow::PlanRequest& request = task.conditions.request;
+  const api::PlanRequest& request = task.conditions.request;
   if (task.conditions.envpipe || request.policy != planner::kLowgearPolicy) return std::nullopt;
   if (task.kind != PlanningTask::Kind::plan || request.power_cap) return std::nullopt;
   return fingerprint(*task.model);

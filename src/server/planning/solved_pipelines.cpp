@@ -97,14 +97,14 @@ SolvedPipelines::Entries::iterator SolvedPipelines::find(const PipelineProblem& 
   return found;
 }
 
-workflow::PipelineSolver::Solved SolvedPipelines::find(const PipelineProblem& problem) {
+api::PipelineSolver::Solved SolvedPipelines::find(const PipelineProblem& problem) {
   const std::size_t of_problem = fingerprint(problem);
   const std::lock_guard lock(mutex_);
   const auto found = find(problem, of_problem);
   return found == entries_.end() ? nullptr : found->solved;
 }
 
-workflow::PipelineSolver::Solved SolvedPipelines::solve(const PipelineProblem& problem, Progress* progress) {
+api::PipelineSolver::Solved SolvedPipelines::solve(const PipelineProblem& problem, Progress* progress) {
   const std::size_t of_problem = fingerprint(problem);
   std::unique_lock lock(mutex_);
   for (auto known = find(problem, of_problem); known != entries_.end(); known = find(problem, of_problem)) {

@@ -13,11 +13,12 @@
 #include <vector>
 
 #include "base/core/progress.h"
+#include "planning/api/pipeline_solver.h"
+#include "planning/api/profiled_pipeline.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/frontier/frontier.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/schedule/schedule.h"
-#include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::server {
 
@@ -43,7 +44,7 @@ class Fingerprint {
 /// stages and 64 microbatches, or 4,000 of 4 and 16, each once for all jobs that have it.
 inline constexpr std::size_t kKeptActions = 500'000;
 
-using workflow::PipelineProblem;
+using api::PipelineProblem;
 
 [[nodiscard]] bool is_same(const PipelineProblem& a, const PipelineProblem& b);
 /// Of problems that are the same it is equal.
@@ -51,7 +52,7 @@ using workflow::PipelineProblem;
 [[nodiscard]] std::size_t fingerprint(const schedule::Schedule& schedule);
 
 /// A pipeline's frontier, and its plans, for all jobs that have it. Thread-safe.
-class KeptPipeline final : public workflow::SolvedPipeline {
+class KeptPipeline final : public api::SolvedPipeline {
  public:
   /// Solves the frontier. `progress` may be null; an exception of it ends this. Throws InputError when the profile
   /// lacks a stage or kind of the schedule.
@@ -81,7 +82,7 @@ class KeptPipeline final : public workflow::SolvedPipeline {
 
 /// The solved pipelines of all jobs: jobs whose pipelines are the same share one. Those that were needed longest ago go
 /// first; a pipeline that a job still holds stays valid. Thread-safe.
-class SolvedPipelines final : public workflow::PipelineSolver {
+class SolvedPipelines final : public api::PipelineSolver {
  public:
   /// Keeps pipelines of `kept_actions` actions together, and one in any case.
   explicit SolvedPipelines(std::size_t kept_actions = kKeptActions) : kept_actions_(kept_actions) {}

@@ -8,11 +8,11 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "estimating/model/parameters.h"
+#include "planning/api/work_replan.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/communication.h"
-#include "planning/workflow/work_replan.h"
 #include "training/launcher/energy/envpipe_config.h"
 #include "training/launcher/training_schedule.h"
 
@@ -124,7 +124,7 @@ std::vector<model::LayerRange> ranges_of(const profile::Partition& counts) {
   return partition;
 }
 
-PlannedPartition planned(const workflow::PlannedWork& work) {
+PlannedPartition planned(const api::PlannedWork& work) {
   return {ranges_of(work.partition), plan::write_plan(work.plan)};
 }
 
@@ -138,35 +138,35 @@ WorkPlanner::WorkPlanner(const TrainConfig& config)
   profile_ = profile::layer_profile_of(profile::read_profile_file(read_file(given.file), given.file.string()).profile,
                                        partition_);
   blocking_power_w_ = read_blocking_power("adapt.repartition.blocking_power", given.blocking_power, schedule_.stages);
-  workflow::WorkReplanRequest request{.profile = profile_,
-                                      .blocking_power_w = blocking_power_w_,
-                                      .before = {.schedule = schedule_},
-                                      .partition = partition_,
-                                      .after = {.schedule = schedule_},
-                                      .step_time = workflow::StepTime::own_fastest};
+  api::WorkReplanRequest request{.profile = profile_,
+                                 .blocking_power_w = blocking_power_w_,
+                                 .before = {.schedule = schedule_},
+                                 .partition = partition_,
+                                 .after = {.schedule = schedule_},
+                                 .step_time = api::StepTime::own_fastest};
   // Layers will have to move: where they cannot, that is said now.
-  const double fastest_s = workflow::replan_work(request).before.fastest_s;
+  const double fastest_s = api::replan_work(request).before.fastest_s;
   deadline_s_ = fastest_s * (1 + given.slowdown_pct / 100);
   request.keep_partition = true;
   request.after_deadline_s = deadline_s_;
-  const workflow::PlannedWork work = workflow::replan_work(request).after;
+  const api::PlannedWork work = api::replan_work(request).after;
   first_figures_ = {work.plan.time_s, work.plan.energy_j};
   first_ = planned(work);
 }
 
 PartitionOptions WorkPlanner::options(std::int64_t frozen_blocks, std::span<const model::LayerRange> now) const {
-  workflow::Work work{.change = {.frozen_layers = static_cast<int>(frozen_blocks)}, .schedule = schedule_};
-  workflow::WorkReplanRequest request{.profile = profile_,
-                                      .blocking_power_w = blocking_power_w_,
-                                      .before = work,
-                                      .partition = counts_of(now),
-                                      .after = work,
-                                      .keep_partition = frozen_blocks == 0,
-                                      .step_time = workflow::StepTime::own_fastest};
+  api::Work work{.change = {.frozen_layers = static_cast<int>(frozen_blocks)}, .schedule = schedule_};
+  api::WorkReplanRequest request{.profile = profile_,
+                                 .blocking_power_w = blocking_power_w_,
+                                 .before = work,
+                                 .partition = counts_of(now),
+                                 .after = work,
+                                 .keep_partition = frozen_blocks == 0,
+                                 .step_time = api::StepTime::own_fastest};
   // In its own time first, which says what both partitions can do.
-  const workflow::WorkReplan fastest = workflow::replan_work(request);
+  const api::WorkReplan fastest = api::replan_work(request);
   request.after_deadline_s = std::max(deadline_s_, fastest.after.fastest_s);
-  const workflow::WorkReplan replan = workflow::replan_work(request);
+  const api::WorkReplan replan = api::replan_work(request);
   const plan::Plan& stay = (replan.same_partition ? replan.same_partition : fastest.same_partition)->plan;
   PartitionOptions options{.stay = {{now.begin(), now.end()}, plan::write_plan(stay)}, .move = planned(replan.after)};
   Figures move{replan.after.plan.time_s, replan.after.plan.energy_j};

@@ -66,7 +66,7 @@ std::string without_bound(const std::string& plan) {
 }
 
 struct SameRequest {
-  workflow::PlanRequest request;
+  api::PlanRequest request;
   std::vector<std::string> options;
 };
 
@@ -96,8 +96,8 @@ TEST(OnePlanner, GivesTheSamePlanToTheServerTheCommandAndPython) {
       {{.slowdown_pct = 7.5}, {"--slowdown", "7.5"}},
       {{.slowdown_pct = 3, .slow = {{.replica = 0, .rank = 1, .factor = 1.3}}},
        {"--slowdown", "3", "--slow-rank", "1=1.3"}},
-      {{.slowdown_pct = 2, .power_cap = workflow::PowerCap{.watts = 210}}, {"--slowdown", "2", "--power-cap", "210"}},
-      {{.slowdown_pct = 0, .power_cap = workflow::PowerCap{.scope = workflow::CapScope::job, .watts = 640}},
+      {{.slowdown_pct = 2, .power_cap = api::PowerCap{.watts = 210}}, {"--slowdown", "2", "--power-cap", "210"}},
+      {{.slowdown_pct = 0, .power_cap = api::PowerCap{.scope = api::CapScope::job, .watts = 640}},
        {"--slowdown", "0", "--power-cap", "640:job"}},
       {{.slowdown_pct = 4, .policy = "perseus"}, {"--slowdown", "4", "--policy", "perseus"}},
   };

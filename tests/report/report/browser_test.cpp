@@ -114,7 +114,7 @@ TEST_F(BrowserTest, ShowsWhichOrderHoldsWhere) {
   data.orders = {
       {.name = "zb-h1", .stages_per_rank = 1, .peak_activations = 4, .from_s = 1, .until_s = 1.5, .plans = {}},
       {.name = "list-v", .stages_per_rank = 2, .peak_activations = 8, .from_s = 1.5, .until_s = 2, .plans = {}}};
-  for (workflow::PlanFigures& plan : data.plans) {
+  for (api::PlanFigures& plan : data.plans) {
     plan.order = plan.number < 3 ? 0 : 1;
     data.orders[static_cast<std::size_t>(*plan.order)].plans.push_back(plan.number);
   }

@@ -57,7 +57,7 @@ TEST(ReportJson, HoldsEveryPlanAndPolicy) {
   data.policies[1].plan_time_s.reset();
   const Json json = written(data);
   ASSERT_EQ(json["plans"].size(), data.plans.size());
-  const workflow::PlanFigures& plan = data.plans[7];
+  const api::PlanFigures& plan = data.plans[7];
   EXPECT_EQ(json["plans"][7], (Json{{"number", plan.number},
                                     {"deadline_s", plan.deadline_s},
                                     {"time_s", plan.time_s},
@@ -65,7 +65,7 @@ TEST(ReportJson, HoldsEveryPlanAndPolicy) {
                                     {"lower_bound_j", *plan.lower_bound_j},
                                     {"switches", plan.switches}}));
   ASSERT_EQ(json["policies"].size(), data.policies.size());
-  const workflow::ComparisonRow& policy = data.policies[1];
+  const api::ComparisonRow& policy = data.policies[1];
   EXPECT_EQ(json["policies"][1], (Json{{"name", policy.label()},
                                        {"time_s", policy.time_s},
                                        {"energy_j", policy.energy_j},

@@ -17,7 +17,7 @@ namespace {
 constexpr double kPowerW = 80;
 
 /// Two stages whose effective energies are 100 exp(-20 t) + 5 J, which the fit finds; one option is beaten by another.
-workflow::ProfiledPipeline pipeline() {
+api::ProfiledPipeline pipeline() {
   profile::StageProfile profile(2);
   for (int stage = 0; stage < 2; ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
@@ -61,7 +61,7 @@ TEST(PerseusReport, DrawsTheFitThroughTheOptions) {
 }
 
 TEST(PerseusReport, DrawsPlansOfItsFrontierSlowestFirst) {
-  const workflow::ProfiledPipeline planned = pipeline();
+  const api::ProfiledPipeline planned = pipeline();
   const Page report = perseus_report(planned, {}, {.count = {}, .every = 20});
   const policies::PerseusModel model(planned.problem(), policies::kPerseusUnitS);
   const std::size_t rows = model.frontier().size();
@@ -77,7 +77,7 @@ TEST(PerseusReport, DrawsPlansOfItsFrontierSlowestFirst) {
 }
 
 TEST(PerseusReport, SaysHowManyPicturesOnePageHas) {
-  const workflow::ProfiledPipeline planned = pipeline();
+  const api::ProfiledPipeline planned = pipeline();
   try {
     (void)perseus_report(planned, {}, {});
     FAIL() << "all of them";

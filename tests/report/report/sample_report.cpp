@@ -164,9 +164,9 @@ std::vector<simulator::PipelineFigures> sample_curve(const simulator::PipelineFi
   return curve;
 }
 
-std::vector<workflow::PlanFigures> sample_plans(const std::vector<simulator::PipelineFigures>& curve) {
+std::vector<api::PlanFigures> sample_plans(const std::vector<simulator::PipelineFigures>& curve) {
   constexpr int kPlans = 20;
-  std::vector<workflow::PlanFigures> plans;
+  std::vector<api::PlanFigures> plans;
   for (int i = 0; i < kPlans; ++i) {
     const simulator::PipelineFigures& point = curve[i * (curve.size() - 1) / (kPlans - 1)];
     plans.push_back({i, point.time_s, point.time_s, point.energy_j * (1 + 1e-4 * ((i * 7) % 5)), point.energy_j,
@@ -175,13 +175,13 @@ std::vector<workflow::PlanFigures> sample_plans(const std::vector<simulator::Pip
   return plans;
 }
 
-std::vector<workflow::ComparisonRow> sample_policies(const simulator::PipelineFigures& baseline,
-                                                     const simulator::PipelineFigures& fastest) {
+std::vector<api::ComparisonRow> sample_policies(const simulator::PipelineFigures& baseline,
+                                                const simulator::PipelineFigures& fastest) {
   const auto at = [&](double time_share, double energy_share) {
     return std::pair{baseline.time_s * time_share,
                      fastest.energy_j + energy_share * (baseline.energy_j - fastest.energy_j)};
   };
-  std::vector<workflow::ComparisonRow> policies;
+  std::vector<api::ComparisonRow> policies;
   const auto add = [&](std::string name, std::pair<double, double> figures, int switches, std::string note) {
     policies.push_back({.policy = std::move(name),
                         .time_s = figures.first,

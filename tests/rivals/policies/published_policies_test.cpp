@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "planning/api/comparison.h"
+#include "planning/api/plan_pipeline.h"
+#include "planning/api/sample_pipeline.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/sample_problem.h"
-#include "planning/workflow/comparison.h"
-#include "planning/workflow/plan_pipeline.h"
-#include "planning/workflow/sample_pipeline.h"
 
 namespace lowgear::policies {
 
@@ -157,47 +157,47 @@ TEST(PoliciesOfClocks, RunEachWithItsFastestSetting) {
 
 class PublishedComparison : public ::testing::Test {
  protected:
-  [[nodiscard]] workflow::PolicyComparison compare(const workflow::ComparisonOptions& options) {
+  [[nodiscard]] api::PolicyComparison compare(const api::ComparisonOptions& options) {
     return compare_policies(pipeline_, planner_, options);
   }
 
-  workflow::ProfiledPipeline pipeline_ = workflow::sample_pipeline();
+  api::ProfiledPipeline pipeline_ = api::sample_pipeline();
   planner::PipelinePlanner planner_{pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, {}};
 };
 
 TEST_F(PublishedComparison, APolicyThatRunsItsOwnOrderIsFollowedByLowgearInThatOrder) {
-  workflow::ComparisonOptions options{.table = published_policies(), .policies = {"envpipe"}};
+  api::ComparisonOptions options{.table = published_policies(), .policies = {"envpipe"}};
   EXPECT_FALSE(compare(options).rows[0].own_order) << "within the memory of 1F1B its order is the given one";
   options.table = published_policies({.envpipe = {.extra_activations = {8}}});
-  const workflow::PolicyComparison comparison = compare(options);
+  const api::PolicyComparison comparison = compare(options);
   ASSERT_EQ(comparison.rows.size(), 2U);
   EXPECT_TRUE(comparison.rows[0].own_order);
   EXPECT_EQ(comparison.rows[1].label(), "lowgear (time and order of envpipe)");
-  workflow::ComparisonOptions of_problem{.table = published_policies(), .policies = {"envpipe"}};
+  api::ComparisonOptions of_problem{.table = published_policies(), .policies = {"envpipe"}};
   of_problem.extra_activations.assign(static_cast<std::size_t>(pipeline_.dag.ranks), 8);
-  const workflow::PolicyComparison by_problem = compare(of_problem);
+  const api::PolicyComparison by_problem = compare(of_problem);
   ASSERT_EQ(by_problem.rows.size(), 2U);
   EXPECT_EQ(by_problem.rows[0].peak_activations, comparison.rows[0].peak_activations);
 }
 
 TEST_F(PublishedComparison, ReplaysLateChangesWhereItIsAskedTo) {
-  const workflow::PolicyComparison comparison =
+  const api::PolicyComparison comparison =
       compare({.table = published_policies(), .policies = {"max", "perseus"}, .late_s = 0.025});
   EXPECT_EQ(comparison.rows[0].late_time_s, comparison.rows[0].time_s) << "its clocks never change";
   EXPECT_NE(comparison.rows[1].late_energy_j, comparison.rows[1].energy_j);
 }
 
 TEST(PlanOfPublishedPolicies, SaysWhatOtherPoliciesWouldDo) {
-  const workflow::PlanResult result = workflow::plan(
-      workflow::sample_pipeline(), {.request = {.policies = published_policies()}, .deadlines = {.slowdown_pct = 1}});
+  const api::PlanResult result = api::plan(
+      api::sample_pipeline(), {.request = {.policies = published_policies()}, .deadlines = {.slowdown_pct = 1}});
   std::vector<std::string> names;
-  for (const workflow::ComparisonRow& row : result.policies) names.push_back(row.label());
+  for (const api::ComparisonRow& row : result.policies) names.push_back(row.label());
   for (const std::string& name : published_policies().other_names()) EXPECT_THAT(names, Contains(name));
 }
 
 TEST(PlanOfPublishedPolicies, OfAnotherPolicyIsOnePlanWithItsOwnFrontierWhereItHasOne) {
-  const workflow::PlanResult result =
-      workflow::plan(workflow::sample_pipeline(), {.request = {.policy = "perseus", .policies = published_policies()}});
+  const api::PlanResult result =
+      api::plan(api::sample_pipeline(), {.request = {.policy = "perseus", .policies = published_policies()}});
   ASSERT_EQ(result.plans.size(), 1U);
   EXPECT_EQ(result.shown.policy, "perseus");
   ASSERT_GE(result.policy_frontier.size(), 2U);
@@ -206,27 +206,26 @@ TEST(PlanOfPublishedPolicies, OfAnotherPolicyIsOnePlanWithItsOwnFrontierWhereItH
 }
 
 TEST(PlanOfPublishedPolicies, IsForTheOrderThatThePolicyRuns) {
-  const workflow::ProfiledPipeline given = workflow::sample_pipeline();
+  const api::ProfiledPipeline given = api::sample_pipeline();
   const PolicySettings more_memory{.envpipe = {.extra_activations = {100}}};
-  const workflow::PlanResult result =
-      workflow::plan(given, {.request = {.policy = "envpipe", .policies = published_policies(more_memory)}});
+  const api::PlanResult result =
+      api::plan(given, {.request = {.policy = "envpipe", .policies = published_policies(more_memory)}});
   EXPECT_NE(result.pipeline.schedule.ranks, given.schedule.ranks);
   EXPECT_NO_THROW((void)clocks_for(result.shown, result.pipeline.dag));
   EXPECT_THAT(result.warnings, Contains(HasSubstr("envpipe runs its own order")));
 }
 
 TEST(PlanOfPublishedPolicies, HasTheRowsOfAComparisonForTheirTimes) {
-  const workflow::ProfiledPipeline pipeline = workflow::sample_pipeline();
+  const api::ProfiledPipeline pipeline = api::sample_pipeline();
   planner::PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, {});
-  const workflow::PolicyComparison compared =
+  const api::PolicyComparison compared =
       compare_policies(pipeline, planner, {.table = published_policies(), .policies = published_policies().names()});
   int found = 0;
-  for (const workflow::ComparisonRow& other : compared.rows) {
+  for (const api::ComparisonRow& other : compared.rows) {
     const auto ours =
-        std::ranges::find(compared.rows, "lowgear (time of " + other.policy + ")", &workflow::ComparisonRow::label);
+        std::ranges::find(compared.rows, "lowgear (time of " + other.policy + ")", &api::ComparisonRow::label);
     if (ours == compared.rows.end()) continue;
-    const workflow::PlanResult alone =
-        workflow::plan(workflow::sample_pipeline(), {.deadlines = {.deadline_s = other.time_s}});
+    const api::PlanResult alone = api::plan(api::sample_pipeline(), {.deadlines = {.deadline_s = other.time_s}});
     EXPECT_EQ(alone.shown.energy_j, ours->energy_j) << other.policy;
     ++found;
   }

@@ -152,8 +152,8 @@ struct Trained {
                      .pace = begins.pace(1),
                      .most_delay_s = most_delay_s,
                      .not_delayed = not_delayed};
-    for (std::size_t part = 0; part < workflow::kCycleParts; ++part) {
-      job.cycle.power_w[part] = static_cast<double>(part) < high_share * workflow::kCycleParts ? kHighW : kLowW;
+    for (std::size_t part = 0; part < api::kCycleParts; ++part) {
+      job.cycle.power_w[part] = static_cast<double>(part) < high_share * api::kCycleParts ? kHighW : kLowW;
     }
     return job;
   }

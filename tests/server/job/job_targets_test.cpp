@@ -9,7 +9,7 @@ namespace {
 
 TEST(JobTargets, AnswersWhatIsSetAlreadyWithTheDecisionThatHasSetIt) {
   JobTargets targets(small_job(2));
-  const workflow::PowerCap limit{.watts = 300};
+  const api::PowerCap limit{.watts = 300};
   const JobTargets::Change first = targets.set_power_cap(limit);
   EXPECT_EQ(first.set_by, 0);
   targets.note(first, 7);
@@ -60,7 +60,7 @@ TEST(JobTargets, AllowWhatASignalAllowsWhereThatIsMore) {
 
 TEST(JobTargets, AreStoredAndRestored) {
   JobTargets targets(small_job(2));
-  targets.note(targets.set_power_cap(workflow::PowerCap{.scope = workflow::CapScope::node, .swing_w = 50}), 1);
+  targets.note(targets.set_power_cap(api::PowerCap{.scope = api::CapScope::node, .swing_w = 50}), 1);
   targets.note(targets.set_straggler(1, 1.5, false), 2);
   targets.note(targets.set_settings(7, 8), 3);
   Json state;

@@ -231,7 +231,7 @@ TEST(MeasuredJob, LetsReplicasWaitSlowlyForAStraggler) {
 
 TEST(MeasuredJob, KeepsACapOfEachScope) {
   const auto of = model(2, 2, 6);
-  using workflow::CapScope;
+  using api::CapScope;
   for (const CapScope scope : {CapScope::gpu, CapScope::node, CapScope::job}) {
     MeasuredJob planner(of);
     const double gpus = scope == CapScope::gpu ? 1 : scope == CapScope::node ? 2 : 4;
@@ -282,7 +282,7 @@ class StopAt final : public Progress {
 TEST(MeasuredJob, CanBeStoppedInAllThatItDoes) {
   const auto of = model(2, 2, 6);
   PlanningConditions capped;
-  capped.request.power_cap = PowerCap{.scope = workflow::CapScope::job, .watts = 900, .swing_w = {}};
+  capped.request.power_cap = PowerCap{.scope = api::CapScope::job, .watts = 900, .swing_w = {}};
   capped.request.node_of_gpu = {{0, 0}, {1, 1}};
   for (const int reports : {0, 1, 50}) {
     EXPECT_THROW((void)MeasuredJob(of, std::make_shared<StopAt>(reports)).plan({}), Stopped) << reports;

@@ -5,9 +5,9 @@
 #include <map>
 #include <vector>
 
+#include "planning/api/job_planner.h"
+#include "planning/api/small_job.h"
 #include "planning/simulator/replay.h"
-#include "planning/workflow/job_planner.h"
-#include "planning/workflow/small_job.h"
 #include "server/job/iteration_history.h"
 #include "server/steering/noisy_job.h"
 #include "server/steering/slowdown_guard.h"
@@ -67,20 +67,20 @@ class ControlledJob {
                                            const std::vector<simulator::StageSlowdown>& slowdowns) const {
     auto costs = simulator::costs_at_clocks(dag_, profile_, clocks_mhz);
     apply_slowdowns(dag_, slowdowns, costs);
-    return simulator::replay(dag_, costs, workflow::kSmallBlockingW);
+    return simulator::replay(dag_, costs, api::kSmallBlockingW);
   }
 
   /// Clocks for what the detector knows. Says what full clocks would take.
   std::vector<std::vector<int>> plan_now() {
-    std::vector<workflow::RankSlowdown> slowdowns;
+    std::vector<api::RankSlowdown> slowdowns;
     for (int rank = 0; rank < kReplicas * kRanks; ++rank) {
       slowdowns.push_back({rank / kRanks, rank % kRanks, detector_.factor(rank)});
     }
-    const workflow::Replan job = workflow::replan(dag_, profile_, kReplicas, slowdowns, 0);
+    const api::Replan job = api::replan(dag_, profile_, kReplicas, slowdowns, 0);
     scale_ = job.fastest_time_s / healthy_s_;
     std::vector<std::vector<int>> clocks_mhz(kReplicas, full_clocks_);
-    for (const workflow::ReplicaGroup& group : job.groups) {
-      planner::PipelinePlanner planner(workflow::small_schedule(), group.profile, workflow::kSmallBlockingW,
+    for (const api::ReplicaGroup& group : job.groups) {
+      planner::PipelinePlanner planner(api::small_schedule(), group.profile, api::kSmallBlockingW,
                                        {.granularity = planner::PlanGranularity::per_stage_kind});
       const plan::Plan plan = planner.plan(job.deadline_s);
       for (const int replica : group.replicas) clocks_mhz[static_cast<std::size_t>(replica)] = clocks_for(plan, dag_);
@@ -106,13 +106,12 @@ class ControlledJob {
 
   void adopt(std::vector<std::vector<int>> clocks_mhz) { clocks_ = std::move(clocks_mhz); }
 
-  profile::StageProfile profile_ = workflow::small_profile();
-  schedule::PipelineDag dag_ = schedule::build_dag(workflow::small_schedule());
+  profile::StageProfile profile_ = api::small_profile();
+  schedule::PipelineDag dag_ = schedule::build_dag(api::small_schedule());
   std::vector<int> full_clocks_ =
       std::vector<int>(dag_.ops.size(), profile_.at_max_clock(0, OpKind::forward).clock_mhz);
   double healthy_s_ =
-      simulator::replay(dag_, simulator::costs_at_clocks(dag_, profile_, full_clocks_), workflow::kSmallBlockingW)
-          .time_s;
+      simulator::replay(dag_, simulator::costs_at_clocks(dag_, profile_, full_clocks_), api::kSmallBlockingW).time_s;
   StragglerDetector detector_{kReplicas * kRanks};
   // The slowest of four noisy pipelines takes longer than an exact one.
   SlowdownGuard guard_{{healthy_s_ * (1 + 2 * kSpread), 0.001 * healthy_s_, kSpread* healthy_s_}, {.limit_pct = 1}};

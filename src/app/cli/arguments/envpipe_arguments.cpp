@@ -87,7 +87,7 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
 
 EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::optional<std::string>& memory_limit,
                                const std::optional<int>& extra_activations, const PipelineInput& input) {
-  const workflow::ProfiledPipeline& pipeline = input.pipeline;
+  const api::ProfiledPipeline& pipeline = input.pipeline;
   EnvPipeOptions options;
   if (!arguments.config.empty()) options = policies::read_envpipe_config(read_file(arguments.config), arguments.config);
   options.transfer_by_link_s = input.file.columns.transfer_s;
@@ -99,8 +99,9 @@ EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::opt
   const int microbatches = pipeline.schedule.microbatches;
   // The column states activations by stage, not by rank: with virtual stages a rank has several.
   const bool by_rank = input.file.columns.activation_bytes.size() == static_cast<std::size_t>(ranks);
-  const joint::MemoryLimit limit = joint::parse_memory_limit(
-      *memory_limit, by_rank ? std::span<const double>(input.file.columns.activation_bytes) : std::span<const double>());
+  const joint::MemoryLimit limit =
+      joint::parse_memory_limit(*memory_limit, by_rank ? std::span<const double>(input.file.columns.activation_bytes)
+                                                       : std::span<const double>());
   try {
     options.extra_activations = activations_beyond_1f1b(limit, ranks, microbatches);
   } catch (const InputError& error) {

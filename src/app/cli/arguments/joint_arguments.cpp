@@ -11,8 +11,9 @@
 #include "app/cli/terminal/process.h"
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
+#include "planning/api/profile_fitting.h"
+#include "planning/api/profiled_pipeline.h"
 #include "planning/schedule/schedule.h"
-#include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::cli {
 namespace {
@@ -76,7 +77,7 @@ void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments) {
   add_choice(
       app, "--recompute", kRecomputationWords,
       [&arguments](std::size_t place) {
-        arguments.recomputation = place == 0 ? workflow::Recomputation::added : workflow::Recomputation::removed;
+        arguments.recomputation = place == 0 ? api::Recomputation::added : api::Recomputation::removed;
       },
       "Whether layers repeat their forward before their backward, and did not in the profile (added), or no longer do "
       "(removed)");
@@ -95,19 +96,19 @@ profile::Partition partition_from_layers(const std::string& text, int stages) {
   return layers;
 }
 
-workflow::WorkChange work_change(const WorkChangeArguments& arguments, int layers) {
-  workflow::WorkChange change{
+api::WorkChange work_change(const WorkChangeArguments& arguments, int layers) {
+  api::WorkChange change{
       .frozen_layers = arguments.frozen_layers, .scales = {}, .recomputation = arguments.recomputation};
   for (const std::string& text : arguments.scales) change.scales.push_back(parse_layer_scale(text));
   if (arguments.dropped_weight_gradients > 0) {
-    for (const auto& scale : workflow::dropped_weight_gradients(layers, arguments.dropped_weight_gradients)) {
+    for (const auto& scale : api::dropped_weight_gradients(layers, arguments.dropped_weight_gradients)) {
       change.scales.push_back(scale);
     }
   }
   return change;
 }
 
-workflow::LayerScale parse_layer_scale(const std::string& text) {
+api::LayerScale parse_layer_scale(const std::string& text) {
   const auto [layers, factors] = split_at(text, '=');
   const auto [first_text, last_text] = split_at(layers, '-');
   const auto [time_text, energy_text] = split_at(factors, ',');
@@ -116,9 +117,9 @@ workflow::LayerScale parse_layer_scale(const std::string& text) {
   const auto time = parse_number(time_text);
   const auto energy = energy_text.empty() ? time : parse_number(energy_text);
   const bool has_all = first && last && *first <= *last && time && energy && *time > 0 && *energy > 0;
-  if (!has_all || *time > workflow::kMaxWorkFactor || *energy > workflow::kMaxWorkFactor) {
+  if (!has_all || *time > api::kMaxWorkFactor || *energy > api::kMaxWorkFactor) {
     throw InputError(fmt::format("expected FIRST-LAST=TIME[,ENERGY] with factors above 0 and at most {}, not {}",
-                                 workflow::kMaxWorkFactor, quote(text)));
+                                 api::kMaxWorkFactor, quote(text)));
   }
   return {.begin = *first, .end = *last + 1, .time_factor = *time, .energy_factor = *energy, .kind = {}};
 }
@@ -165,7 +166,7 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   input.switch_latency_s = file.switch_latency_s;
   require_trained(problem);
   if (arguments.shares.backward_split) {
-    problem.profile = workflow::split_backward(problem.profile, *arguments.shares.backward_split);
+    problem.profile = api::split_backward(problem.profile, *arguments.shares.backward_split);
   }
   problem.microbatches = *arguments.schedule.microbatches;
   const int ranks = problem.ranks();
@@ -178,9 +179,9 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   if (layers) {
     if (memory_limit) require_countable_memory(*memory_limit, problem.memory);
     const profile::Partition given = partition_from_layers(*layers, ranks);
-    input.free_layers = workflow::FreeLayers{layer_profile_of(problem.profile, given), given};
+    input.free_layers = api::FreeLayers{layer_profile_of(problem.profile, given), given};
   }
-  workflow::require_planning_memory(ranks, problem.microbatches, kMostChunks, available_memory_bytes());
+  api::require_planning_memory(ranks, problem.microbatches, kMostChunks, available_memory_bytes());
   problem.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, ranks);
   input.doubts = doubts_of(file, problem.blocking_power_w, arguments.gpu_name);
   return input;

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "app/cli/arguments/pipeline_input.h"
+#include "planning/api/joint_plan.h"
+#include "planning/api/work_replan.h"
 #include "planning/joint/orders/joint_problem.h"
 #include "planning/profile/layers/layer_profile.h"
-#include "planning/workflow/joint_plan.h"
-#include "planning/workflow/work_replan.h"
 
 namespace lowgear::cli {
 
@@ -19,7 +19,7 @@ struct WorkChangeArguments {
   int frozen_layers = 0;
   std::vector<std::string> scales;      ///< `FIRST-LAST=TIME[,ENERGY]`
   double dropped_weight_gradients = 0;  ///< share
-  workflow::Recomputation recomputation = workflow::Recomputation::as_measured;
+  api::Recomputation recomputation = api::Recomputation::as_measured;
   std::optional<int> microbatches;
 };
 
@@ -34,11 +34,11 @@ void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments);
 [[nodiscard]] profile::Partition partition_from_layers(const std::string& layers, int stages);
 
 /// The change of a model with this number of layers.
-[[nodiscard]] workflow::WorkChange work_change(const WorkChangeArguments& arguments, int layers);
+[[nodiscard]] api::WorkChange work_change(const WorkChangeArguments& arguments, int layers);
 
 /// `0-23=0.8` or `0-23=0.8,0.85`: layers, factor of time, factor of energy (that of time where it is not given). Throws
 /// InputError on anything else.
-[[nodiscard]] workflow::LayerScale parse_layer_scale(const std::string& text);
+[[nodiscard]] api::LayerScale parse_layer_scale(const std::string& text);
 
 /// Most virtual stages per rank that the search of orders tries.
 inline constexpr int kMostChunks = 2;
@@ -50,9 +50,9 @@ void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_l
 struct JointInput {
   std::string profile_name;  ///< as given
   joint::JointProblem problem;
-  std::optional<workflow::FreeLayers> free_layers = {};  ///< where layers may move between ranks
-  std::optional<double> switch_latency_s = {};           ///< of the profile; empty: unknown
-  std::vector<std::string> doubts = {};                  ///< why the profile may be wrong
+  std::optional<api::FreeLayers> free_layers = {};  ///< where layers may move between ranks
+  std::optional<double> switch_latency_s = {};      ///< of the profile; empty: unknown
+  std::vector<std::string> doubts = {};             ///< why the profile may be wrong
 };
 
 /// Reads all files. `layers` is `--layers`, empty where layers stay on their stages. Throws InputError when arguments

@@ -16,12 +16,13 @@
 #include "base/core/numbers/number.h"
 #include "base/core/text.h"
 #include "estimating/estimator/gpu/gpu_model.h"
+#include "planning/api/profile_fitting.h"
+#include "planning/api/profiled_pipeline.h"
 #include "planning/profile/options.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/schedule.h"
 #include "planning/schedule/torch_csv.h"
-#include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::cli {
 namespace {
@@ -65,14 +66,14 @@ schedule::Schedule generate_schedule(const ScheduleArguments& arguments, const p
                                     .microbatches = *arguments.microbatches,
                                     .chunks = arguments.chunks.value_or(1),
                                     .envpipe_stages = {}};
-  workflow::require_planning_memory(request.ranks, request.microbatches, request.chunks, available_memory_bytes());
+  api::require_planning_memory(request.ranks, request.microbatches, request.chunks, available_memory_bytes());
   if (request.name == "envpipe") {
     if (profile == nullptr) throw InputError("the schedule envpipe depends on the stages' times: give --profile");
     if (profile->stages() != request.ranks) {
       throw InputError(fmt::format("the profile has {} stages and --stages says {}: envpipe runs one stage per rank",
                                    profile->stages(), request.ranks));
     }
-    request.envpipe_stages = workflow::envpipe_stages(*profile, blocking_power_w, arguments.extra_activations);
+    request.envpipe_stages = api::envpipe_stages(*profile, blocking_power_w, arguments.extra_activations);
   }
   return make_schedule(request);
 }
@@ -100,7 +101,7 @@ schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
   if (arguments.chunks) {
     require_equal(path, "virtual stages", schedule.stages, "--stages x --virtual-stages", *arguments.chunks * ranks);
   }
-  workflow::require_planning_memory(schedule.stages, schedule.microbatches, 1, available_memory_bytes());
+  api::require_planning_memory(schedule.stages, schedule.microbatches, 1, available_memory_bytes());
   if (has_communication(schedule)) require_runnable(schedule, arguments.grouping);
   return schedule;
 }
@@ -179,7 +180,7 @@ std::vector<std::string> doubts_of(const profile::ProfileFile& file, std::span<c
 
 PipelineInput load_pipeline(const PipelineArguments& arguments) {
   PipelineInput input;
-  workflow::ProfiledPipeline& pipeline = input.pipeline;
+  api::ProfiledPipeline& pipeline = input.pipeline;
   input.file = load_profile(arguments.profile);
   pipeline.profile = input.file.profile;
   // Blocking power is by rank; a named schedule has as many as --stages says, which may be wrong for the profile.
@@ -195,7 +196,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   if (pipeline.blocking_power_w.empty()) {
     pipeline.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, pipeline.schedule.rank_count());
   }
-  pipeline.profile = workflow::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
+  pipeline.profile = api::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, arguments.gpu_name);
   return input;

@@ -6,11 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "planning/api/profile_fitting.h"
+#include "planning/api/profiled_pipeline.h"
 #include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/schedule.h"
-#include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::cli {
 
@@ -32,7 +33,7 @@ struct PipelineArguments {
   ScheduleArguments schedule;
   std::string profile;         ///< path
   std::string blocking_power;  ///< watts, or path
-  workflow::FittingShares shares;
+  api::FittingShares shares;
   std::string gpu_name;  ///< model on which the profile was measured; empty: not stated
 };
 
@@ -49,7 +50,7 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
 
 /// A pipeline as all commands use it, and the file of its profile.
 struct PipelineInput {
-  workflow::ProfiledPipeline pipeline;
+  api::ProfiledPipeline pipeline;
   profile::ProfileFile file = {};  ///< as it was read
 };
 

@@ -14,10 +14,10 @@
 #include "base/core/files/file.h"
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
+#include "planning/api/plan_replays.h"
 #include "planning/plan/plan.h"
 #include "planning/profile/switch_latency.h"
 #include "planning/simulator/cluster.h"
-#include "planning/workflow/plan_replays.h"
 #include "rivals/policies/perseus/exponential_fit.h"
 
 namespace lowgear::cli {
@@ -61,7 +61,7 @@ std::string_view SwitchLatencyArgument::source() const {
 }
 
 std::optional<double> SwitchLatencyArgument::late_s() const {
-  return is_known() ? std::nullopt : std::optional(workflow::kAssumedSwitchLatencyS);
+  return is_known() ? std::nullopt : std::optional(api::kAssumedSwitchLatencyS);
 }
 
 void SwitchLatencyArgument::complete_from(std::optional<double> of_profile_s) {
@@ -157,7 +157,7 @@ constexpr double kMaxFactor = 1e6;
 
 }  // namespace
 
-void add_single_deadline_options(CLI::App& app, workflow::Deadlines& deadlines) {
+void add_single_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
   CLI::Option* deadline = add_number(app, "--deadline", {0, kMaxTimeS}, into(deadlines.deadline_s),
                                      "Make one plan, for an iteration time of at most this, in s");
   CLI::Option* slowdown =
@@ -171,7 +171,7 @@ void add_single_deadline_options(CLI::App& app, workflow::Deadlines& deadlines) 
   slowdown->type_name("PERCENT")->excludes(straggler);
 }
 
-void add_deadline_options(CLI::App& app, workflow::Deadlines& deadlines) {
+void add_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
   add_single_deadline_options(app, deadlines);
   CLI::Option* plans =
       add_whole_number(app, "--plans", {1, kMaxPlans}, into(deadlines.plans),
@@ -184,7 +184,7 @@ namespace {
 
 constexpr double kMaxWatts = 1e9;
 
-workflow::RankSlowdown slow_rank(const std::string& text) {
+api::RankSlowdown slow_rank(const std::string& text) {
   const auto slow = numbered_factor(text, std::numeric_limits<double>::min());
   if (!slow) {
     throw CLI::ValidationError(
@@ -194,11 +194,11 @@ workflow::RankSlowdown slow_rank(const std::string& text) {
   return {.replica = 0, .rank = slow->number, .factor = slow->factor};
 }
 
-workflow::PowerCap power_cap(const std::string& text) {
+api::PowerCap power_cap(const std::string& text) {
   const auto [watts, scope] = split_at(text, ':');
   const auto number = parse_number(watts);
-  const auto named = scope.empty() ? std::optional(workflow::CapScope::gpu) : workflow::cap_scope(scope);
-  if (!number || !(*number > 0) || !(*number <= kMaxWatts) || !named || named == workflow::CapScope::node) {
+  const auto named = scope.empty() ? std::optional(api::CapScope::gpu) : api::cap_scope(scope);
+  if (!number || !(*number > 0) || !(*number <= kMaxWatts) || !named || named == api::CapScope::node) {
     throw CLI::ValidationError("--power-cap",
                                fmt::format("expected W, W:gpu or W:job, such as 300 or 2400:job, not {}", quote(text)));
   }
@@ -207,7 +207,7 @@ workflow::PowerCap power_cap(const std::string& text) {
 
 }  // namespace
 
-void add_request_options(CLI::App& app, workflow::PlanRequest& request) {
+void add_request_options(CLI::App& app, api::PlanRequest& request) {
   app.add_option_function<std::vector<std::string>>(
          "--slow-rank",
          [&request](const std::vector<std::string>& texts) {

@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "planning/api/job_planner.h"
+#include "planning/api/plan_request.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/planners/pipeline_planner.h"
-#include "planning/workflow/deadlines.h"
-#include "planning/workflow/job_planner.h"
 #include "rivals/policies/perseus/exponential_fit.h"
 
 namespace lowgear::cli {
@@ -69,11 +69,11 @@ CLI::Option* add_plan_sampling_option(CLI::App& app, const std::string& name,
 [[nodiscard]] planner::PlannerOptions planner_options(const PlannerArguments& arguments);
 
 /// `--deadline`, `--slowdown` and `--straggler`, which exclude each other.
-void add_single_deadline_options(CLI::App& app, workflow::Deadlines& deadlines);
+void add_single_deadline_options(CLI::App& app, api::Deadlines& deadlines);
 /// `--deadline`, `--slowdown`, `--straggler` and `--plans`, which exclude each other.
-void add_deadline_options(CLI::App& app, workflow::Deadlines& deadlines);
+void add_deadline_options(CLI::App& app, api::Deadlines& deadlines);
 
 /// `--slow-rank` and `--power-cap`.
-void add_request_options(CLI::App& app, workflow::PlanRequest& request);
+void add_request_options(CLI::App& app, api::PlanRequest& request);
 
 }  // namespace lowgear::cli

@@ -21,10 +21,10 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/version.h"
+#include "planning/api/comparison.h"
+#include "planning/api/plan_replays.h"
+#include "planning/api/run_folder.h"
 #include "planning/profile/example_profile.h"
-#include "planning/workflow/comparison.h"
-#include "planning/workflow/plan_replays.h"
-#include "planning/workflow/run_folder.h"
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"
 #include "rivals/policies/published_policies.h"
@@ -47,7 +47,7 @@ std::string duration(double time_s) {
 /// Savings by row, as the evaluation of Perseus counts them.
 using PublishedSavings = std::vector<std::optional<double>>;
 
-Json row_json(const workflow::ComparisonRow& row, const workflow::ComparisonRow& baseline,
+Json row_json(const api::ComparisonRow& row, const api::ComparisonRow& baseline,
               std::optional<double> published_saving_pct) {
   Json json = {{"policy", row.policy},
                {"aim", row.aim},
@@ -56,7 +56,7 @@ Json row_json(const workflow::ComparisonRow& row, const workflow::ComparisonRow&
                {"saving_pct", saving_pct(row, baseline)},
                {"slowdown_pct", slowdown_pct(row, baseline)}};
   set_if(json, "lower_bound_j", row.lower_bound_j);
-  set_if(json, "gap_pct", workflow::gap_pct(row.energy_j, row.lower_bound_j));
+  set_if(json, "gap_pct", api::gap_pct(row.energy_j, row.lower_bound_j));
   json["switches"] = row.switches;
   json["own_order"] = row.own_order;
   set_if(json, "peak_activations", row.peak_activations);
@@ -71,7 +71,7 @@ Json row_json(const workflow::ComparisonRow& row, const workflow::ComparisonRow&
 }
 
 /// A comparison for people, and for programs.
-std::string comparison_table(const workflow::PolicyComparison& comparison, const PublishedSavings& published_pct) {
+std::string comparison_table(const api::PolicyComparison& comparison, const PublishedSavings& published_pct) {
   constexpr int kTimeDigits = 4;
   constexpr int kEnergyDigits = 1;
   constexpr int kPercentDigits = 3;
@@ -88,12 +88,12 @@ std::string comparison_table(const workflow::PolicyComparison& comparison, const
                {"plan time"},
                {"published way %"}});
   for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
-    const workflow::ComparisonRow& row = comparison.rows[i];
+    const api::ComparisonRow& row = comparison.rows[i];
     table.add_row({row.policy, row.aim.empty() ? kNone : row.aim, fixed(row.time_s, kTimeDigits),
                    fixed(row.energy_j, kEnergyDigits), fixed(saving_pct(row, comparison.baseline), kPercentDigits),
                    fixed(slowdown_pct(row, comparison.baseline), kPercentDigits),
-                   fixed(workflow::gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits),
-                   fmt::to_string(row.switches), row.own_order ? "own" : "given",
+                   fixed(api::gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits), fmt::to_string(row.switches),
+                   row.own_order ? "own" : "given",
                    row.peak_activations ? fmt::to_string(*row.peak_activations) : kNone,
                    row.plan_time_s ? duration(*row.plan_time_s) : kNone, fixed(published_pct[i], kPercentDigits)});
   }
@@ -101,11 +101,11 @@ std::string comparison_table(const workflow::PolicyComparison& comparison, const
 }
 
 /// The rows as clocks that change late leave them, in per cent of the baseline's; empty where that was not replayed.
-std::string late_table(const workflow::PolicyComparison& comparison) {
-  const workflow::ComparisonRow& baseline = comparison.baseline;
+std::string late_table(const api::PolicyComparison& comparison) {
+  const api::ComparisonRow& baseline = comparison.baseline;
   if (!baseline.late_time_s) return "";
   Table table({{"policy", Table::Align::left}, {"planned for", Table::Align::left}, {"saving %"}, {"slowdown %"}});
-  for (const workflow::ComparisonRow& row : comparison.rows) {
+  for (const api::ComparisonRow& row : comparison.rows) {
     if (row.switches == 0) continue;  // nothing is late
     table.add_row({row.policy, row.aim.empty() ? kNone : row.aim,
                    fmt::format("{:.3f}", 100 * (1 - *row.late_energy_j / *baseline.late_energy_j)),
@@ -114,7 +114,7 @@ std::string late_table(const workflow::PolicyComparison& comparison) {
   return table.text();
 }
 
-Json comparison_json(const workflow::PolicyComparison& comparison, const PublishedSavings& published_pct) {
+Json comparison_json(const api::PolicyComparison& comparison, const PublishedSavings& published_pct) {
   Json rows = Json::array();
   for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
     rows.push_back(row_json(comparison.rows[i], comparison.baseline, published_pct[i]));
@@ -140,8 +140,8 @@ struct CompareArguments {
   bool json = false;
 };
 
-workflow::ComparisonOptions comparison_options(const CompareArguments& arguments) {
-  workflow::ComparisonOptions options;
+api::ComparisonOptions comparison_options(const CompareArguments& arguments) {
+  api::ComparisonOptions options;
   options.table = policies::published_policies({.perseus = perseus_options(arguments.perseus)});
   options.policies = arguments.policies.empty() ? options.table.names() : arguments.policies;
   options.baseline = arguments.baseline;
@@ -152,7 +152,7 @@ workflow::ComparisonOptions comparison_options(const CompareArguments& arguments
 }
 
 std::string render_page(const CompareArguments& arguments, const PipelineInput& input,
-                        planner::PipelinePlanner& planner, const workflow::PolicyComparison& comparison) {
+                        planner::PipelinePlanner& planner, const api::PolicyComparison& comparison) {
   report::Data data =
       report::comparison_report(comparison, input.pipeline, planner, arguments.planner.switch_latency.latency_s());
   data.lowgear_version = version();
@@ -160,7 +160,7 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
   return render_html_report(data);
 }
 
-std::string explanation(const workflow::PolicyComparison& comparison) {
+std::string explanation(const api::PolicyComparison& comparison) {
   return fmt::format(
              "All figures are replayed on the profile, for one GPU per rank. Savings and slowdowns are against {} "
              "({:.4f} s, "
@@ -171,8 +171,8 @@ std::string explanation(const workflow::PolicyComparison& comparison) {
          "Next: write the plans with lowgear plan, the same options and --out DIR.\n";
 }
 
-void print_notes(const workflow::PolicyComparison& comparison, const PipelineInput& input, Console& console) {
-  for (const workflow::ComparisonRow& row : comparison.rows) {
+void print_notes(const api::PolicyComparison& comparison, const PipelineInput& input, Console& console) {
+  for (const api::ComparisonRow& row : comparison.rows) {
     if (row.note.empty()) continue;
     console.note(fmt::format("{}{}{}: {}", row.policy, row.aim.empty() ? "" : ", ", row.aim, row.note));
   }
@@ -180,19 +180,19 @@ void print_notes(const workflow::PolicyComparison& comparison, const PipelineInp
   if (is_example_profile(input.pipeline.profile)) console.note(profile::kExampleProfileNotice);
 }
 
-std::string late_changes(const workflow::PolicyComparison& comparison) {
+std::string late_changes(const api::PolicyComparison& comparison) {
   const std::string table = late_table(comparison);
   if (table.empty()) return "";
   return fmt::format(
       "\nThe same with clocks that change {:.3g} ms late, which these plans do not take into account. The latency is "
       "not known:\nlowgear profile measures it, --switch-latency MS plans with it.\n{}",
-      workflow::kAssumedSwitchLatencyS * 1e3, table);
+      api::kAssumedSwitchLatencyS * 1e3, table);
 }
 
 ExitCode run_compare(CompareArguments arguments, Console& console) {
-  workflow::ComparisonOptions options = comparison_options(arguments);
+  api::ComparisonOptions options = comparison_options(arguments);
   const PipelineInput input = load_pipeline(arguments.pipeline);
-  const workflow::ProfiledPipeline& pipeline = input.pipeline;
+  const api::ProfiledPipeline& pipeline = input.pipeline;
   const policies::EnvPipeOptions envpipe =
       envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations, input);
   require_valid(envpipe);
@@ -204,7 +204,7 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   options.late_s = latency.late_s();
   options.now_s = wall_clock();
   std::optional<ProgressBar> progress(std::in_place);
-  workflow::PolicyAnswers answers;
+  api::PolicyAnswers answers;
   const auto others = start_task([&](Progress& stop) { answers = answers_of_policies(pipeline, options, &stop); });
   const Stopwatch stopwatch;
   planner::PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options.planner, {},
@@ -212,8 +212,7 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   const double frontier_time_s = stopwatch.elapsed_s();
   others->finish("planning with other policies", *progress);
   options.frontier_time_s = frontier_time_s;
-  const workflow::PolicyComparison comparison =
-      compare_policies(pipeline, planner, options, std::move(answers), &*progress);
+  const api::PolicyComparison comparison = compare_policies(pipeline, planner, options, std::move(answers), &*progress);
   const PublishedSavings published_pct = policies::published_savings_pct(comparison.rows, pipeline.problem());
   std::optional<std::string> page;
   if (!arguments.html.empty()) page = render_page(arguments, input, planner, comparison);

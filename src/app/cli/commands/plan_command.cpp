@@ -29,15 +29,15 @@ struct PlanCommandArguments {
   bool quiet = false;
 };
 
-double max_gap_pct(const workflow::PlanResult& result) {
+double max_gap_pct(const api::PlanResult& result) {
   double largest = 0;
-  for (const workflow::PlanFigures& plan : result.plans) {
-    largest = std::max(largest, workflow::gap_pct(plan.energy_j, plan.lower_bound_j).value_or(0));
+  for (const api::PlanFigures& plan : result.plans) {
+    largest = std::max(largest, api::gap_pct(plan.energy_j, plan.lower_bound_j).value_or(0));
   }
   return largest;
 }
 
-const workflow::PlanFigures& shown_plan(const workflow::PlanResult& result) {
+const api::PlanFigures& shown_plan(const api::PlanResult& result) {
   return result.plans.at(static_cast<std::size_t>(result.shown_plan));
 }
 
@@ -46,7 +46,7 @@ std::string_view latency_source_text(const SwitchLatencyArgument& latency) {
 }
 
 /// What clock changes that come late make of the plan.
-std::string latency_text(const SwitchLatencyArgument& latency, const workflow::PlanResult& result) {
+std::string latency_text(const SwitchLatencyArgument& latency, const api::PlanResult& result) {
   if (latency.ask_ahead) {
     return fmt::format(
         "clocks    change {:.3g} ms after the request ({}); the agent asks for each that long before its unit, so that "
@@ -58,7 +58,7 @@ std::string latency_text(const SwitchLatencyArgument& latency, const workflow::P
     return fmt::format("clocks    change {:.3g} ms after the request ({}), which the figures above include\n",
                        latency.latency_s() * 1e3, latency_source_text(latency));
   }
-  const workflow::LateReplay& late = *result.late;
+  const api::LateReplay& late = *result.late;
   return fmt::format(
       "replayed  with clocks that change {:.3g} ms late: {:.6g} s, {:.6g} J: {:+.2f} % energy, {:+.2f} % time. The "
       "latency is not known: lowgear profile measures it, --switch-latency MS plans with it\n",
@@ -66,12 +66,12 @@ std::string latency_text(const SwitchLatencyArgument& latency, const workflow::P
       change_pct(late.baseline.energy_j, late.plan.energy_j), change_pct(late.baseline.time_s, late.plan.time_s));
 }
 
-Json latency_json(const SwitchLatencyArgument& latency, const workflow::PlanResult& result) {
+Json latency_json(const SwitchLatencyArgument& latency, const api::PlanResult& result) {
   Json json = {{"source", latency.source()}};
   if (latency.is_known()) json["planned_with_s"] = latency.late_by_s();
   if (latency.ask_ahead) json["asked_ahead_s"] = latency.lead_s;
   if (!result.late) return json;
-  const workflow::LateReplay& late = *result.late;
+  const api::LateReplay& late = *result.late;
   json["replayed"] = {{"switch_latency_s", late.switch_latency_s},
                       {"time_s", late.plan.time_s},
                       {"energy_j", late.plan.energy_j},
@@ -80,8 +80,8 @@ Json latency_json(const SwitchLatencyArgument& latency, const workflow::PlanResu
   return json;
 }
 
-std::string summary_text(const PlanArguments& arguments, const workflow::PlanResult& result) {
-  const workflow::PlanFigures& shown = shown_plan(result);
+std::string summary_text(const PlanArguments& arguments, const api::PlanResult& result) {
+  const api::PlanFigures& shown = shown_plan(result);
   const simulator::PipelineFigures& fastest = result.frontier.vertices.front();
   const simulator::PipelineFigures& slowest = result.frontier.vertices.back();
   std::string text = fmt::format("frontier  {} vertices, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
@@ -94,7 +94,7 @@ std::string summary_text(const PlanArguments& arguments, const workflow::PlanRes
       "{:+.2f} % energy, {:+.2f} % time\n",
       shown.number, shown.time_s, shown.energy_j, result.baseline.time_s, result.baseline.energy_j,
       change_pct(result.baseline.energy_j, shown.energy_j), change_pct(result.baseline.time_s, shown.time_s));
-  if (workflow::misses_deadline(result)) {
+  if (api::misses_deadline(result)) {
     text += fmt::format("deadline  {:.6g} s was asked for, and the plan MISSES it by {:.3g} s ({:+.2f} %)\n",
                         *result.asked_deadline_s, shown.time_s - *result.asked_deadline_s,
                         change_pct(*result.asked_deadline_s, shown.time_s));
@@ -112,15 +112,15 @@ std::string summary_text(const PlanArguments& arguments, const workflow::PlanRes
 }
 
 /// Whether the one plan keeps the deadline that was asked for; null where none was.
-Json kept_json(const workflow::PlanResult& result) {
+Json kept_json(const api::PlanResult& result) {
   if (!result.asked_deadline_s) return nullptr;
-  return !workflow::misses_deadline(result);
+  return !api::misses_deadline(result);
 }
 
 Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
-  const workflow::PlanResult& result = summary.result;
+  const api::PlanResult& result = summary.result;
   Json plans = Json::array();
-  for (const workflow::PlanFigures& plan : result.plans) plans.push_back(plan_figures_json(plan));
+  for (const api::PlanFigures& plan : result.plans) plans.push_back(plan_figures_json(plan));
   return {{"out", arguments.out},
           {"figures", "planned"},
           {"policy", arguments.request.policy},

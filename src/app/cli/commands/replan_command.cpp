@@ -20,19 +20,20 @@
 #include "app/cli/text/plan_text.h"
 #include "base/core/error.h"
 #include "base/core/units.h"
+#include "planning/api/profile_fitting.h"
+#include "planning/api/profiled_pipeline.h"
+#include "planning/api/run_folder.h"
+#include "planning/api/work_replan.h"
 #include "planning/profile/layers/layer_profile.h"
 #include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
-#include "planning/workflow/profiled_pipeline.h"
-#include "planning/workflow/run_folder.h"
-#include "planning/workflow/work_replan.h"
 
 namespace lowgear::cli {
 namespace {
 
 /// The plan that a job follows: the one that the report of a folder shows, of a given order or of a searched one.
 struct FollowedPlan {
-  workflow::RunContents contents;                       ///< profile and schedule are those of the plan's order
+  api::RunContents contents;                            ///< profile and schedule are those of the plan's order
   std::optional<profile::StageProfile> by_rank;         ///< one stage for each rank; empty: not known
   std::optional<profile::Partition> moved_layers = {};  ///< by rank, where the planner has moved layers
 };
@@ -75,9 +76,9 @@ FollowedPlan read_followed_plan(const std::filesystem::path& folder) {
     return plan;
   }
   const planner::JointFolder files = read_joint_folder(folder);
-  plan.contents = workflow::read_joint_contents(files);
+  plan.contents = api::read_joint_contents(files);
   plan.by_rank = profile::read_profile_file(files.profile.text, files.profile.name).profile;
-  const std::optional<workflow::PartitionRun>& partition = plan.contents.run.joint->partition;
+  const std::optional<api::PartitionRun>& partition = plan.contents.run.joint->partition;
   if (partition) plan.moved_layers = partition->chosen;
   return plan;
 }
@@ -100,7 +101,7 @@ profile::Partition followed_partition(const FollowedPlan& plan, const std::strin
 /// the search moves them on. Throws InputError when a stage would have frozen layers alone, the plan has several stages
 /// on a rank and no profile by rank, and as `changed_profile` and `layer_profile_of` do.
 JointInput joint_input(const FollowedPlan& plan, const FreeOrderChange& change) {
-  const workflow::RunFile& run = plan.contents.run;
+  const api::RunFile& run = plan.contents.run;
   if (!plan.by_rank) {
     throw InputError(
         fmt::format("--schedule auto: the plan's order {} has several stages on a rank, and the search needs a profile "
@@ -110,7 +111,7 @@ JointInput joint_input(const FollowedPlan& plan, const FreeOrderChange& change) 
   const int ranks = plan.contents.schedule.rank_count();
   const profile::Partition given = partition_by_rank(plan, change.work.layers);
   const profile::StageProfile measured =
-      change.backward_split ? workflow::split_backward(*plan.by_rank, *change.backward_split) : *plan.by_rank;
+      change.backward_split ? api::split_backward(*plan.by_rank, *change.backward_split) : *plan.by_rank;
   const profile::LayerProfile layers = layer_profile_of(measured, given);
   profile::LayerProfile changed = changed_profile(layers, work_change(change.work, layers.layers.stages()));
   const profile::Partition partition = change.keep_partition ? given : balanced_partition(changed, ranks);
@@ -125,8 +126,8 @@ JointInput joint_input(const FollowedPlan& plan, const FreeOrderChange& change) 
   problem.memory = joint::parse_memory_limit(change.memory_limit.value_or(planned_limit));
   require_backwards(input, partition);
   (void)most_activations(problem.memory, ranks, problem.microbatches, 1);  // says whether it is for so many ranks
-  workflow::require_planning_memory(ranks, problem.microbatches, kMostChunks, available_memory_bytes());
-  if (!change.keep_partition) input.free_layers = workflow::FreeLayers{std::move(changed), partition};
+  api::require_planning_memory(ranks, problem.microbatches, kMostChunks, available_memory_bytes());
+  if (!change.keep_partition) input.free_layers = api::FreeLayers{std::move(changed), partition};
   return input;
 }
 
@@ -137,7 +138,7 @@ struct ReplanArguments {
   std::string folder;
   WorkChangeArguments change;
   bool keep_partition = false;
-  workflow::StepTime step_time = workflow::StepTime::old_time;
+  api::StepTime step_time = api::StepTime::old_time;
   std::optional<double> deadline_s;
   bool is_order_free = false;               ///< `--schedule auto`
   std::optional<std::string> memory_limit;  ///< of a free order
@@ -148,11 +149,11 @@ struct ReplanArguments {
 };
 
 /// The schedule with another number of microbatches, if one was asked for.
-schedule::Schedule changed_schedule(const workflow::RunContents& contents, std::optional<int> microbatches) {
+schedule::Schedule changed_schedule(const api::RunContents& contents, std::optional<int> microbatches) {
   const schedule::Schedule& before = contents.schedule;
   if (!microbatches || *microbatches == before.microbatches) return before;
   const int chunks = before.stages / before.rank_count();
-  workflow::require_planning_memory(before.rank_count(), *microbatches, chunks, available_memory_bytes());
+  api::require_planning_memory(before.rank_count(), *microbatches, chunks, available_memory_bytes());
   try {
     return schedule::make_schedule({.name = before.name,
                                     .ranks = before.rank_count(),
@@ -165,7 +166,7 @@ schedule::Schedule changed_schedule(const workflow::RunContents& contents, std::
   }
 }
 
-planner::PlannerOptions options_of_run(const workflow::RunFile& run) {
+planner::PlannerOptions options_of_run(const api::RunFile& run) {
   // The frontier's method is chosen anew: stages may differ where they did not before.
   return {.method = planner::FrontierMethod::automatic,
           .epsilon = run.epsilon,
@@ -173,9 +174,9 @@ planner::PlannerOptions options_of_run(const workflow::RunFile& run) {
           .switch_latency_s = run.switch_latency_s};
 }
 
-workflow::WorkReplanRequest replan_request(const ReplanArguments& arguments, const FollowedPlan& plan) {
-  const workflow::RunContents& contents = plan.contents;
-  workflow::WorkReplanRequest request;
+api::WorkReplanRequest replan_request(const ReplanArguments& arguments, const FollowedPlan& plan) {
+  const api::RunContents& contents = plan.contents;
+  api::WorkReplanRequest request;
   request.partition = followed_partition(plan, arguments.change.layers);
   request.profile = profile::layer_profile_of(contents.profile, request.partition);
   request.blocking_power_w = contents.run.blocking_power_w;
@@ -191,7 +192,7 @@ workflow::WorkReplanRequest replan_request(const ReplanArguments& arguments, con
 }
 
 /// How a plan of the new work asks for its clocks: as the plan before.
-void take_clocks_of(const workflow::RunContents& contents, PlannerArguments& planner,
+void take_clocks_of(const api::RunContents& contents, PlannerArguments& planner,
                     std::optional<double>& switch_latency_s) {
   planner.epsilon = contents.run.epsilon;
   planner.granularity = contents.run.granularity;
@@ -203,8 +204,8 @@ void take_clocks_of(const workflow::RunContents& contents, PlannerArguments& pla
 }
 
 /// The new work as `lowgear plan` would write it.
-void write_plan_folder(const ReplanArguments& arguments, const workflow::RunContents& contents,
-                       const workflow::PlannedWork& work, Progress& progress) {
+void write_plan_folder(const ReplanArguments& arguments, const api::RunContents& contents, const api::PlannedWork& work,
+                       Progress& progress) {
   PlanArguments plan;
   plan.out = arguments.out;
   plan.command = arguments.command;
@@ -224,9 +225,9 @@ ExitCode run_with_kept_order(const ReplanArguments& arguments, const FollowedPla
     throw InputError(fmt::format("{}: only a search of orders uses it: give --schedule auto",
                                  arguments.memory_limit ? "--memory-limit" : "--backward-split"));
   }
-  const workflow::RunContents& contents = before.contents;
+  const api::RunContents& contents = before.contents;
   std::optional<ProgressBar> progress(std::in_place);
-  const workflow::WorkReplan replan = replan_work(replan_request(arguments, before), &*progress);
+  const api::WorkReplan replan = replan_work(replan_request(arguments, before), &*progress);
   if (!arguments.out.empty()) write_plan_folder(arguments, contents, replan.after, *progress);
   progress.reset();
   for (const std::string& warning : contents.run.warnings) console.note(warning);
@@ -246,16 +247,15 @@ ExitCode run_with_kept_order(const ReplanArguments& arguments, const FollowedPla
   return ExitCode::ok;
 }
 
-workflow::Deadlines deadlines_of(const ReplanArguments& arguments, const workflow::RunContents& contents,
-                                 int microbatches) {
+api::Deadlines deadlines_of(const ReplanArguments& arguments, const api::RunContents& contents, int microbatches) {
   if (arguments.deadline_s) return {.deadline_s = arguments.deadline_s};
-  if (arguments.step_time == workflow::StepTime::own_fastest) return {.slowdown_pct = 0};
+  if (arguments.step_time == api::StepTime::own_fastest) return {.slowdown_pct = 0};
   return {.deadline_s = contents.chosen.deadline_s * microbatches / contents.schedule.microbatches};
 }
 
 ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPlan& before, Console& console) {
   if (arguments.out.empty()) throw InputError("--schedule auto needs --out: the new order is written there");
-  const workflow::RunContents& contents = before.contents;
+  const api::RunContents& contents = before.contents;
   JointInput input = joint_input(before, {.work = arguments.change,
                                           .memory_limit = arguments.memory_limit,
                                           .backward_split = arguments.backward_split,
@@ -310,7 +310,7 @@ VerbAction declare_replan(CLI::App& app) {
   CLI::Option* time = add_choice(
       app, "--time", kStepTimeWords,
       [arguments](std::size_t place) {
-        arguments->step_time = place == 0 ? workflow::StepTime::old_time : workflow::StepTime::own_fastest;
+        arguments->step_time = place == 0 ? api::StepTime::old_time : api::StepTime::own_fastest;
       },
       "How long an iteration may take: as long per microbatch as the plan before (old, the default), or as short as "
       "possible (own)");

@@ -19,11 +19,11 @@
 #include "base/core/numbers/number.h"
 #include "base/core/text.h"
 #include "base/core/units.h"
+#include "planning/api/plan_replays.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/recorded_energy.h"
 #include "planning/profile/recording_check.h"
 #include "planning/schedule/communication.h"
-#include "planning/workflow/plan_replays.h"
 #include "report/report/chrome_trace.h"
 #include "report/report/measured_timeline.h"
 #include "report/report/run_report.h"
@@ -54,7 +54,7 @@ struct PlannedPipeline {
 
 /// Results of the replays, and the comparison of a recording with them.
 struct Simulation {
-  workflow::PlanReplays replays;
+  api::PlanReplays replays;
   std::vector<report::MeasuredTimeline> measured;         ///< empty: nothing was recorded
   std::optional<report::IterationComparison> comparison;  ///< of these with the replay
   std::vector<std::string> warnings;                      ///< about the recording
@@ -101,13 +101,13 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   PlannedPipeline planned;
   planned.plan = plan::read_plan(text, arguments.plan);
   PipelineInput& input = planned.input;
-  workflow::ProfiledPipeline& pipeline = input.pipeline;
+  api::ProfiledPipeline& pipeline = input.pipeline;
   input.file = load_profile(arguments.pipeline.profile);
-  pipeline.schedule = workflow::schedule_of(*planned.plan);
+  pipeline.schedule = api::schedule_of(*planned.plan);
   pipeline.blocking_power_w =
       blocking_power_from_argument(arguments.pipeline.blocking_power, pipeline.schedule.rank_count());
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.profile = workflow::fit_profile(input.file.profile, pipeline.schedule, arguments.pipeline.shares);
+  pipeline.profile = api::fit_profile(input.file.profile, pipeline.schedule, arguments.pipeline.shares);
   pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, gpu_name_of(arguments, *planned.plan));
   planned.choices = choices_for(*planned.plan, pipeline.dag);
   return planned;
@@ -126,14 +126,14 @@ PlannedPipeline load_plan(const SimulateArguments& arguments) {
 }
 
 Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& planned) {
-  workflow::ReplayRequest request{.conditions = {arguments.switch_latency.late_by_s(), {}},
-                                  .late_s = arguments.switch_latency.late_s(),
-                                  .pipelines = arguments.pipelines,
-                                  .slow_pipeline = arguments.slow_pipeline};
+  api::ReplayRequest request{.conditions = {arguments.switch_latency.late_by_s(), {}},
+                             .late_s = arguments.switch_latency.late_s(),
+                             .pipelines = arguments.pipelines,
+                             .slow_pipeline = arguments.slow_pipeline};
   for (const std::string& straggler : arguments.stragglers) {
     request.conditions.slowdowns.push_back(parse_straggler(straggler));
   }
-  const workflow::ProfiledPipeline& pipeline = planned.input.pipeline;
+  const api::ProfiledPipeline& pipeline = planned.input.pipeline;
   Simulation result;
   result.replays = replay_plan(pipeline, planned.choices, request);
   if (!arguments.measured.empty()) {
@@ -217,7 +217,7 @@ std::string comparison_text(const Simulation& result) {
 }
 
 Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
-  const workflow::PlanReplays& replays = result.replays;
+  const api::PlanReplays& replays = result.replays;
   Json json = {{"figures", "replayed"},
                {"plan", arguments.plan},
                {"schedule", planned.input.pipeline.schedule.name},
@@ -230,7 +230,7 @@ Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& 
     json["unslowed"] = {{"time_s", replays.unslowed->time_s}, {"energy_j", replays.unslowed->energy_j}};
   }
   if (replays.late) {
-    json["replayed_late"] = {{"switch_latency_s", workflow::kAssumedSwitchLatencyS},
+    json["replayed_late"] = {{"switch_latency_s", api::kAssumedSwitchLatencyS},
                              {"time_s", replays.late->time_s},
                              {"energy_j", replays.late->energy_j}};
   }
@@ -249,7 +249,7 @@ std::string figures_line(std::string_view what, double time_s, double energy_j, 
 }
 
 std::string simulation_text(const PlannedPipeline& planned, const Simulation& result) {
-  const workflow::PlanReplays& replays = result.replays;
+  const api::PlanReplays& replays = result.replays;
   std::string text;
   if (planned.plan) text += figures_line("planned", planned.plan->time_s, planned.plan->energy_j);
   if (replays.unslowed) text += figures_line("unslowed", replays.unslowed->time_s, replays.unslowed->energy_j);
@@ -257,7 +257,7 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
   if (replays.late) {
     text += fmt::format("{}, with clocks that change {:.3g} ms late (--switch-latency)\n",
                         figures_line("late", replays.late->time_s, replays.late->energy_j, ""),
-                        workflow::kAssumedSwitchLatencyS * 1e3);
+                        api::kAssumedSwitchLatencyS * 1e3);
   }
   if (replays.cluster) {
     text += figures_line(fmt::format("{} of them", replays.cluster->pipelines.size()), replays.cluster->time_s,

@@ -9,7 +9,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/memory_files.h"
-#include "planning/workflow/run_folder.h"
+#include "planning/api/run_folder.h"
 
 namespace lowgear::cli {
 namespace {
@@ -23,8 +23,7 @@ planner::PlanFolder::File read_part(const fs::path& folder, std::string_view nam
 /// Numbers of the plans that the table lists.
 std::vector<int> plan_numbers(const planner::PlanFolder::File& table) {
   std::vector<int> numbers;
-  for (const workflow::PlanFigures& plan : workflow::read_plans_table(table.text, table.name))
-    numbers.push_back(plan.number);
+  for (const api::PlanFigures& plan : api::read_plans_table(table.text, table.name)) numbers.push_back(plan.number);
   return numbers;
 }
 
@@ -111,10 +110,10 @@ planner::PlanFolder read_plan_folder(const fs::path& folder) {
   return files;
 }
 
-workflow::RunContents read_run_contents(const planner::PlanFolder& files, const fs::path& folder) {
+api::RunContents read_run_contents(const planner::PlanFolder& files, const fs::path& folder) {
   std::optional<planner::PlanFolder::File> lower_bound;
   if (file_exists(folder / output_file::kLowerBound)) lower_bound = read_part(folder, output_file::kLowerBound);
-  return workflow::read_run_contents(files, lower_bound);
+  return api::read_run_contents(files, lower_bound);
 }
 
 }  // namespace lowgear::cli

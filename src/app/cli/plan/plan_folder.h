@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
+#include "planning/api/run_folder.h"
 #include "planning/planner/verifier/joint_folder.h"
 #include "planning/planner/verifier/verify.h"
-#include "planning/workflow/run_folder.h"
 
 namespace lowgear::cli {
 
@@ -46,7 +46,6 @@ inline constexpr std::string_view kPerseusPlots = "perseus.html";
 
 /// Contents of the report, with the table of lower bounds in `folder`. Throws InputError when something is
 /// missing or cannot be read.
-[[nodiscard]] workflow::RunContents read_run_contents(const planner::PlanFolder& files,
-                                                      const std::filesystem::path& folder);
+[[nodiscard]] api::RunContents read_run_contents(const planner::PlanFolder& files, const std::filesystem::path& folder);
 
 }  // namespace lowgear::cli

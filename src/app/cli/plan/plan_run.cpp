@@ -25,7 +25,7 @@ namespace lowgear::cli {
 namespace {
 
 /// What `plan` refuses, too, here in the words of the command line.
-void require_plannable(const PlanArguments& arguments, const workflow::PlanOptions& options) {
+void require_plannable(const PlanArguments& arguments, const api::PlanOptions& options) {
   if (options.gpu_name.size() > plan::kMaxGpuNameBytes) {
     throw InputError(
         fmt::format("--gpu: a name has at most {} bytes, as nvidia-smi -L prints it", plan::kMaxGpuNameBytes));
@@ -52,24 +52,23 @@ class PlanFiles {
       : arguments_(&arguments), folder_(&folder), progress_(&progress) {}
 
   /// Plans are written as they come, and kept as long as it is quick to verify them all.
-  void add_plan(const workflow::ProfiledPipeline& pipeline, int number, const plan::Plan& plan) {
+  void add_plan(const api::ProfiledPipeline& pipeline, int number, const plan::Plan& plan) {
     write(files_.plans.emplace_back(), output_file::plan(number), write_plan(plan));
     if (arguments_->perseus_format && !arguments_->perseus_plans)
       perseus_plans_.push_back(policies::perseus_candidate(pipeline, plan));
     if (!is_quick_to_verify(pipeline, files_.plans.size())) files_.plans.back().text.clear();
   }
 
-  void add_result(const workflow::PlanResult& result, const workflow::RunFile& run,
-                  std::optional<double> switch_latency_s) {
+  void add_result(const api::PlanResult& result, const api::RunFile& run, std::optional<double> switch_latency_s) {
     write(files_.profile, output_file::kProfile,
           profile::write_profile_file({.profile = result.pipeline.profile, .switch_latency_s = switch_latency_s}));
     write(files_.schedule, output_file::kSchedule, write_torch_csv(result.pipeline.schedule));
     const bool own_frontier = !result.policy_frontier.empty();
     write(files_.frontier, own_frontier ? output_file::kExactFrontier : output_file::kFrontier,
-          workflow::write_frontier_table(result.frontier.vertices));
-    if (own_frontier) folder_->write(output_file::kFrontier, workflow::write_frontier_table(result.policy_frontier));
+          api::write_frontier_table(result.frontier.vertices));
+    if (own_frontier) folder_->write(output_file::kFrontier, api::write_frontier_table(result.policy_frontier));
     if (!result.frontier.lower_bound.empty())
-      folder_->write(output_file::kLowerBound, workflow::write_frontier_table(result.frontier.lower_bound));
+      folder_->write(output_file::kLowerBound, api::write_frontier_table(result.frontier.lower_bound));
     write(files_.certificate, output_file::kCertificate, result.frontier.certificate);
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
     write(files_.run, output_file::kRun, write_run(run));
@@ -95,7 +94,7 @@ class PlanFiles {
     kept = {std::string(name), std::move(text)};
   }
 
-  void write_perseus_plots(const workflow::ProfiledPipeline& pipeline) {
+  void write_perseus_plots(const api::ProfiledPipeline& pipeline) {
     report::Page page =
         report::perseus_report(pipeline, perseus_options(arguments_->perseus), *arguments_->perseus_plots, progress_);
     page.lowgear_version = version();
@@ -117,8 +116,8 @@ planner::VerifyReport verified(const planner::PlanFolder& files, Progress& progr
   throw Error(fmt::format("nothing was written: the plans do not pass verification: {}", report.failures.front()));
 }
 
-workflow::RunContents contents_of(const PlanSummary& summary, workflow::RunFile run) {
-  const workflow::PlanResult& result = summary.result;
+api::RunContents contents_of(const PlanSummary& summary, api::RunFile run) {
+  const api::PlanResult& result = summary.result;
   return {.run = std::move(run),
           .profile = result.pipeline.profile,
           .schedule = result.pipeline.schedule,
@@ -132,15 +131,15 @@ workflow::RunContents contents_of(const PlanSummary& summary, workflow::RunFile 
 
 }  // namespace
 
-workflow::PlanOptions plan_options(const PlanArguments& arguments) {
-  workflow::PlanOptions options{.request = arguments.request,
-                                .planner = planner_options(arguments.planner),
-                                .deadlines = arguments.deadlines,
-                                .gpu_name = arguments.pipeline.gpu_name,
-                                .clock_lead_s = arguments.planner.switch_latency.lead_s,
-                                .late_s = arguments.planner.switch_latency.late_s(),
-                                .now_s = wall_clock(),
-                                .start = start_task};
+api::PlanOptions plan_options(const PlanArguments& arguments) {
+  api::PlanOptions options{.request = arguments.request,
+                           .planner = planner_options(arguments.planner),
+                           .deadlines = arguments.deadlines,
+                           .gpu_name = arguments.pipeline.gpu_name,
+                           .clock_lead_s = arguments.planner.switch_latency.lead_s,
+                           .late_s = arguments.planner.switch_latency.late_s(),
+                           .now_s = wall_clock(),
+                           .start = start_task};
   options.request.policies = policies::published_policies({.perseus = perseus_options(arguments.perseus)});
   require_plannable(arguments, options);
   return options;
@@ -148,7 +147,7 @@ workflow::PlanOptions plan_options(const PlanArguments& arguments) {
 
 PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
                        Progress& progress) {
-  workflow::PlanOptions options = plan_options(arguments);
+  api::PlanOptions options = plan_options(arguments);
   const policies::EnvPipeOptions envpipe =
       envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations, input);
   require_valid(envpipe);
@@ -164,12 +163,12 @@ PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, Stag
     };
   }
   PlanFiles files(arguments, folder, progress);
-  const workflow::PlanReceiver receive = [&files](const workflow::ProfiledPipeline& pipeline, int number,
-                                                  const plan::Plan& made) { files.add_plan(pipeline, number, made); };
+  const api::PlanReceiver receive = [&files](const api::ProfiledPipeline& pipeline, int number,
+                                             const plan::Plan& made) { files.add_plan(pipeline, number, made); };
   PlanSummary summary;
-  summary.result = workflow::plan(std::move(input.pipeline), options, receive, &progress);
+  summary.result = api::plan(std::move(input.pipeline), options, receive, &progress);
   if (!arguments.envpipe_steps.empty()) write_file_atomically(arguments.envpipe_steps, steps);
-  workflow::RunFile run = run_file_of(summary.result, options);
+  api::RunFile run = run_file_of(summary.result, options);
   run.version = version();
   run.command = arguments.command;
   run.profile = input.file.source;
@@ -195,10 +194,10 @@ class JointFiles {
   }
 
   /// Adds to `run` the members that only the caller knows.
-  void add_run(workflow::RunFile& run, const workflow::JointPlanResult& result) {
+  void add_run(api::RunFile& run, const api::JointPlanResult& result) {
     complete(run);
     write(files_.run, output_file::kRun, write_run(run));
-    write(files_.frontier, output_file::kFrontier, workflow::write_joint_frontier(result.frontier));
+    write(files_.frontier, output_file::kFrontier, api::write_joint_frontier(result.frontier));
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
     write(files_.profile, output_file::kProfile, profile::write_profile_file({.profile = result.profile}));
     if (input_->free_layers) {
@@ -207,11 +206,11 @@ class JointFiles {
       write(moved.given_profile, output_file::kGivenProfile,
             profile::write_profile_file({.profile = input_->problem.profile}));
     }
-    write(files_.lower_bound, output_file::kLowerBound, workflow::write_frontier_table(result.lower_bound));
+    write(files_.lower_bound, output_file::kLowerBound, api::write_frontier_table(result.lower_bound));
     write(files_.bound_prices, output_file::kJointBound, result.bound_prices);
   }
 
-  void add_order(const workflow::PlannedOrder& order, workflow::RunFile run) {
+  void add_order(const api::PlannedOrder& order, api::RunFile run) {
     complete(run);
     const auto number = static_cast<int>(files_.orders.size());
     const auto name = [&](std::string_view file) { return output_file::of_order(number, file); };
@@ -221,10 +220,10 @@ class JointFiles {
         files.profile, name(output_file::kProfile),
         profile::write_profile_file({.profile = order.pipeline.profile, .switch_latency_s = input_->switch_latency_s}));
     write(files.schedule, name(output_file::kSchedule), write_torch_csv(order.pipeline.schedule));
-    write(files.frontier, name(output_file::kFrontier), workflow::write_frontier_table(order.frontier.vertices));
+    write(files.frontier, name(output_file::kFrontier), api::write_frontier_table(order.frontier.vertices));
     write(files.certificate, name(output_file::kCertificate), order.frontier.certificate);
     if (order.frontier.lower_bound.empty()) return;
-    folder_->write(name(output_file::kLowerBound), workflow::write_frontier_table(order.frontier.lower_bound));
+    folder_->write(name(output_file::kLowerBound), api::write_frontier_table(order.frontier.lower_bound));
   }
 
   [[nodiscard]] const planner::JointFolder& texts() const { return files_; }
@@ -238,7 +237,7 @@ class JointFiles {
     write(kept, std::string(name), std::move(text));
   }
 
-  void complete(workflow::RunFile& run) const {
+  void complete(api::RunFile& run) const {
     run.version = version();
     run.command = arguments_->command;
     run.profile = input_->profile_name;
@@ -250,8 +249,8 @@ class JointFiles {
   planner::JointFolder files_;
 };
 
-bool is_quick_to_verify(const workflow::JointPlanResult& result) {
-  return workflow::is_quick_to_verify(result.orders.front().pipeline, result.plans.size() + result.orders.size());
+bool is_quick_to_verify(const api::JointPlanResult& result) {
+  return api::is_quick_to_verify(result.orders.front().pipeline, result.plans.size() + result.orders.size());
 }
 
 planner::VerifyReport verified(const planner::JointFolder& files, Progress& progress) {
@@ -268,24 +267,25 @@ JointPlanSummary make_joint_plans(const PlanArguments& arguments, JointInput inp
   if (arguments.perseus_format) {
     throw InputError("--perseus-format: Perseus' and Zeus' files say nothing of an order; name a schedule");
   }
-  const workflow::PlanOptions options = plan_options(arguments);
+  const api::PlanOptions options = plan_options(arguments);
   JointFiles files(arguments, input, folder);
-  const workflow::PlanReceiver receive = [&files](const workflow::ProfiledPipeline&, int number,
-                                                  const plan::Plan& made) { files.add_plan(number, made); };
+  const api::PlanReceiver receive = [&files](const api::ProfiledPipeline&, int number, const plan::Plan& made) {
+    files.add_plan(number, made);
+  };
   JointPlanSummary summary;
   summary.result = input.free_layers ? plan_jointly(input.problem, *input.free_layers, options, receive, &progress)
                                      : plan_jointly(input.problem, options, receive, &progress);
-  workflow::JointPlanResult& result = summary.result;
+  api::JointPlanResult& result = summary.result;
   result.warnings.insert(result.warnings.end(), input.doubts.begin(), input.doubts.end());
   if (!input.problem.may_split()) {
     result.warnings.emplace_back(
         "orders with split backwards are left out, as the profile has none: measure them, or give --backward-split");
   }
-  for (const workflow::PlannedOrder& order : result.orders) files.add_order(order, run_file_of(order, options));
-  workflow::RunFile run = run_file_of(result, options);
+  for (const api::PlannedOrder& order : result.orders) files.add_order(order, run_file_of(order, options));
+  api::RunFile run = run_file_of(result, options);
   files.add_run(run, result);
   if (is_quick_to_verify(result)) summary.verified = verified(files.texts(), progress);
-  workflow::RunContents contents = workflow::read_joint_contents(files.texts());
+  api::RunContents contents = api::read_joint_contents(files.texts());
   contents.verified = summary.verified;
   folder.write(output_file::kReport, report::render_html_report(report::build_report(contents)));
   return summary;

@@ -10,11 +10,11 @@
 #include "app/cli/plan/plan_folder.h"
 #include "base/core/files/file.h"
 #include "base/core/progress.h"
+#include "planning/api/joint_plan.h"
+#include "planning/api/plan_pipeline.h"
+#include "planning/api/plan_request.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/verifier/verify.h"
-#include "planning/workflow/deadlines.h"
-#include "planning/workflow/joint_plan.h"
-#include "planning/workflow/plan_pipeline.h"
 #include "rivals/formats/perseus_plan.h"
 
 namespace lowgear::cli {
@@ -23,8 +23,8 @@ namespace lowgear::cli {
 struct PlanArguments {
   PipelineArguments pipeline;
   PlannerArguments planner;
-  workflow::Deadlines deadlines;
-  workflow::PlanRequest request;
+  api::Deadlines deadlines;
+  api::PlanRequest request;
   std::string out;
   PerseusArguments perseus;
   EnvPipeArguments envpipe;
@@ -38,11 +38,11 @@ struct PlanArguments {
 };
 
 /// The options of the planner that the arguments state. Throws InputError when they contradict each other.
-[[nodiscard]] workflow::PlanOptions plan_options(const PlanArguments& arguments);
+[[nodiscard]] api::PlanOptions plan_options(const PlanArguments& arguments);
 
 /// Results of planning a given order, for the summary.
 struct PlanSummary {
-  workflow::PlanResult result;
+  api::PlanResult result;
   std::optional<planner::VerifyReport> verified;  ///< empty where verifying takes long
 };
 
@@ -53,7 +53,7 @@ struct PlanSummary {
 
 /// Results of planning with a free order, for the summary.
 struct JointPlanSummary {
-  workflow::JointPlanResult result;
+  api::JointPlanResult result;
   std::optional<planner::VerifyReport> verified;  ///< empty where verifying takes long
 };
 

@@ -14,7 +14,7 @@
 namespace lowgear::cli {
 namespace {
 
-using workflow::PlannedWork;
+using api::PlannedWork;
 
 /// Per microbatch, so that iterations of different numbers of them can be compared.
 simulator::PipelineFigures per_microbatch(const simulator::PipelineFigures& figures, const PlannedWork& work) {
@@ -85,7 +85,7 @@ Json changes_json(const simulator::PipelineFigures& changes) {
 }
 
 /// Of the new plan against figures of the work before, per microbatch.
-simulator::PipelineFigures against(const workflow::WorkReplan& replan, const simulator::PipelineFigures& before) {
+simulator::PipelineFigures against(const api::WorkReplan& replan, const simulator::PipelineFigures& before) {
   return changes_pct(per_microbatch(before, replan.before),
                      per_microbatch(figures_of(replan.after.plan), replan.after));
 }
@@ -99,7 +99,7 @@ std::string partition_text(const profile::Partition& partition) {
   return text;
 }
 
-std::string replan_text(const workflow::WorkReplan& replan) {
+std::string replan_text(const api::WorkReplan& replan) {
   const bool moved = replan.after.partition != replan.before.partition;
   ReplanTable table(replan.before);
   table.add("before", replan.before);
@@ -122,7 +122,7 @@ std::string replan_text(const workflow::WorkReplan& replan) {
   return text;
 }
 
-Json replan_json(const workflow::WorkReplan& replan) {
+Json replan_json(const api::WorkReplan& replan) {
   return {{"figures", "planned"},
           {"before", work_json(replan.before)},
           {"same_partition", replan.same_partition ? work_json(*replan.same_partition) : Json()},
@@ -135,7 +135,7 @@ Json replan_json(const workflow::WorkReplan& replan) {
 namespace {
 
 /// Numbers of an order's plans: "plans 0 to 4, 7".
-std::string plans_text(const workflow::JointPlanResult& result, std::size_t order) {
+std::string plans_text(const api::JointPlanResult& result, std::size_t order) {
   std::string text;
   int from = -1;
   for (std::size_t i = 0; i <= result.plans.size(); ++i) {
@@ -151,11 +151,11 @@ std::string plans_text(const workflow::JointPlanResult& result, std::size_t orde
 }
 
 /// Distance of the plans from the lower bound of all orders.
-std::string joint_gap_text(const workflow::JointPlanResult& result) {
+std::string joint_gap_text(const api::JointPlanResult& result) {
   double largest_pct = 0;
   double sum_pct = 0;
-  for (const workflow::PlanFigures& plan : result.plans) {
-    const double gap = workflow::gap_pct(plan.energy_j, plan.joint_bound_j).value_or(0);
+  for (const api::PlanFigures& plan : result.plans) {
+    const double gap = api::gap_pct(plan.energy_j, plan.joint_bound_j).value_or(0);
     largest_pct = std::max(largest_pct, gap);
     sum_pct += gap;
   }
@@ -166,9 +166,8 @@ std::string joint_gap_text(const workflow::JointPlanResult& result) {
 }
 
 /// Change of time and energy for each microbatch, in per cent.
-simulator::PipelineFigures change_per_microbatch_pct(const ReplannedFrom& before,
-                                                     const workflow::JointPlanResult& result) {
-  const workflow::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
+simulator::PipelineFigures change_per_microbatch_pct(const ReplannedFrom& before, const api::JointPlanResult& result) {
+  const api::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
   const double share = static_cast<double>(before.microbatches) / result.orders.front().pipeline.schedule.microbatches;
   return {change_pct(before.figures.time_s, shown.time_s * share),
           change_pct(before.figures.energy_j, shown.energy_j * share)};
@@ -176,7 +175,7 @@ simulator::PipelineFigures change_per_microbatch_pct(const ReplannedFrom& before
 
 }  // namespace
 
-std::string replanned_text(const ReplannedFrom& before, const workflow::JointPlanResult& result) {
+std::string replanned_text(const ReplannedFrom& before, const api::JointPlanResult& result) {
   const simulator::PipelineFigures change = change_per_microbatch_pct(before, result);
   return fmt::format(
       "before    {:.6g} s, {:.6g} J planned, {} microbatches in order {}; plan {:05} per microbatch: {:+.2f} % energy, "
@@ -185,7 +184,7 @@ std::string replanned_text(const ReplannedFrom& before, const workflow::JointPla
       change.energy_j, change.time_s);
 }
 
-Json replanned_json(const ReplannedFrom& before, const workflow::JointPlanResult& result) {
+Json replanned_json(const ReplannedFrom& before, const api::JointPlanResult& result) {
   const simulator::PipelineFigures change = change_per_microbatch_pct(before, result);
   return {{"before",
            {{"order", before.name},
@@ -195,28 +194,28 @@ Json replanned_json(const ReplannedFrom& before, const workflow::JointPlanResult
           {"per_microbatch", {{"energy_pct", change.energy_j}, {"time_pct", change.time_s}}}};
 }
 
-Json plan_figures_json(const workflow::PlanFigures& plan) {
+Json plan_figures_json(const api::PlanFigures& plan) {
   Json json = {
       {"plan", plan.number}, {"deadline_s", plan.deadline_s}, {"time_s", plan.time_s}, {"energy_j", plan.energy_j}};
   if (plan.lower_bound_j) {
     json["lower_bound_j"] = *plan.lower_bound_j;
-    json["gap_pct"] = *workflow::gap_pct(plan.energy_j, plan.lower_bound_j);
+    json["gap_pct"] = *api::gap_pct(plan.energy_j, plan.lower_bound_j);
   }
   json["switches"] = plan.switches;
   return json;
 }
 
-std::string joint_plan_text(const std::string& out, const workflow::JointPlanResult& result) {
-  const workflow::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
-  const workflow::JointPoint& fastest = result.frontier.front();
-  const workflow::JointPoint& slowest = result.frontier.back();
+std::string joint_plan_text(const std::string& out, const api::JointPlanResult& result) {
+  const api::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
+  const api::JointPoint& fastest = result.frontier.front();
+  const api::JointPoint& slowest = result.frontier.back();
   const simulator::PipelineFigures& baseline = result.run.baseline;
   std::string text = fmt::format(
       "orders    {} tried that fit into memory ({}), {} kept; frontier: {:.6g} s, {:.6g} J to {:.6g} s, {:.6g} J\n",
       result.orders_tried, result.run.memory_limit, result.orders.size(), fastest.time_s, fastest.energy_j,
       slowest.time_s, slowest.energy_j);
   for (std::size_t i = 0; i < result.orders.size(); ++i) {
-    const workflow::JointOrder& order = result.run.orders[i];
+    const api::JointOrder& order = result.run.orders[i];
     text += fmt::format("  {:02}      {}, {} per rank, up to {} activations: {}\n", i, order.name,
                         order.stages_per_rank == 1 ? "1 stage" : fmt::format("{} stages", order.stages_per_rank),
                         std::ranges::max(order.peak_activations), plans_text(result, i));
@@ -240,17 +239,17 @@ std::string joint_plan_text(const std::string& out, const workflow::JointPlanRes
 }
 
 Json joint_plan_json(const std::string& out, const JointPlanSummary& summary) {
-  const workflow::JointPlanResult& result = summary.result;
+  const api::JointPlanResult& result = summary.result;
   Json plans = Json::array();
-  for (const workflow::PlanFigures& plan : result.plans) {
+  for (const api::PlanFigures& plan : result.plans) {
     plans.push_back(plan_figures_json(plan));
     plans.back()["order"] = plan.order.value_or(0);
     plans.back()["joint_bound_j"] = or_null(plan.joint_bound_j);
-    plans.back()["joint_gap_pct"] = or_null(workflow::gap_pct(plan.energy_j, plan.joint_bound_j));
+    plans.back()["joint_gap_pct"] = or_null(api::gap_pct(plan.energy_j, plan.joint_bound_j));
   }
   Json orders = Json::array();
   for (std::size_t i = 0; i < result.orders.size(); ++i) {
-    const workflow::JointOrder& order = result.run.orders[i];
+    const api::JointOrder& order = result.run.orders[i];
     orders.push_back({{"order", i},
                       {"name", order.name},
                       {"stages_per_rank", order.stages_per_rank},

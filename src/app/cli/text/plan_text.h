@@ -4,8 +4,8 @@
 
 #include "app/cli/plan/plan_run.h"
 #include "base/core/formats/json.h"
-#include "planning/workflow/joint_plan.h"
-#include "planning/workflow/work_replan.h"
+#include "planning/api/joint_plan.h"
+#include "planning/api/work_replan.h"
 
 namespace lowgear::cli {
 
@@ -13,14 +13,14 @@ namespace lowgear::cli {
 [[nodiscard]] std::string partition_text(const profile::Partition& partition);
 
 /// The gain of planning again after a change of a job's work, as text and as an object.
-[[nodiscard]] std::string replan_text(const workflow::WorkReplan& replan);
-[[nodiscard]] Json replan_json(const workflow::WorkReplan& replan);
+[[nodiscard]] std::string replan_text(const api::WorkReplan& replan);
+[[nodiscard]] Json replan_json(const api::WorkReplan& replan);
 
 /// A plan's number, deadline, time, energy, bound and switches.
-[[nodiscard]] Json plan_figures_json(const workflow::PlanFigures& plan);
+[[nodiscard]] Json plan_figures_json(const api::PlanFigures& plan);
 
 /// The plans with a free order that were written to the folder `out`, as text and as an object.
-[[nodiscard]] std::string joint_plan_text(const std::string& out, const workflow::JointPlanResult& result);
+[[nodiscard]] std::string joint_plan_text(const std::string& out, const api::JointPlanResult& result);
 [[nodiscard]] Json joint_plan_json(const std::string& out, const JointPlanSummary& summary);
 
 /// The plan that a joint plan of changed work replaces.
@@ -31,8 +31,8 @@ struct ReplannedFrom {
 };
 
 /// The replaced plan, and the new plan compared with it per microbatch, as their numbers of microbatches may differ.
-[[nodiscard]] std::string replanned_text(const ReplannedFrom& before, const workflow::JointPlanResult& result);
+[[nodiscard]] std::string replanned_text(const ReplannedFrom& before, const api::JointPlanResult& result);
 /// The same comparison as members `before` and `per_microbatch`.
-[[nodiscard]] Json replanned_json(const ReplannedFrom& before, const workflow::JointPlanResult& result);
+[[nodiscard]] Json replanned_json(const ReplannedFrom& before, const api::JointPlanResult& result);
 
 }  // namespace lowgear::cli

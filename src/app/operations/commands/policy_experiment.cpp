@@ -14,7 +14,8 @@
 #include "base/core/formats/csv.h"
 #include "base/core/version.h"
 #include "estimating/estimator/iteration/job_estimate.h"
-#include "planning/workflow/profiled_pipeline.h"
+#include "planning/api/profile_fitting.h"
+#include "planning/api/profiled_pipeline.h"
 
 namespace lowgear::operations {
 namespace {
@@ -47,8 +48,8 @@ std::vector<experiment::ReplayedJob> run_policy_experiment(const PolicyExperimen
   std::vector<experiment::ReplayedJob> results;
   for (std::size_t i = 0; i < input.jobs.size(); ++i) {
     const estimator::TrainingJob& job = input.jobs[i];
-    workflow::require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()),
-                                      job.parallel.virtual_stages, cli::available_memory_bytes());
+    api::require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
+                                 cli::available_memory_bytes());
     results.push_back(replay_policies(input.file, input.file.jobs[i].name, estimate_job(job, {}), &progress));
   }
   return results;

@@ -41,11 +41,11 @@ constexpr cli::NumberRange<double> kMarginRange{0, 100};
 constexpr cli::NumberRange<double> kTokensRange{1, 1e15};
 constexpr std::size_t kMaxUsageBytes = std::size_t{1} << 30U;
 
-workflow::RunContents verified_contents(const std::filesystem::path& folder) {
-  workflow::RunContents contents;
+api::RunContents verified_contents(const std::filesystem::path& folder) {
+  api::RunContents contents;
   if (cli::is_joint_folder(folder)) {
     const planner::JointFolder files = cli::read_joint_folder(folder);
-    contents = workflow::read_joint_contents(files);
+    contents = api::read_joint_contents(files);
     contents.verified = verify(files);
   } else {
     const planner::PlanFolder files = cli::read_plan_folder(folder);
@@ -57,7 +57,7 @@ workflow::RunContents verified_contents(const std::filesystem::path& folder) {
 
 /// The page of a folder that `lowgear plan` has written.
 cli::ExitCode report_plan(const std::filesystem::path& folder, bool json, cli::Console& console) {
-  const workflow::RunContents contents = verified_contents(folder);
+  const api::RunContents contents = verified_contents(folder);
   const std::filesystem::path path = folder / cli::output_file::kReport;
   write_listed_file(folder, std::string(cli::output_file::kReport),
                     report::render_html_report(report::build_report(contents)));

@@ -9,10 +9,11 @@
 #include "base/core/error.h"
 #include "estimating/estimator/iteration/job_energy.h"
 #include "estimating/estimator/power/power_model.h"
+#include "planning/api/profile_fitting.h"
+#include "planning/api/profiled_pipeline.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/schedule/generators.h"
 #include "planning/simulator/replay.h"
-#include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear::estimator {
 
@@ -178,8 +179,8 @@ void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlan
 PlannedEstimate plan_estimate(const JobEstimate& estimate, const EstimatePlanOptions& options,
                               std::optional<std::uint64_t> available_bytes, Progress& progress) {
   const TrainingJob& job = estimate.job;
-  workflow::require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
-                                    available_bytes);
+  api::require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
+                               available_bytes);
   PlannedJob planner(job, estimate.iteration, kEstimatePlannerOptions, &progress);
   PlannedEstimate planned;
   planned.frontier = planner.frontier();

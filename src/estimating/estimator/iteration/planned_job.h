@@ -10,12 +10,12 @@
 #include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/job/training_job.h"
+#include "planning/api/plan_request.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/schedule.h"
 #include "planning/simulator/replay.h"
-#include "planning/workflow/deadlines.h"
 
 namespace lowgear::estimator {
 
@@ -116,7 +116,7 @@ class PlannedJob {
 
 /// How to plan a job from its estimate; as it stands: full clocks, no later than they, and least energy.
 struct EstimatePlanOptions {
-  workflow::Deadlines deadline = {};            ///< one more plan; `plans` is not used
+  api::Deadlines deadline = {};                 ///< one more plan; `plans` is not used
   std::string policy{planner::kLowgearPolicy};  ///< another than Lowgear's makes one more plan
   planner::PolicyTable policies{};              ///< `policy` is one of them
 };

@@ -11,7 +11,8 @@
 
 #include "base/core/error.h"
 #include "estimating/estimator/gpu/gpu_model.h"
-#include "planning/workflow/profiled_pipeline.h"
+#include "planning/api/profile_fitting.h"
+#include "planning/api/profiled_pipeline.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -46,8 +47,8 @@ std::size_t planning_threads(const SearchRequest& request, const SearchTools& to
   for (const SearchResult& result : results) {
     apply(result.layout, job);
     const auto microbatches = static_cast<int>(job.microbatches());
-    workflow::require_planning_memory(job.parallel.pp, microbatches, job.parallel.virtual_stages, available);
-    most = std::max(most, workflow::planning_memory_bytes(job.parallel.pp, microbatches, job.parallel.virtual_stages));
+    api::require_planning_memory(job.parallel.pp, microbatches, job.parallel.virtual_stages, available);
+    most = std::max(most, api::planning_memory_bytes(job.parallel.pp, microbatches, job.parallel.virtual_stages));
   }
   const auto threads = static_cast<double>(request.threads);
   return static_cast<std::size_t>(available ? std::clamp(static_cast<double>(*available) / most, 1.0, threads)

@@ -9,7 +9,7 @@
 namespace lowgear::policies {
 namespace {
 
-double effective_energy_j(const workflow::ProfiledPipeline& pipeline, std::span<const int> clocks_mhz) {
+double effective_energy_j(const api::ProfiledPipeline& pipeline, std::span<const int> clocks_mhz) {
   double energy_j = 0;
   for (std::size_t i = 0; i < clocks_mhz.size(); ++i) {
     const schedule::ComputeOp& op = pipeline.dag.ops[i];
@@ -21,7 +21,7 @@ double effective_energy_j(const workflow::ProfiledPipeline& pipeline, std::span<
 
 }  // namespace
 
-PerseusCandidate perseus_candidate(const workflow::ProfiledPipeline& pipeline, const plan::Plan& plan) {
+PerseusCandidate perseus_candidate(const api::ProfiledPipeline& pipeline, const plan::Plan& plan) {
   plan::refuse_settings(plan, "Perseus' file format");
   const std::vector<int> clocks_mhz = clocks_for(plan, pipeline.dag);
   return {formats::perseus_plan(pipeline.dag, clocks_mhz), effective_energy_j(pipeline, clocks_mhz), plan.energy_j};
@@ -43,7 +43,7 @@ void write_perseus_series(std::span<const PerseusCandidate> fastest_first, forma
   }
 }
 
-std::size_t write_perseus_frontier(const workflow::ProfiledPipeline& pipeline, const PerseusFrontierOptions& options,
+std::size_t write_perseus_frontier(const api::ProfiledPipeline& pipeline, const PerseusFrontierOptions& options,
                                    const std::function<void(int number, const std::string& text)>& write,
                                    Progress* progress) {
   const PerseusModel model(pipeline.problem(progress), options.model);

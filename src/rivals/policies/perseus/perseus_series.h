@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
+#include "planning/api/profiled_pipeline.h"
 #include "planning/plan/plan.h"
-#include "planning/workflow/profiled_pipeline.h"
 #include "rivals/formats/perseus_plan.h"
 #include "rivals/policies/perseus/exponential_fit.h"
 
@@ -19,7 +19,7 @@ struct PerseusCandidate {
 };
 
 /// A plan for `pipeline` as Perseus takes it. Throws InputError when it is for another pipeline.
-[[nodiscard]] PerseusCandidate perseus_candidate(const workflow::ProfiledPipeline& pipeline, const plan::Plan& plan);
+[[nodiscard]] PerseusCandidate perseus_candidate(const api::ProfiledPipeline& pipeline, const plan::Plan& plan);
 
 /// Hands the text of each plan to `write` with its number, as lowtime numbers them: 0 is the slowest. Perseus' server
 /// runs a folder in the order of names, and its users look for faster plans at higher numbers.
@@ -36,7 +36,7 @@ struct PerseusFrontierOptions {
 /// Hands the text of each sampled plan of the frontier of Perseus' model to `write`, slowest first, with its number:
 /// the iteration of lowtime's loop that it is of. All figures in the text are the model's, as lowtime's are. Returns
 /// how many were written. Throws what PerseusModel throws.
-std::size_t write_perseus_frontier(const workflow::ProfiledPipeline& pipeline, const PerseusFrontierOptions& options,
+std::size_t write_perseus_frontier(const api::ProfiledPipeline& pipeline, const PerseusFrontierOptions& options,
                                    const std::function<void(int number, const std::string& text)>& write,
                                    Progress* progress = nullptr);
 

@@ -12,9 +12,9 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::Optional;
 
-workflow::Deadlines parsed(const std::string& command) {
+api::Deadlines parsed(const std::string& command) {
   CLI::App app;
-  workflow::Deadlines deadlines;
+  api::Deadlines deadlines;
   add_deadline_options(app, deadlines);
   app.parse(command);
   return deadlines;

@@ -10,11 +10,11 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
+#include "planning/api/plan_pipeline.h"
+#include "planning/api/plan_replays.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
-#include "planning/workflow/plan_pipeline.h"
-#include "planning/workflow/plan_replays.h"
 #include "rivals/policies/published_policies.h"
 
 namespace lowgear::cli {
@@ -24,8 +24,8 @@ constexpr int kStages = 3;
 constexpr int kMicrobatches = 6;
 
 /// The pipeline of `pipeline_command`.
-workflow::ProfiledPipeline sample_pipeline() {
-  workflow::ProfiledPipeline pipeline;
+api::ProfiledPipeline sample_pipeline() {
+  api::ProfiledPipeline pipeline;
   pipeline.profile = profile::read_profile_file(small_profile(kStages), "profile.csv").profile;
   pipeline.schedule = schedule::one_f_one_b_schedule(kStages, kMicrobatches);
   pipeline.dag = build_dag(pipeline.schedule);
@@ -34,7 +34,7 @@ workflow::ProfiledPipeline sample_pipeline() {
 }
 
 /// The command prints and writes what `plan` answers, and decides nothing of its own.
-void expect_same_plans(const workflow::PlanOptions& options, std::vector<std::string> arguments) {
+void expect_same_plans(const api::PlanOptions& options, std::vector<std::string> arguments) {
   const TemporaryFolder folder;
   const std::string profile = write_text(folder / "profile.csv", small_profile(kStages));
   arguments.insert(arguments.end(), {"--json", "--out", (folder / "out").string()});
@@ -43,10 +43,10 @@ void expect_same_plans(const workflow::PlanOptions& options, std::vector<std::st
   const Json json = parse_json(printed.out, "stdout");
 
   std::vector<std::string> texts;
-  const workflow::PlanReceiver receive = [&texts](const workflow::ProfiledPipeline&, int, const plan::Plan& made) {
+  const api::PlanReceiver receive = [&texts](const api::ProfiledPipeline&, int, const plan::Plan& made) {
     texts.push_back(write_plan(made));
   };
-  const workflow::PlanResult result = workflow::plan(sample_pipeline(), options, receive);
+  const api::PlanResult result = api::plan(sample_pipeline(), options, receive);
   EXPECT_EQ(json["frontier"]["vertices"], result.frontier.vertices.size());
   EXPECT_EQ(json["frontier"]["method"], name(result.frontier.method));
   EXPECT_EQ(json["frontier"]["fastest_s"], result.frontier.vertices.front().time_s);
@@ -67,10 +67,10 @@ void expect_same_plans(const workflow::PlanOptions& options, std::vector<std::st
 }
 
 TEST(PlanRun, PrintsAndWritesWhatThePlannerAnswers) {
-  expect_same_plans({.late_s = workflow::kAssumedSwitchLatencyS}, {});
+  expect_same_plans({.late_s = api::kAssumedSwitchLatencyS}, {});
   expect_same_plans({.planner = {.method = planner::FrontierMethod::sandwich, .epsilon = 0.01},
                      .deadlines = {.slowdown_pct = 5},
-                     .late_s = workflow::kAssumedSwitchLatencyS},
+                     .late_s = api::kAssumedSwitchLatencyS},
                     {"--frontier", "sandwich", "--epsilon", "0.01", "--slowdown", "5"});
 }
 
@@ -78,7 +78,7 @@ TEST(PlanRun, PrintsAndWritesWhatOtherPoliciesAnswer) {
   for (const std::string& policy : policies::published_policies().other_names()) {
     SCOPED_TRACE(policy);
     expect_same_plans({.request = {.policy = policy, .policies = policies::published_policies()},
-                       .late_s = workflow::kAssumedSwitchLatencyS},
+                       .late_s = api::kAssumedSwitchLatencyS},
                       {"--policy", policy});
   }
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "planning/workflow/plan_pipeline.h"
-#include "planning/workflow/sample_pipeline.h"
+#include "planning/api/plan_pipeline.h"
+#include "planning/api/sample_pipeline.h"
 
 namespace lowgear::policies {
 namespace {
@@ -16,11 +16,10 @@ using ::testing::ElementsAre;
 
 TEST(PerseusSeries, StartsWithTheSlowestPlan) {
   std::vector<PerseusCandidate> candidates;
-  const workflow::PlanResult result =
-      workflow::plan(workflow::sample_pipeline(), {.deadlines = {.plans = 3}},
-                     [&](const workflow::ProfiledPipeline& pipeline, int, const plan::Plan& made) {
-                       candidates.push_back(perseus_candidate(pipeline, made));
-                     });
+  const api::PlanResult result = api::plan(api::sample_pipeline(), {.deadlines = {.plans = 3}},
+                                           [&](const api::ProfiledPipeline& pipeline, int, const plan::Plan& made) {
+                                             candidates.push_back(perseus_candidate(pipeline, made));
+                                           });
   std::vector<int> numbers;
   std::vector<std::string> texts;
   write_perseus_series(candidates, formats::PerseusDialect::artifact, [&](int number, const std::string& text) {

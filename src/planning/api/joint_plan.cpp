@@ -1,0 +1,372 @@
+#include "planning/api/joint_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/core/error.h"
+#include "planning/api/plan_replays.h"
+#include "planning/joint/bound/order_free_bound.h"
+#include "planning/joint/orders/order_search.h"
+#include "planning/planner/frontier/certificate.h"
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/profile/example_profile.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/generators.h"
+
+namespace lowgear::api {
+namespace {
+
+/// Orders that need at most this much more energy than the best are done without: fewer orders are easier to follow.
+constexpr double kOrderTolerance = 2e-4;
+
+/// 1F1B; where the profile has no whole backwards, with each input gradient followed by its weight gradient.
+schedule::Schedule reference_order(const joint::JointProblem& problem) {
+  require_trained(problem);
+  schedule::Schedule order = schedule::one_f_one_b_schedule(problem.ranks(), problem.microbatches);
+  return problem.may_join() ? order : with_split_backwards(std::move(order));
+}
+
+ProfiledPipeline pipeline_in(const joint::JointProblem& problem, schedule::Schedule order) {
+  ProfiledPipeline pipeline;
+  pipeline.profile = problem.profile_of(order);
+  pipeline.dag = build_dag(order);
+  pipeline.schedule = std::move(order);
+  pipeline.blocking_power_w = problem.blocking_power_w;
+  return pipeline;
+}
+
+/// Times from the fastest to that of least energy at which orders are improved, and at which they are compared.
+constexpr std::size_t kAnchors = 3;
+constexpr std::size_t kCompared = 32;
+
+/// An order that plans may have.
+struct CandidateOrder {
+  joint::RatedOrder rated;
+  std::optional<std::size_t> number;  ///< of the solved order; empty before it is needed
+};
+
+/// An order whose frontier is solved.
+struct SolvedOrder {
+  planner::CertificateRecorder certificate;
+  std::unique_ptr<planner::PipelinePlanner> planner;
+};
+
+ReplayConditions conditions_of(const PlanOptions& options) { return {options.planner.switch_latency_s, {}}; }
+
+/// Everything at its highest clock in the reference order.
+simulator::PipelineFigures full_clocks(const joint::JointProblem& problem, const ReplayConditions& conditions) {
+  const ProfiledPipeline reference = pipeline_in(problem, reference_order(problem));
+  const planner::PlanningProblem planning = reference.problem();
+  return figures_of(replay_under(planning, max_clocks_mhz(planning), conditions));
+}
+
+/// One call of `plan_jointly`.
+class JointPlanning {
+ public:
+  JointPlanning(const joint::JointProblem& problem, const PlanOptions& options, const PlanReceiver& receive,
+                Progress* progress, const simulator::PipelineFigures& baseline)
+      : problem_(&problem),
+        options_(&options),
+        receive_(&receive),
+        progress_(progress),
+        reference_(pipeline_in(problem, reference_order(problem))) {
+    result_.profile = problem.profile;
+    result_.run.memory_limit = to_string(problem_->memory);
+    result_.run.reference = reference_.schedule.name;
+    result_.run.baseline = baseline;
+  }
+
+  JointPlanResult make() {
+    search_orders();
+    require_possible();
+    make_all_plans();
+    find_faster_than_full_clocks();
+    bound_all_orders();
+    if (is_example_profile(problem_->profile)) result_.warnings.emplace_back(profile::kExampleProfileNotice);
+    compare_with_others();
+    return std::move(result_);
+  }
+
+  /// The replayed plan for one deadline; none where no order keeps it.
+  std::optional<simulator::PipelineFigures> replayed_at(double deadline_s) {
+    search_orders();
+    if (fastest_rated_s_ > deadline_s) return std::nullopt;
+    const std::size_t order = order_for(deadline_s);
+    const plan::Plan made = solved_[order]->planner->plan(deadline_s);
+    const ProfiledPipeline& pipeline = result_.orders[order].pipeline;
+    return figures_of(replay_under(pipeline.problem(), choices_for(made, pipeline.dag), conditions_of(*options_)));
+  }
+
+ private:
+  /// Finds the few orders that plans may have. They are those of the problem, whatever deadlines were asked for: an
+  /// order that is found for one of them competes at all.
+  void search_orders() {
+    joint::OrderSearch search(*problem_, 0, progress_);
+    const double fastest_s = search.fastest_s();
+    const double slowest_s = search.slowest_s();
+    const auto at = [&](std::size_t part, std::size_t parts) {
+      return fastest_s + (slowest_s - fastest_s) * static_cast<double>(part) / static_cast<double>(parts);
+    };
+    for (std::size_t k = 0; k < kAnchors; ++k) search.improve_at(at(k, kAnchors), joint::solves_for(*problem_));
+    fastest_rated_s_ = search.fastest_s();
+    slowest_rated_s_ = search.slowest_s();
+    std::vector<double> times_s;
+    for (std::size_t k = 0; k <= kCompared; ++k) times_s.push_back(at(k, kCompared));
+    times_s.front() = fastest_rated_s_;
+    result_.orders_tried = search.orders().size();
+    for (const std::size_t i : search.few_for(times_s, kOrderTolerance)) {
+      candidates_.push_back({search.orders()[i], std::nullopt});
+    }
+  }
+
+  /// With late clocks each order says itself what it can keep.
+  void require_possible() const {
+    constexpr double kTimeRounding = 1e-9;
+    const std::optional<double> deadline_s = options_->deadlines.deadline_s;
+    if (!deadline_s || *deadline_s >= fastest_rated_s_ * (1 - kTimeRounding)) return;
+    throw InputError(
+        fmt::format("deadline {} s cannot be kept: T_min, the fastest iteration of the orders that were found, is {} s",
+                    *deadline_s, fastest_rated_s_));
+  }
+
+  /// The number of a candidate, whose frontier is solved when a deadline first needs it.
+  std::size_t solved(CandidateOrder& candidate) {
+    if (!candidate.number) {
+      add_order(candidate.rated.order);
+      candidate.number = solved_.size() - 1;
+    }
+    return *candidate.number;
+  }
+
+  void add_order(schedule::Schedule order) {
+    const auto taken = [&](const std::string& name) {
+      return std::ranges::any_of(result_.orders, [&](const PlannedOrder& other) { return other.name == name; });
+    };
+    const std::string name = order.name;
+    for (int number = 2; taken(order.name); ++number) order.name = fmt::format("{}-{}", name, number);
+    PlannedOrder planned{order.name, pipeline_in(*problem_, order), {}};
+    auto solved = std::make_unique<SolvedOrder>();
+    const std::array<planner::FrontierObserver*, 1> observers{&solved->certificate};
+    solved->planner = std::make_unique<planner::PipelinePlanner>(
+        order, planned.pipeline.profile, problem_->blocking_power_w, options_->planner, observers, progress_);
+    const planner::PipelinePlanner& planner = *solved->planner;
+    const bool exact = planner.method() == planner::FrontierMethod::exact;
+    planned.frontier = {.method = planner.method(),
+                        .vertices = frontier_points(planner.frontier()),
+                        .lower_bound = lower_bound_points(planner.frontier(), planner.method()),
+                        .epsilon = exact ? 0 : planner.frontier().epsilon(),
+                        .certificate = solved->certificate.text()};
+    result_.run.orders.push_back({order.name, joint::chunks_of(order), peak_in_flight_activations(order)});
+    result_.orders.push_back(std::move(planned));
+    solved_.push_back(std::move(solved));
+  }
+
+  /// The deadlines to plan for, one of several being the reference's time.
+  [[nodiscard]] std::vector<double> deadlines_between(double fastest_s, double slowest_s) const {
+    std::vector<double> all = deadlines_s(options_->deadlines, fastest_s, slowest_s);
+    const double reference_s = result_.run.baseline.time_s;
+    if (all.size() < 3 || reference_s <= all.front() || reference_s >= all.back()) return all;
+    const auto nearest = std::ranges::min_element(all.begin() + 1, all.end() - 1, {},
+                                                  [&](double s) { return std::abs(s - reference_s); });
+    *nearest = reference_s;
+    return all;
+  }
+
+  /// The order of least energy among those that can keep the deadline, by the curves that rated them; the fastest where
+  /// none can, which says so.
+  [[nodiscard]] std::size_t order_for(double deadline_s) {
+    std::vector<CandidateOrder*> by_energy;
+    for (CandidateOrder& candidate : candidates_) by_energy.push_back(&candidate);
+    std::ranges::stable_sort(by_energy, {},
+                             [&](const CandidateOrder* one) { return one->rated.curve.energy_j_at(deadline_s); });
+    for (CandidateOrder* candidate : by_energy) {
+      const std::size_t order = solved(*candidate);
+      if (solved_[order]->planner->fastest_s() <= deadline_s) return order;
+    }
+    const auto fastest_s = [&](const CandidateOrder* one) { return solved_[*one->number]->planner->fastest_s(); };
+    return *(*std::ranges::min_element(by_energy, {}, fastest_s))->number;
+  }
+
+  /// From the least time of the orders to the one of least energy; the first of equal ones.
+  std::vector<double> all_deadlines() {
+    if (options_->deadlines.deadline_s) return {*options_->deadlines.deadline_s};
+    const double fastest_s = solved_[order_for(fastest_rated_s_)]->planner->fastest_s();
+    const bool only_from_fastest = options_->deadlines.slowdown_pct || options_->deadlines.plans == 1;
+    if (only_from_fastest) return deadlines_s(options_->deadlines, fastest_s, fastest_s);
+    const double slowest_s = solved_[order_for(slowest_rated_s_)]->planner->slowest_s();
+    return deadlines_between(fastest_s, std::max(fastest_s, slowest_s));
+  }
+
+  void make_all_plans() {
+    const std::vector<double> deadlines = all_deadlines();
+    std::vector<std::size_t> orders;
+    for (const double deadline_s : deadlines) orders.push_back(order_for(deadline_s));
+    std::vector<std::vector<simulator::PipelineFigures>> frontiers;
+    for (const PlannedOrder& order : result_.orders) frontiers.push_back(order.frontier.vertices);
+    result_.frontier = joint_frontier(frontiers);
+    for (std::size_t i = 0; i < deadlines.size(); ++i) {
+      if (progress_ != nullptr) {
+        progress_->update("planning clocks", static_cast<double>(i) / static_cast<double>(deadlines.size()));
+      }
+      keep_plan(orders[i], solved_[orders[i]]->planner->plan(deadlines[i]));
+    }
+  }
+
+  void keep_plan(std::size_t order, plan::Plan made) {
+    made.gpu_name = options_->gpu_name;
+    made.clock_lead_s = options_->clock_lead_s;
+    const auto number = static_cast<int>(result_.plans.size());
+    result_.plans.push_back(plan_row(number, made));
+    result_.plans.back().order = static_cast<int>(order);
+    if (*receive_) (*receive_)(result_.orders[order].pipeline, number, made);
+    if (number != 0 && !keeps_time(made.time_s, result_.run.baseline.time_s)) return;
+    result_.shown_plan = number;
+    result_.shown = std::move(made);
+  }
+
+  /// Another order may be faster than the reference; clocks alone cannot be.
+  void find_faster_than_full_clocks() {
+    for (std::size_t order = 0; order < result_.orders.size() && !result_.finding; ++order) {
+      const planner::PlanningProblem problem = result_.orders[order].pipeline.problem();
+      const double full_clocks_s = replay_under(problem, max_clocks_mhz(problem), conditions_of(*options_)).time_s;
+      for (const PlanFigures& plan : result_.plans) {
+        if (plan.order != static_cast<int>(order) || result_.finding) continue;
+        result_.finding = faster_than_full_clocks(plan.time_s, full_clocks_s);
+      }
+    }
+    if (result_.finding) result_.warnings.push_back(*result_.finding);
+  }
+
+  /// With prices for the times of the plans: at most as many as `lowgear plan` makes.
+  void bound_all_orders() {
+    if (progress_ != nullptr) progress_->update("bounding all orders", -1);
+    std::vector<double> times_s;
+    for (const PlanFigures& plan : result_.plans) times_s.push_back(plan.time_s);
+    const joint::JointBound bound = joint_bound(*problem_, times_s);
+    for (PlanFigures& plan : result_.plans) plan.joint_bound_j = bound.lower_bound_j_at(plan.time_s);
+    draw_bound(bound);
+    result_.bound_prices = write_joint_bound(bound);
+  }
+
+  /// From the least time that any order can reach, which may be before the frontier begins.
+  void draw_bound(const joint::JointBound& bound) {
+    constexpr int kPointsBefore = 32;  // so close to each other that lines between them are the curve
+    const double least_s = s_from_ps(bound.least_time_ps());
+    const double first_s = result_.frontier.front().time_s;
+    const double last_s = result_.frontier.back().time_s;
+    std::vector<double> times_s;
+    for (int i = 0; i < kPointsBefore && least_s < first_s; ++i) {
+      times_s.push_back(least_s + (first_s - least_s) * i / kPointsBefore);
+    }
+    for (const JointPoint& point : result_.frontier) times_s.push_back(point.time_s);
+    for (const joint::LayoutBound& layout : bound.layouts()) {  // where it falls, as one more layout is fast enough
+      const double fall_s = s_from_ps(layout.least_time_ps);
+      if (fall_s <= least_s || fall_s >= last_s) continue;
+      times_s.push_back(s_from_ps(layout.least_time_ps - 1));
+      times_s.push_back(fall_s);
+    }
+    std::ranges::sort(times_s);
+    for (const double time_s : times_s) {
+      if (!result_.lower_bound.empty() && result_.lower_bound.back().time_s >= time_s) continue;
+      result_.lower_bound.push_back({time_s, bound.lower_bound_j_at(time_s)});
+    }
+  }
+
+  /// That fit, by rank.
+  [[nodiscard]] std::vector<int> activations_beyond_1f1b() const {
+    const int ranks = problem_->ranks();
+    std::vector<int> fit = most_activations(problem_->memory, ranks, problem_->microbatches, 1);
+    const std::vector<int> held = joint::most_activations({}, ranks, problem_->microbatches, 1);
+    for (std::size_t rank = 0; rank < fit.size(); ++rank) fit[rank] = std::max(fit[rank] - held[rank], 0);
+    return fit;
+  }
+
+  /// Other policies run the reference order, or one of their own under the same limit of memory.
+  void compare_with_others() {
+    if (!is_quick_to_compare(reference_) || !problem_->may_join()) return;
+    planner::PipelinePlanner planner(reference_.schedule, reference_.profile, reference_.blocking_power_w,
+                                     options_->planner, {}, progress_);
+    ComparisonOptions comparison = comparison_with_others(*options_, planner.method());
+    comparison.extra_activations = activations_beyond_1f1b();
+    result_.policies = compare_policies(reference_, planner, comparison, progress_).rows;
+  }
+
+  const joint::JointProblem* problem_;
+  const PlanOptions* options_;
+  const PlanReceiver* receive_;
+  Progress* progress_;  ///< may be null
+  ProfiledPipeline reference_;
+  std::vector<CandidateOrder> candidates_;
+  double fastest_rated_s_ = 0;  ///< of all orders that were rated
+  double slowest_rated_s_ = 0;
+  std::vector<std::unique_ptr<SolvedOrder>> solved_;  ///< by number of the order
+  JointPlanResult result_;
+};
+
+void require_own_policy(const PlanOptions& options) {
+  if (options.request.power_cap || !options.request.slow.empty()) {
+    throw InputError("power caps and slow ranks are planned for a given order: name a schedule");
+  }
+  if (options.request.policy == planner::kLowgearPolicy) return;
+  throw InputError(
+      fmt::format("the policy {} plans clocks for a given order: name a schedule", options.request.policy));
+}
+
+/// What the given partition would use in the time of the shown plan.
+std::optional<simulator::PipelineFigures> given_plan(const joint::JointProblem& given, PlanOptions options,
+                                                     const JointPlanResult& chosen, Progress* progress) {
+  const double deadline_s = chosen.plans.at(static_cast<std::size_t>(chosen.shown_plan)).deadline_s;
+  options.deadlines = {.deadline_s = deadline_s};
+  const PlanReceiver none;
+  JointPlanning planning(given, options, none, progress, chosen.run.baseline);
+  return planning.replayed_at(deadline_s);
+}
+
+}  // namespace
+
+JointPlanResult plan_jointly(const joint::JointProblem& problem, const PlanOptions& options,
+                             const PlanReceiver& receive, Progress* progress) {
+  require_own_policy(options);
+  return JointPlanning(problem, options, receive, progress, full_clocks(problem, conditions_of(options))).make();
+}
+
+JointPlanResult plan_jointly(const joint::JointProblem& problem, const FreeLayers& free, const PlanOptions& options,
+                             const PlanReceiver& receive, Progress* progress) {
+  require_own_policy(options);
+  const simulator::PipelineFigures baseline = full_clocks(problem, conditions_of(options));
+  const double deadline_s = options.deadlines.deadline_s.value_or(baseline.time_s);
+  if (progress != nullptr) progress->update("choosing a partition", -1);
+  const joint::PartitionChoice choice = choose_partition(problem, free.layers, free.given, deadline_s);
+  const bool moves = choice.chosen.partition != free.given;
+  const joint::JointProblem chosen = moves ? with_partition(problem, free.layers, choice.chosen.partition) : problem;
+  JointPlanResult result = JointPlanning(chosen, options, receive, progress, baseline).make();
+  result.run.partition = PartitionRun{
+      .given = free.given, .chosen = choice.chosen.partition, .tried = choice.tried, .deadline_s = deadline_s};
+  if (moves) result.run.partition->given_plan = given_plan(problem, options, result, progress);
+  return result;
+}
+
+RunFile run_file_of(const JointPlanResult& result, const PlanOptions& options) {
+  RunFile run = run_file_of(result.orders.front(), options);
+  run.schedule = "auto";
+  const bool all_exact = std::ranges::all_of(
+      result.orders, [](const PlannedOrder& order) { return order.frontier.method == planner::FrontierMethod::exact; });
+  run.method = all_exact ? planner::FrontierMethod::exact : planner::FrontierMethod::sandwich;
+  run.policies = result.policies;
+  run.warnings = result.warnings;
+  run.joint = result.run;
+  return run;
+}
+
+RunFile run_file_of(const PlannedOrder& order, const PlanOptions& options) {
+  return run_file_of(order.pipeline, order.frontier.method, options);
+}
+
+}  // namespace lowgear::api

@@ -1,0 +1,31 @@
+#include "planning/api/plan_request.h"
+
+#include <algorithm>
+
+namespace lowgear::api {
+namespace {
+
+constexpr int kDefaultPlans = 20;
+constexpr double kPercent = 100;
+
+}  // namespace
+
+std::optional<double> single_deadline_s(const Deadlines& deadlines, double fastest_s, double slowest_s) {
+  if (deadlines.deadline_s) return deadlines.deadline_s;
+  if (deadlines.slowdown_pct) return fastest_s * (1 + *deadlines.slowdown_pct / kPercent);
+  if (deadlines.straggler_factor) return std::min(*deadlines.straggler_factor * fastest_s, slowest_s);
+  return std::nullopt;
+}
+
+std::vector<double> deadlines_s(const Deadlines& deadlines, double fastest_s, double slowest_s) {
+  if (const auto single = single_deadline_s(deadlines, fastest_s, slowest_s)) return {*single};
+  const int count = fastest_s < slowest_s ? deadlines.plans.value_or(kDefaultPlans) : 1;
+  std::vector<double> times_s;
+  for (int i = 0; i < count; ++i) {
+    const double share = count > 1 ? static_cast<double>(i) / (count - 1) : 0;
+    times_s.push_back(i + 1 == count && count > 1 ? slowest_s : fastest_s + share * (slowest_s - fastest_s));
+  }
+  return times_s;
+}
+
+}  // namespace lowgear::api

@@ -1,0 +1,250 @@
+#include "planning/api/power/power_cap.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "base/core/error.h"
+
+namespace lowgear::api {
+namespace {
+
+constexpr int kScannedDeadlines = 64;
+constexpr int kPowerLevels = 16;
+/// Powers come through sums of products: as much above a cap is within it.
+constexpr double kPowerTolerance = 1e-9;
+
+constexpr auto kScopes = std::to_array<std::string_view>({"gpu", "node", "job"});
+
+std::string_view scope_word(CapScope scope) { return scope == CapScope::gpu ? "GPU" : name(scope); }
+
+void check_cap(const PowerCap& cap) {
+  if (cap.watts && !(*cap.watts > 0 && std::isfinite(*cap.watts))) {
+    throw InputError(
+        fmt::format("power cap: {} W a {}; it must be above 0 and finite", *cap.watts, scope_word(cap.scope)));
+  }
+  if (cap.swing_w && !(*cap.swing_w >= 0 && std::isfinite(*cap.swing_w))) {
+    throw InputError(fmt::format("power cap: a swing of {} W; it must be 0 or more and finite", *cap.swing_w));
+  }
+}
+
+/// Keeps the tightest of what it is shown.
+class Tightest {
+ public:
+  void add(double power_w, const std::optional<double>& cap_w, const std::string& scope) {
+    if (!cap_w) return;
+    const double share = power_w <= *cap_w * (1 + kPowerTolerance) ? std::min(1.0, power_w / *cap_w) : power_w / *cap_w;
+    if (!use_.scope.empty() && !(share > use_.share)) return;
+    use_ = {scope, power_w, *cap_w, std::isnan(share) ? 0 : share};
+  }
+  [[nodiscard]] CapUse use() const { return use_; }
+
+ private:
+  CapUse use_;
+};
+
+double power_w(const profile::Measurement& row) { return row.energy_j / row.time_s; }
+
+struct UnitPowers {
+  double least_w = 0;  ///< what every op can do with
+  double most_w = 0;
+};
+
+UnitPowers unit_powers(const profile::StageProfile& profile) {
+  UnitPowers range;
+  for (const profile::StageOp& op : profile.ops()) {
+    const auto [low, high] = std::ranges::minmax(op.measurements, {}, power_w);
+    range.least_w = std::max(range.least_w, power_w(low));
+    range.most_w = std::max(range.most_w, power_w(high));
+  }
+  return range;
+}
+
+std::string describe(const CapUse& use) {
+  if (use.scope.empty()) return "nothing is capped";
+  return fmt::format("the {} needs {:.1f} W of {:.1f} W", use.scope, use.power_w, use.cap_w);
+}
+
+/// Solves the job again and again with rows of ever less power.
+class CappedSearch {
+ public:
+  CappedSearch(const planner::PlanningProblem& problem, const CapConditions& conditions, const PowerCap& cap)
+      : problem_(problem), conditions_(conditions), cap_(cap) {}
+
+  /// Looks for a faster plan, or one that fits, among those of at most this power per GPU. False when less power cannot
+  /// lead to anything faster than what is known.
+  bool try_level(double gpu_power_w, planner::PlanGranularity granularity) {
+    planner::PlannerOptions options = conditions_.planner;
+    options.granularity = granularity;
+    planner::PipelinePlanner planner(*problem_.schedule, within_gpu_power(*problem_.profile, gpu_power_w),
+                                     problem_.blocking_power_w, options, {}, problem_.progress);
+    const double known_s = fits() ? best_->plan.plan.time_s : std::numeric_limits<double>::infinity();
+    if (planner.fastest_s() >= known_s) return false;
+    const double fastest_s = std::max(planner.fastest_s(), conditions_.wanted_deadline_s);
+    const DeadlineRange range{fastest_s, std::max(fastest_s, std::min(planner.slowest_s(), known_s))};
+    const auto plan_for = [&](double deadline_s) {
+      if (problem_.progress != nullptr) problem_.progress->update("looking for a plan within the power cap", -1);
+      return powered(planner.plan(deadline_s));
+    };
+    if (keep(search_deadlines(plan_for, range, cap_))) best_level_w_ = gpu_power_w;
+    return !fits() || best_->plan.plan.time_s > conditions_.wanted_deadline_s;
+  }
+
+  /// Power per GPU of the best plan's rows at most.
+  [[nodiscard]] double best_level_w() const { return best_level_w_; }
+  [[nodiscard]] const CapSearch& best() const { return *best_; }
+
+ private:
+  [[nodiscard]] PoweredPlan powered(plan::Plan plan) const {
+    const auto traces = rank_power(plan, *problem_.profile, problem_.blocking_power_w);
+    PlanPower power = plan_power(traces, conditions_.gpus, steady_phase(plan));
+    return {std::move(plan), std::move(power)};
+  }
+
+  bool keep(CapSearch found) {
+    const bool is_better = !best_ || (found.use.fits() ? !fits() || found.plan.plan.time_s < best_->plan.plan.time_s
+                                                       : !fits() && found.use.share < best_->use.share);
+    if (is_better) best_ = std::move(found);
+    return is_better;
+  }
+
+  [[nodiscard]] bool fits() const { return best_ && best_->use.fits(); }
+
+  const planner::PlanningProblem& problem_;
+  const CapConditions& conditions_;
+  const PowerCap& cap_;
+  std::optional<CapSearch> best_;
+  double best_level_w_ = 0;
+};
+
+}  // namespace
+
+std::string_view name(CapScope scope) { return kScopes.at(static_cast<std::size_t>(scope)); }
+
+std::optional<CapScope> cap_scope(std::string_view name) {
+  const auto found = std::ranges::find(kScopes, name);
+  if (found == kScopes.end()) return std::nullopt;
+  return static_cast<CapScope>(found - kScopes.begin());
+}
+
+std::string describe(const std::optional<PowerCap>& cap) {
+  if (!cap) return "no power cap";
+  std::string text;
+  if (cap->watts) text = fmt::format("{:.6g} W a {} at most", *cap->watts, scope_word(cap->scope));
+  if (cap->swing_w) text += fmt::format("{}{:.6g} W between phases at most", text.empty() ? "" : ", ", *cap->swing_w);
+  return text;
+}
+
+PowerCap share_of(PowerCap cap, double share) {
+  if (cap.watts && cap.scope != CapScope::gpu) *cap.watts *= share;
+  if (cap.swing_w) *cap.swing_w *= share;
+  return cap;
+}
+
+CapUse tightest(const PlanPower& power, const PowerCap& cap) {
+  check_cap(cap);
+  Tightest use;
+  switch (cap.scope) {
+    case CapScope::gpu:
+      for (std::size_t rank = 0; rank < power.gpus.size(); ++rank) {
+        use.add(power.gpus[rank].peak_w, cap.watts, fmt::format("peak of a GPU of rank {}", rank));
+      }
+      break;
+    case CapScope::node:
+      for (const NodePower& node : power.nodes) {
+        use.add(node.power.peak_w, cap.watts, fmt::format("peak of node {}", node.node));
+      }
+      break;
+    case CapScope::job:
+      use.add(power.job.peak_w, cap.watts, "peak of the job");
+      break;
+  }
+  use.add(power.phase_swing_w, cap.swing_w, "swing of the job between phases");
+  return use.use();
+}
+
+const PoweredPlan* fastest_within(std::span<const PoweredPlan> plans, const PowerCap& cap) {
+  const PoweredPlan* best = nullptr;
+  for (const PoweredPlan& candidate : plans) {
+    if (best != nullptr && candidate.plan.time_s >= best->plan.time_s) continue;
+    if (tightest(candidate.power, cap).fits()) best = &candidate;
+  }
+  return best;
+}
+
+CapSearch search_deadlines(const PlanForDeadline& plan_for, const DeadlineRange& range, const PowerCap& cap) {
+  const auto try_deadline = [&](double deadline_s) {
+    PoweredPlan plan = plan_for(deadline_s);
+    const CapUse use = tightest(plan.power, cap);
+    return CapSearch{std::move(plan), use};
+  };
+  CapSearch best = try_deadline(range.fastest_s);
+  if (best.use.fits()) return best;
+  double too_fast_s = range.fastest_s;
+  double fitting_s = range.fastest_s;
+  for (int i = 1; i < kScannedDeadlines && !best.use.fits() && range.slowest_s > range.fastest_s; ++i) {
+    too_fast_s = fitting_s;
+    fitting_s = range.fastest_s + (range.slowest_s - range.fastest_s) * i / (kScannedDeadlines - 1);
+    CapSearch found = try_deadline(fitting_s);
+    if (found.use.share < best.use.share) best = std::move(found);
+  }
+  if (!best.use.fits()) return best;
+  while (fitting_s - too_fast_s > range.tolerance * too_fast_s) {
+    const double middle_s = (fitting_s + too_fast_s) / 2;
+    CapSearch found = try_deadline(middle_s);
+    (found.use.fits() ? fitting_s : too_fast_s) = middle_s;
+    if (found.use.fits()) best = std::move(found);
+  }
+  return best;
+}
+
+profile::StageProfile within_gpu_power(const profile::StageProfile& profile, double limit_w) {
+  profile::StageProfile rest(profile.stages());
+  for (const auto& [stage, kind, rows] : profile.ops()) {
+    for (const profile::Measurement& row : rows) {
+      if (power_w(row) <= limit_w * (1 + kPowerTolerance)) rest.add(stage, kind, row);
+    }
+  }
+  return rest;
+}
+
+CappedPlan plan_within_cap(const planner::PlanningProblem& problem, const CapConditions& conditions,
+                           const PowerCap& cap) {
+  check_cap(cap);
+  if (problem.blocking_power_w.size() != problem.schedule->ranks.size()) {
+    throw InputError(fmt::format("{} blocking powers for {} ranks; give one for each", problem.blocking_power_w.size(),
+                                 problem.schedule->ranks.size()));
+  }
+  const UnitPowers powers = unit_powers(*problem.profile);
+  const bool is_per_gpu = cap.watts && cap.scope == CapScope::gpu;
+  const double highest_w = is_per_gpu ? std::min(powers.most_w, *cap.watts) : powers.most_w;
+  if (highest_w < powers.least_w * (1 - kPowerTolerance)) {
+    return {std::nullopt, fmt::format("no plan fits: some op draws {:.1f} W on a GPU at its lowest profiled clock, and "
+                                      "the cap is {:.1f} W per GPU",
+                                      powers.least_w, *cap.watts)};
+  }
+  CappedSearch search(problem, conditions, cap);
+  if (search.try_level(highest_w, conditions.planner.granularity)) {
+    for (int level = 1; level < kPowerLevels; ++level) {
+      const double gpu_power_w = highest_w - (highest_w - powers.least_w) * level / (kPowerLevels - 1);
+      if (!search.try_level(gpu_power_w, planner::PlanGranularity::per_stage_kind)) break;
+    }
+    if (search.best_level_w() < highest_w &&
+        conditions.planner.granularity != planner::PlanGranularity::per_stage_kind) {
+      static_cast<void>(search.try_level(search.best_level_w(), conditions.planner.granularity));
+    }
+  }
+  const CapSearch& best = search.best();
+  if (!best.use.fits()) {
+    return {std::nullopt, fmt::format("no plan fits: of those tried, the one that comes nearest takes {:.4f} s, and {}",
+                                      best.plan.plan.time_s, describe(best.use))};
+  }
+  return {best.plan, fmt::format("{:.4f} s for an iteration: {}", best.plan.plan.time_s, describe(best.use))};
+}
+
+}  // namespace lowgear::api

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "planning/planner/policies/policy.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/schedule.h"
+
+namespace lowgear::api {
+
+/// A pipeline with its profile, schedule and graph: the input of every function of this module.
+struct ProfiledPipeline {
+  profile::StageProfile profile;         ///< by virtual stage of the schedule, split where the schedule is
+  schedule::Schedule schedule;           ///< computations only
+  schedule::PipelineDag dag;             ///< of `schedule`
+  std::vector<double> blocking_power_w;  ///< by rank: what one GPU draws while it waits
+  std::vector<std::string> doubts = {};  ///< why its profile may be wrong (planning/profile/plausibility.h)
+
+  /// The problem refers to this pipeline, which must outlive it.
+  [[nodiscard]] planner::PlanningProblem problem(Progress* progress = nullptr) const {
+    return {&schedule, &dag, &profile, blocking_power_w, progress};
+  }
+};
+
+}  // namespace lowgear::api

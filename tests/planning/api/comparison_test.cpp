@@ -1,0 +1,67 @@
+#include "planning/api/comparison.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/core/error.h"
+#include "planning/api/sample_pipeline.h"
+
+namespace lowgear::api {
+namespace {
+
+class Comparison : public ::testing::Test {
+ protected:
+  [[nodiscard]] PolicyComparison compare(const ComparisonOptions& options) {
+    return compare_policies(pipeline_, planner_, options);
+  }
+
+  ProfiledPipeline pipeline_ = sample_pipeline();
+  planner::PipelinePlanner planner_{pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, {}};
+};
+
+TEST_F(Comparison, ReplaysEveryPolicyAndLowgearForTheirTimes) {
+  const PolicyComparison comparison = compare({.policies = {"max", "lowgear"}});
+  EXPECT_EQ(comparison.baseline.policy, "max");
+  ASSERT_GE(comparison.rows.size(), 2U);
+  EXPECT_EQ(comparison.rows[0].label(), "max");
+  EXPECT_EQ(comparison.rows[1].label(), "lowgear (T_min)");
+  EXPECT_EQ(saving_pct(comparison.rows[0], comparison.baseline), 0);
+  EXPECT_GT(saving_pct(comparison.rows[1], comparison.baseline), 0);
+  for (const ComparisonRow& row : comparison.rows) {
+    ASSERT_TRUE(row.lower_bound_j) << row.label();
+    EXPECT_GE(row.energy_j, *row.lower_bound_j * (1 - 1e-9)) << row.label();
+    EXPECT_EQ(row.late_time_s, std::nullopt) << row.label();
+  }
+}
+
+TEST_F(Comparison, SaysThatAPlanIsFasterThanFullClocks) {
+  EXPECT_TRUE(compare({.policies = {"max", "lowgear"}}).findings.empty());
+  pipeline_.profile = with_faster_second_clock(pipeline_.profile);
+  planner::PipelinePlanner planner{pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, {}};
+  const PolicyComparison comparison = compare_policies(pipeline_, planner, {.policies = {"max", "lowgear"}});
+  ASSERT_EQ(comparison.findings.size(), 1U);
+  EXPECT_THAT(comparison.findings.front(), ::testing::StartsWith("lowgear: a plan takes"));
+}
+
+TEST_F(Comparison, TimesPlansByTheCallersClockOnly) {
+  for (const ComparisonRow& row : compare({.policies = {"max", "lowgear"}}).rows) {
+    EXPECT_EQ(row.plan_time_s, std::nullopt);
+  }
+  double now_s = 0;
+  const PolicyComparison timed =
+      compare({.policies = {"max", "lowgear"}, .now_s = [&now_s] { return now_s += 1; }, .frontier_time_s = 10});
+  EXPECT_EQ(timed.rows[0].plan_time_s, 1);
+  EXPECT_EQ(timed.rows[1].plan_time_s, 11) << "its frontier was solved before";
+}
+
+TEST_F(Comparison, SkipsAPolicyThatIsNotThereButNotTheBaseline) {
+  const PolicyComparison comparison = compare({.policies = {"magic", "max"}});
+  EXPECT_THAT(comparison.skipped, testing::ElementsAre(testing::HasSubstr("magic: no policy is called")));
+  EXPECT_EQ(comparison.rows.size(), 1U);
+  EXPECT_THROW((void)compare({.policies = {"max"}, .baseline = "magic"}), InputError);
+}
+
+}  // namespace
+}  // namespace lowgear::api

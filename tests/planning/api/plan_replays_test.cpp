@@ -1,0 +1,48 @@
+#include "planning/api/plan_replays.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "planning/api/plan_pipeline.h"
+#include "planning/api/sample_pipeline.h"
+#include "planning/planner/policies/clock_choice.h"
+
+namespace lowgear::api {
+namespace {
+
+class PlanReplaysTest : public testing::Test {
+ protected:
+  ProfiledPipeline pipeline = sample_pipeline();
+  PlanResult made = plan(pipeline, {.deadlines = {.slowdown_pct = 1}});
+  std::vector<int> clocks_mhz = clocks_for(made.shown, pipeline.dag);
+};
+
+TEST_F(PlanReplaysTest, HoldOnlyWhatIsAskedFor) {
+  const PlanReplays replays = replay_plan(pipeline, clocks_mhz, {});
+  EXPECT_NEAR(replays.timeline.time_s, made.shown.time_s, 1e-9);
+  EXPECT_FALSE(replays.unslowed);
+  EXPECT_FALSE(replays.late);
+  EXPECT_FALSE(replays.cluster);
+}
+
+TEST_F(PlanReplaysTest, KeepWhatAPlanTakesWithoutItsStragglers) {
+  const PlanReplays replays = replay_plan(pipeline, clocks_mhz, {.conditions = {0, {{.stage = 1, .factor = 1.5}}}});
+  EXPECT_NEAR(replays.unslowed.value().time_s, made.shown.time_s, 1e-9);
+  EXPECT_GT(replays.timeline.time_s, made.shown.time_s);
+}
+
+TEST_F(PlanReplaysTest, TakeLongerWithLateClocks) {
+  const PlanReplays replays = replay_plan(pipeline, clocks_mhz, {.late_s = 0.01});
+  EXPECT_NE(replays.late.value().energy_j, replays.timeline.energy_j_total);
+}
+
+TEST_F(PlanReplaysTest, LetAClusterWaitForItsSlowPipeline) {
+  const PlanReplays replays = replay_plan(pipeline, clocks_mhz, {.pipelines = 3, .slow_pipeline = 1.2});
+  ASSERT_EQ(replays.cluster.value().pipelines.size(), 3U);
+  EXPECT_NEAR(replays.cluster->time_s, 1.2 * replays.timeline.time_s, 1e-9);
+  EXPECT_NEAR(replays.cluster->pipelines[1].time_s, replays.timeline.time_s, 1e-9);
+}
+
+}  // namespace
+}  // namespace lowgear::api
