@@ -74,7 +74,7 @@ struct Config {
   int max_ranks = 100'000;        ///< of all these jobs together
   int max_job_units = 1'000'000;  ///< forwards and backwards of an iteration of one job
   int max_units = 10'000'000;     ///< of all jobs that have not finished
-  double max_node_w = 12'000;     ///< what the power limits of a node's GPUs may add up to
+  double max_node_w = 12'000;     ///< largest sum of the power limits of a node's GPUs
   StoreRetention retention;
   protocol::JobPolicy policy = protocol::JobPolicy::lowgear;  ///< of jobs that state none
   int planning_threads = 1;

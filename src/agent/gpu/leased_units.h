@@ -62,7 +62,7 @@ class UnitForecast {
     bool in_next_iteration = false;
   };
   /// The newest unit that is expected to have begun by `until_ns`, which is not before `now_ns`, if all units begin as
-  /// early as 99 of 100 do, but none earlier than its mean by more than 1/32 of its gap. What is overdue is expected
+  /// early as 99 of 100 do, but none earlier than its mean by more than 1/32 of its gap. An overdue unit is expected
   /// now. Empty: no unit begins until then but those that have, or the iteration under way does not resemble its
   /// predecessor.
   [[nodiscard]] std::optional<Expected> newest_by(std::int64_t now_ns, std::int64_t until_ns) const;
@@ -120,7 +120,7 @@ class LeasedUnits {
   [[nodiscard]] ipc::PlanAnswer follow_from(std::uint32_t iteration, std::unique_ptr<UnitClocks> clocks);
   [[nodiscard]] bool has_clocks() const { return clocks_ != nullptr; }
 
-  /// Reads what was marked since the last look. Any mark ends a suspension.
+  /// Reads the marks since the last look. Any mark ends a suspension.
   Look look();
   /// The clock to ask for since the last look: that for the newest unit that was read in it, or, where the plan has
   /// clocks asked for ahead, for the one that is expected to run when the request takes effect. Empty: none.

@@ -65,8 +65,8 @@ class GpuAssignments {
  public:
   /// In memory alone.
   GpuAssignments() = default;
-  /// `file`: what is there of this start of the machine (`boot`) is taken over; one that cannot be read is as none, and
-  /// `damage` says why.
+  /// Takes over the assignments in `file` that were made since this start of the machine (`boot`). A file that cannot
+  /// be read counts as empty, and `damage` says why.
   GpuAssignments(std::filesystem::path file, std::string boot);
 
   /// The job that the GPU is assigned to; null: it is assigned to none.

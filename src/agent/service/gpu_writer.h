@@ -59,8 +59,8 @@ class GpuWriter {
   /// the plan set any. Nothing by default.
   virtual bool follow_power_limit(std::optional<int> /*limit_w*/) { return false; }
   virtual void apply(const gpu::GpuSetting& setting) = 0;
-  /// Back to the driver's own choice of the SM clock; what was asked for otherwise (power limit, memory clocks,
-  /// persistence mode) stays. Throws nothing: a failure shows in the status, which then still names the clock.
+  /// Back to the driver's own choice of the SM clock; other settings (power limit, memory clocks,
+  /// persistence mode) stay. Throws nothing: a failure shows in the status, which then still names the clock.
   virtual void suspend() noexcept = 0;
   /// Back to how the GPU was before the first write. Throws nothing: a failure shows in the status, and is tried again.
   virtual void restore() noexcept = 0;

@@ -43,7 +43,7 @@ struct JointPlanResult {
 /// Plans orders and clocks together: searches orders that fit into memory, proves the frontier of each that holds
 /// somewhere, and makes a plan for every deadline in the order of least energy there. Deadlines are as `plan` has them,
 /// from the least T_min of the orders on; of several, one is the time of the reference order (1F1B) at its highest
-/// clocks, so that one plan states what is saved without finishing later. The policy is Lowgear's. Throws what
+/// clocks, so that one plan states the saving without finishing later. The policy is Lowgear's. Throws what
 /// `OrderSearch` and `plan` throw.
 [[nodiscard]] JointPlanResult plan_jointly(const joint::JointProblem& problem, const PlanOptions& options,
                                            const PlanReceiver& receive = {}, Progress* progress = nullptr);

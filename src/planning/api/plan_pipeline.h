@@ -90,7 +90,7 @@ using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int nu
 /// How a report compares with the other policies: without those that would take long.
 [[nodiscard]] ComparisonOptions comparison_with_others(const PlanOptions& options, planner::FrontierMethod method);
 
-/// Whether it takes about a second to work out what the other policies do: at once, for the report.
+/// Whether the other policies plan in about a second: then the report compares with them at once.
 [[nodiscard]] bool is_quick_to_compare(const ProfiledPipeline& pipeline);
 
 /// Whether this many plans are verified in about one or two seconds: before they are handed out. Others are verified on

@@ -26,7 +26,7 @@ struct PartitionRun {
   std::vector<int> chosen;  ///< as the run's profile has them
   int tried = 0;            ///< partitions whose bound was computed
   double deadline_s = 0;    ///< that the partition was chosen for
-  /// What the given partition's own joint plan uses for the shown plan's deadline, replayed; none: it cannot keep it.
+  /// Figures of the given partition's own joint plan for the shown plan's deadline, replayed; empty: it cannot keep it.
   std::optional<simulator::PipelineFigures> given_plan = {};
 };
 

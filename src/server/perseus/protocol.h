@@ -12,8 +12,8 @@
 #include "base/core/formats/json.h"
 
 /// The HTTP protocol between a training job and the server of Perseus (SOSP'24 artifact, port 7787) and of Zeus'
-/// pipeline frequency optimizer, which grew out of it, as data. Unknown members are ignored, as theirs does; what is
-/// known has to be right. Every reader throws InputError with the JSON path.
+/// pipeline frequency optimizer, which grew out of it, as data. Both ignore unknown members; known
+/// members have to be valid. Every reader throws InputError with the JSON path.
 namespace lowgear::server::perseus {
 
 /// The instructions of a rank's schedule.

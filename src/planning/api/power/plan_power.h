@@ -79,7 +79,7 @@ struct PlanPower {
   std::vector<NodePower> nodes;  ///< by rising node number
   ScopePower job;
   /// Power swing between the phases of the pipeline: largest less smallest of the job's mean power while it fills,
-  /// while it is steady and while it drains. What a grid connection or a generator sees once per iteration.
+  /// while it is steady and while it drains. A grid connection or a generator sees this once per iteration.
   double phase_swing_w = 0;
   /// The job's highest less its lowest power at any time.
   double peak_to_trough_w = 0;

@@ -91,7 +91,8 @@ struct CapConditions {
 
 struct CappedPlan {
   std::optional<PoweredPlan> plan;  ///< none: no plan fits
-  /// One sentence with the numbers: what the plan needs of the cap, or what the least needs and why none fits.
+  /// One sentence with the numbers: the power that the plan needs under the cap, or the least power of any plan and why
+  /// none fits.
   std::string reason;
 };
 

@@ -27,7 +27,7 @@ struct JobFolder {
 /// Fills a temporary folder next to the target and renames it there, in the place of an earlier one: the target is
 /// complete or what it was, also when ranks are killed or the power fails at any moment (see exchange_directories).
 /// A link stays, and its target is replaced. Ranks on several machines need a file system that
-/// they share. When one fails, all throw as `together` does, and what was written is removed; when the folder was
+/// they share. When one fails, all throw as `together` does, and the written files are removed; when the folder was
 /// complete and could not be put at its target, it stays where the message says.
 void write_together(Collective& world, const JobFolder& folder);
 

@@ -40,7 +40,7 @@ struct EngineOptions {
 class PipelineEngine {
  public:
   /// `schedule` has its communication written out and was proved to run (`require_runnable`); it outlives the engine,
-  /// as the stages do, those that it has on rank `position`, by virtual stage. What is frozen is frozen in both.
+  /// as the stages do, those that it has on rank `position`, by virtual stage. Frozen layers are frozen in both.
   PipelineEngine(const schedule::Schedule& schedule, int position, std::map<int, Stage*> stages, PointToPoint& peers,
                  EngineOptions options);
 

@@ -74,7 +74,7 @@ class AdamW {
  private:
   [[nodiscard]] double global_norm() const;
   void update(double learning_rate, const SlowerBlocks& slower, double gradient_scale);
-  /// By the steps so far but those that were skipped; without what is given to a step.
+  /// For the number of steps so far without the skipped ones; without the values that each step is given.
   [[nodiscard]] kernels::AdamWStep step_constants(std::int64_t skipped_steps = 0) const;
   struct Span {
     std::int64_t begin = 0;  ///< in this rank's stretch

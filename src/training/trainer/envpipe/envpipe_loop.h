@@ -63,7 +63,8 @@ struct EnvPipeDecision {
 
 /// EnvPipe in the running job (`energy.policy: envpipe`): finds each rank's clock of least energy by a sweep, or from a
 /// profile; changes to its own order; then raises clocks by the receives that the ranks measured, one decision a step.
-/// Rank 0 decides on what the first replica measured, and all ranks learn it before any of them begins the next step.
+/// Rank 0 decides by the measurements of the first replica, and all ranks learn it before any of them begins the next
+/// step.
 class EnvPipeLoop final : public SavedState {
  public:
   /// The loop's access to the job. All outlive it.

@@ -14,14 +14,14 @@ namespace lowgear::trainer::fp8 {
 
 /// The two formats of Micikevicius et al. 2022, "FP8 Formats for Deep Learning".
 enum class Format : unsigned char {
-  e4m3,  ///< 4 bits of exponent, 3 of mantissa; no infinity: what is above 0x7e is NaN
+  e4m3,  ///< 4 bits of exponent, 3 of mantissa; no infinity: bits above 0x7e are NaN
   e5m2   ///< 5 and 2, as IEEE's formats are
 };
 
 /// The largest finite number: 448 or 57344.
 [[nodiscard]] float largest(Format format);
 
-/// The nearest number of the format, ties to the even mantissa. What is larger than the largest number, also infinity,
+/// The nearest number of the format, ties to the even mantissa. A larger value than the largest number, also infinity,
 /// becomes that number; NaN stays NaN.
 [[nodiscard]] std::uint8_t encode(float value, Format format);
 

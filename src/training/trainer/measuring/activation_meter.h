@@ -58,9 +58,9 @@ class ActivationSteps {
 
   /// Before each step, on all ranks, with its frozen blocks and partition.
   void prepare(std::int64_t step, std::int64_t frozen_blocks, const std::string& partition);
-  /// After each step of so many stages, on all ranks: bytes of a microbatch by stage, of the rank of it that holds
-  /// most; 0: nothing of the stage is trained. Empty where the step was not measured; else a meeting of all ranks, and
-  /// written into the recording, if there is one.
+  /// After each step, with the number of stages, on all ranks: bytes of a microbatch by stage, of the rank of it that
+  /// holds most; 0: nothing of the stage is trained. Empty where the step was not measured; else a meeting of all
+  /// ranks, and written into the recording, if there is one.
   [[nodiscard]] std::vector<std::int64_t> finish(int stages);
   /// The last measurement; empty: none yet.
   [[nodiscard]] const std::vector<std::int64_t>& newest() const { return newest_; }

@@ -94,16 +94,16 @@ class Stage {
   /// Blocks of the stage that are trained; the others, frozen, come first. Only they have a backward.
   [[nodiscard]] std::int64_t trained_blocks() const { return range_.layers.size() - frozen_; }
 
-  /// What a stage that has the whole model makes of ids: [batch, time, part of the vocabulary]. Keeps nothing for a
+  /// The output for ids of a stage that has the whole model: [batch, time, part of the vocabulary]. Keeps nothing for a
   /// backward pass.
   [[nodiscard]] at::Tensor logits(const at::Tensor& ids);
   /// The weight gradients that `backward` has left for later.
   void weight_gradients(int microbatch);
-  /// Forgets every microbatch and what was made of the weights: between iterations, and after a failure.
+  /// Forgets every microbatch and the values derived from the weights: between iterations, and after a failure.
   void clear();
 
  private:
-  /// What a forward pass leaves for the backward pass.
+  /// The tensors that a forward pass keeps for the backward pass.
   struct Pass {
     at::Tensor input;
     at::Tensor targets;
@@ -126,7 +126,7 @@ class Stage {
   StageLayers layers_;
   std::size_t end_parameter_;
   std::int64_t frozen_ = 0;         ///< blocks at the stage's beginning
-  bool trains_before_ = true;       ///< what enters the first trained block comes from what is trained, too
+  bool trains_before_ = true;       ///< the input of the first trained block comes from trained layers, too
   std::vector<Parameter*> leaves_;  ///< of this stage, whose gradients autograd computes
   std::map<int, Pass> passes_;
   std::map<int, WeightGradientQueue::Deferred> deferred_;
@@ -145,7 +145,7 @@ struct ModelPartOptions {
 class ModelPart {
  public:
   /// `partition` has the layers of every virtual stage, `here` the stages of this rank in rising order. Throws
-  /// InputError when the tensor-parallel ranks do not divide what is to be split.
+  /// InputError when the tensor-parallel ranks do not divide a size that is to be split.
   ModelPart(const model::ModelConfig& config, std::span<const model::LayerRange> partition,
             const std::vector<int>& here, const ModelPartOptions& options, const Communicators& ranks);
   ModelPart(const ModelPart&) = delete;
@@ -163,7 +163,7 @@ class ModelPart {
   void bind();
   /// Has the blocks that can compute in fp8 do so or not: between iterations.
   void use_fp8(bool on);
-  /// Gives up the stages and the gradients: what is left are the parameters with their values.
+  /// Gives up the stages and the gradients; the parameters with their values stay.
   void dismiss();
   /// Adds up the gradients of embeddings that two stages share, unless they are frozen. To be called on all ranks,
   /// after the last backward.

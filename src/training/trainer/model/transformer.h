@@ -67,7 +67,7 @@ class LinearLayer {
   c10::intrusive_ptr<LinearWeight> weight_ = c10::make_intrusive<LinearWeight>();
 };
 
-/// RMSNorm or LayerNorm, by what the model has. Computed in fp32.
+/// RMSNorm or LayerNorm, as the model has it. Computed in fp32.
 class Norm {
  public:
   Norm(const BlockContext& context, const std::string& name);

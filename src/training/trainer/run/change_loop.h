@@ -30,7 +30,7 @@ class ChangeLoop final : public SavedState {
   /// Measures the mean loss on held-out text. A meeting of all ranks.
   using HeldOut = std::function<double()>;
 
-  /// What was applied before an iteration, on this rank.
+  /// The change that was applied before an iteration, on this rank.
   struct Applied {
     std::optional<PartitionSwitch> moved;
     bool agent_accepts = true;  ///< the clocks that were asked for
@@ -48,7 +48,7 @@ class ChangeLoop final : public SavedState {
   [[nodiscard]] Applied apply(std::int64_t iteration);
   /// After the optimizer's step, on all ranks, within the iteration.
   void after_update(std::int64_t iteration, double learning_rate);
-  /// After each iteration, on rank 0: reads the result, and adds what was decided since the last one.
+  /// After each iteration, on rank 0: reads the result, and adds the decisions since the last one.
   void after_iteration(IterationResult& result);
 
   [[nodiscard]] std::int64_t blocks_at(std::int64_t iteration) const;

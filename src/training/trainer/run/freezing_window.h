@@ -21,8 +21,8 @@ class FreezingWindow {
   [[nodiscard]] bool ends_with(std::int64_t iteration) const;
   /// After the optimizer's step, on all ranks: takes a sample when it is time to.
   void after_update(std::int64_t iteration);
-  /// What the window that ends with the iteration showed, without the held-out loss. Begins the next one. Waits for the
-  /// device.
+  /// The measurements of the window that ends with the iteration, without the held-out loss. Begins the next one. Waits
+  /// for the device.
   [[nodiscard]] adapt::freezing::Observation take(std::int64_t iteration, double learning_rate);
 
   /// Adds the samples of this window to the state of a checkpoint.

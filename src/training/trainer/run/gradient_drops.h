@@ -19,7 +19,7 @@ class GradientDrops {
   /// The configuration has a budget, and outlives this.
   explicit GradientDrops(const launcher::TrainConfig& config);
 
-  /// What the iteration leaves out, or as a placebo would; the one before it is done.
+  /// The products that the iteration leaves out, or would leave out as a placebo; the iteration before it is done.
   [[nodiscard]] Drops at(std::int64_t iteration) const;
   /// The same for the model, with how often each was left out before. As a placebo: nothing.
   [[nodiscard]] WeightGradientDrops for_model(std::int64_t iteration) const;

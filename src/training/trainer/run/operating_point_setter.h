@@ -26,7 +26,7 @@ class OperatingPointSetter {
   void set(int point, const schedule::Schedule& schedule);
 
  private:
-  /// What the agent follows.
+  /// The setting that the agent follows.
   struct Loaded {
     int point = 0;
     int frozen_stages = 0;     ///< other frozen stages are other units; only of clocks

@@ -52,7 +52,7 @@ class ExpertLayer {
   ExpertLayer(ExpertWeights weights, at::Tensor input, std::int64_t experts_per_token);
 
   [[nodiscard]] at::Tensor forward() const;
-  /// What has gradients: input, router, and both products' weights.
+  /// The tensors with gradients: input, router, and both products' weights.
   [[nodiscard]] std::vector<at::Tensor> variables() const;
 
  private:

@@ -37,8 +37,8 @@ struct SampledFile {
   SampleWriter file;
 };
 
-/// Samples operators in this process. `on_row` is called after each row, or a point that was skipped, with what is
-/// done and planned in all.
+/// Samples operators in this process. `on_row` is called after each row, or a point that was skipped, with the numbers
+/// of points that are done and planned in all.
 struct SamplingEvents {
   std::function<void(std::string_view what, std::size_t done, std::size_t planned)> on_row;
   std::function<void(const std::string& warning)> on_warning;

@@ -26,7 +26,7 @@ struct ReportedTotal<void (c10::MemoryReportingInfoBase::*)(void*, std::int64_t,
 };
 using MemoryTotal = ReportedTotal<decltype(&c10::MemoryReportingInfoBase::reportMemoryUsage)>::Type;
 
-/// Causal attention: softmax(scale q k^T) v, each position seeing itself and what is before it.
+/// Causal attention: softmax(scale q k^T) v, each position sees itself and those before it.
 /// `query` is [batch, heads, time, head_dim]; `key` and `value` are [batch, kv_heads, time, head_dim] with heads a
 /// multiple of kv_heads: query head h reads key head h / (heads / kv_heads).
 inline at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
