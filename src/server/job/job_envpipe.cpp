@@ -47,7 +47,7 @@ void EnvPipeFollowing::restore(const JsonView& state) {
 
 void EnvPipeFollowing::write_state(Json& state) const {
   if (version_ == 0) return;
-  state["envpipe"] = {{"state", planner::to_json(state_)}, {"is_finished", is_finished_}, {"version", version_}};
+  state["envpipe"] = {{"state", policies::to_json(state_)}, {"is_finished", is_finished_}, {"version", version_}};
 }
 
 std::vector<double> receive_waits_s(const JobIteration& iteration, const RankRegistry& ranks,
