@@ -13,8 +13,8 @@ namespace lowgear {
 ///
 /// `backward` is the whole backward pass; zero-bubble schedules split it into `input_gradient` (the previous stage
 /// waits for it) and `weight_gradient` (no other rank waits for it). A forward may keep only its input: then
-/// `recomputation` repeats it before the backward begins, or `recomputing_backward` repeats it within the backward, once
-/// the gradient has arrived.
+/// `recomputation` repeats it before the backward begins, or `recomputing_backward` repeats it within the backward,
+/// once the gradient has arrived.
 enum class OpKind : std::uint8_t {
   forward = 0,
   backward = 1,

@@ -17,7 +17,8 @@ namespace lowgear::published_estimator {
 class FittedTimes : public PublishedTimes {
  public:
   /// The shape at which the times of the table hold.
-  static constexpr estimator::SampledShape kReference{.ranks = 2, .batch = 4, .heads = 32, .sequence = 4096, .hidden = 4096};
+  static constexpr estimator::SampledShape kReference{
+      .ranks = 2, .batch = 4, .heads = 32, .sequence = 4096, .hidden = 4096};
   /// Largest factor between a size and that of the reference: the range of the fits.
   static constexpr double kReach = 4;
 
@@ -27,7 +28,8 @@ class FittedTimes : public PublishedTimes {
   FittedTimes(std::string_view csv, std::string source);
 
   /// Throws InputError if the table lacks the function, and on sizes beyond kReach.
-  [[nodiscard]] double operator_s(const estimator::SampledFunction& function, const estimator::SampledShape& shape, estimator::Pass pass) const override;
+  [[nodiscard]] double operator_s(const estimator::SampledFunction& function, const estimator::SampledShape& shape,
+                                  estimator::Pass pass) const override;
   [[nodiscard]] double collective_s(std::string_view function, std::int64_t elements, int nodes,
                                     int per_node) const override;
 

@@ -23,8 +23,8 @@ class PublishedTimes {
   virtual ~PublishedTimes() = default;
   /// Time of one pass of a sampled operator in fp16; functions of one pass have only the forward. Throws InputError if
   /// the time is unknown.
-  [[nodiscard]] virtual double operator_s(const estimator::SampledFunction& function, const estimator::SampledShape& shape,
-                                          estimator::Pass pass) const = 0;
+  [[nodiscard]] virtual double operator_s(const estimator::SampledFunction& function,
+                                          const estimator::SampledShape& shape, estimator::Pass pass) const = 0;
   /// Time of a collective of `elements` fp16 numbers among `nodes` x `per_node` GPUs. Throws as operator_s does.
   [[nodiscard]] virtual double collective_s(std::string_view function, std::int64_t elements, int nodes,
                                             int per_node) const = 0;
@@ -57,8 +57,8 @@ using PublishedStages = std::array<double, 3>;
 /// An iteration by the published estimator's own composition.
 struct PublishedEstimate {
   std::array<std::int64_t, 3> layers{};  ///< of a stage; the sum may differ from the model's layers
-  PublishedStages forward_s{};                ///< of a microbatch, without messages between stages
-  PublishedStages backward_s{};               ///< with the forward pass, which is always run again
+  PublishedStages forward_s{};           ///< of a microbatch, without messages between stages
+  PublishedStages backward_s{};          ///< with the forward pass, which is always run again
   double message_s = 0;                  ///< of one microbatch to the next stage
   double pipeline_s = 0;
   double gradients_s = 0;  ///< sums over replicas, of the first stage

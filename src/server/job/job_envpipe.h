@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
 #include "protocol/job_spec.h"
+#include "rivals/policies/envpipe/envpipe_reconfiguration.h"
 #include "server/job/iteration_log.h"
 #include "server/job/job_outbox.h"
 #include "server/job/rank_registry.h"

@@ -39,7 +39,7 @@ namespace lowgear::launcher {
 /// cannot be divided before a microbatch's activations are measured, within the memory of 1F1B. The note states where
 /// that is less than the rule asks for, and which setting changes it.
 [[nodiscard]] policies::EnvPipeOrder order_in_memory(const EnvPipeMemory& memory, int microbatches,
-                                                    const policies::EnvPipeFindings& found);
+                                                     const policies::EnvPipeFindings& found);
 
 /// The order with which the job starts: the configured early forwards, or by the times of the profile of the policy
 /// `envpipe`. With neither: that of equal stages, whose backward takes twice the time of a forward. Throws InputError

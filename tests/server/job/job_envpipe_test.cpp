@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "planning/schedule/generators.h"
 #include "rivals/policies/envpipe/envpipe.h"
 #include "rivals/policies/published_loop.h"
-#include "planning/schedule/generators.h"
 #include "server/simulated_job.h"
 
 namespace lowgear::server {

@@ -221,8 +221,9 @@ namespace {
 
 /// The files that the published estimator reads for the job: from `operators` and `collectives`, the folders of
 /// sampling files of its GPU. Throws InputError where one of them or its `{GPU}.csv` is missing.
-published_estimator::PublishedSamples read_published_samples(const published_estimator::SampledJob& job, const std::filesystem::path& operators,
-                                         const std::filesystem::path& collectives) {
+published_estimator::PublishedSamples read_published_samples(const published_estimator::SampledJob& job,
+                                                             const std::filesystem::path& operators,
+                                                             const std::filesystem::path& collectives) {
   published_estimator::PublishedSamples samples;
   append_files(operators, samples.files);
   append_files(collectives, samples.files);

@@ -19,9 +19,9 @@
 #include "base/core/files/file.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
+#include "planning/profile/profile_file.h"
 #include "rivals/policies/published_policies.h"
 #include "rivals/published_estimator/published_examples.h"
-#include "planning/profile/profile_file.h"
 
 namespace lowgear::cli {
 namespace {

@@ -28,6 +28,6 @@ namespace lowgear::cli {
 /// The page of `lowgear search --html`: time against energy of the layouts, the best ones, and the time, energy and
 /// memory of the first by part.
 [[nodiscard]] report::Page search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
-                                                 const estimator::SearchReportData& found, std::string command);
+                                       const estimator::SearchReportData& found, std::string command);
 
 }  // namespace lowgear::cli

@@ -9,8 +9,8 @@
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/recorded_profile.h"
 #include "planning/profile/stage_profile.h"
-#include "report/report/html_page.h"
 #include "planning/profile/switch_latency.h"
+#include "report/report/html_page.h"
 
 namespace lowgear::cli {
 

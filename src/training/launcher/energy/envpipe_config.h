@@ -42,10 +42,10 @@ inline constexpr auto kEnvPipeMembers = std::to_array<std::string_view>(
 /// The findings of EnvPipe's profiling on the configured profile. Throws InputError when the profile or the blocking
 /// power cannot be read, or does not fit the schedule.
 [[nodiscard]] policies::EnvPipeFindings findings_on_profile(const EnvPipeConfig& config,
-                                                           const schedule::Schedule& schedule);
+                                                            const schedule::Schedule& schedule);
 /// The same for EnvPipe's own order of `ranks` ranks with one stage each. Throws InputError as findings_on_profile.
 [[nodiscard]] policies::EnvPipeFindings order_findings_on_profile(const EnvPipeConfig& config, int ranks,
-                                                                 int microbatches);
+                                                                  int microbatches);
 
 /// The memory limit of EnvPipe's order, `energy.envpipe.memory_limit`, for the policy and the schedule `envpipe` alike.
 struct EnvPipeMemory {
