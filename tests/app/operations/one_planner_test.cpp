@@ -14,6 +14,7 @@
 #include "planning/plan/plan_json.h"
 #include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
+#include "rivals/policies/published_policies.h"
 #include "server/planning/measured_job.h"
 
 namespace lowgear {
@@ -99,7 +100,8 @@ TEST(OnePlanner, GivesTheSamePlanToTheServerTheCommandAndPython) {
       {{.slowdown_pct = 2, .power_cap = api::PowerCap{.watts = 210}}, {"--slowdown", "2", "--power-cap", "210"}},
       {{.slowdown_pct = 0, .power_cap = api::PowerCap{.scope = api::CapScope::job, .watts = 640}},
        {"--slowdown", "0", "--power-cap", "640:job"}},
-      {{.slowdown_pct = 4, .policy = "perseus"}, {"--slowdown", "4", "--policy", "perseus"}},
+      {{.slowdown_pct = 4, .policy = "perseus", .policies = policies::published_policies()},
+       {"--slowdown", "4", "--policy", "perseus"}},
   };
   for (const SameRequest& same : requests) {
     SCOPED_TRACE(testing::PrintToString(same.options));
@@ -109,7 +111,7 @@ TEST(OnePlanner, GivesTheSamePlanToTheServerTheCommandAndPython) {
         cli::run_lowgear(cli::pipeline_command("plan", path, kStages, kMicrobatches, options));
     ASSERT_EQ(printed.exit_code, 0) << printed.err;
     const std::string of_command = read_file((folder / "out/plans/00000.json").string());
-    EXPECT_EQ(called(write_stage_profile(rows), same.options), of_command);
+    EXPECT_EQ(called(profile::write_profile_file({.profile = rows}), same.options), of_command);
     const std::string of_server = write_plan(job.plan({.request = same.request}).plan.plans.front());
     if (same.request.policy == planner::kLowgearPolicy) {
       EXPECT_EQ(of_server, of_command);
