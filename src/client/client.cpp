@@ -67,6 +67,7 @@ namespace {
 
 /// Longest that the training thread is taken to need between reading the clock and marking what it read it for.
 constexpr std::uint64_t kMarkingNs = 100'000'000;
+constexpr std::size_t kMaxBatchRecords = std::size_t{1} << 20;
 
 std::uint64_t event_time_ns() noexcept { return static_cast<std::uint64_t>(monotonic_ns()); }
 
@@ -290,31 +291,50 @@ void Client::stagger(std::uint64_t number) {
   std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));
 }
 
-void Client::drain() {
-  if (!log_) return;
+/// Feeds the meter; `drained_.mutex` is held. The log keeps what a batch has no room for, and counts what it loses.
+void Client::measure() {
   const std::uint64_t now_ns = event_time_ns();
-  const std::lock_guard lock(drained_.mutex);
-  const std::vector<measure::GpuSample> samples = samples_.take();
-  for (const measure::GpuSample& sample : samples) drained_.iterations.add(sample);
-  if (served_) served_->add(samples);
-  UnitRecord record;
-  while (log_->pop(record)) {
-    std::optional<MeasuredIteration> measured = drained_.iterations.add(record);
-    if (served_) served_->add(record, measured);
-    if (recording_) recording_->write(record);
-    if (measured) drained_.newest = std::move(measured);
+  Batch& batch = drained_.batch;
+  for (const measure::GpuSample& sample : samples_.take()) {
+    drained_.iterations.add(sample);
+    batch.samples.push_back(sample);
   }
-  if (recording_) recording_->flush();
+  UnitRecord record;
+  while (batch.records.size() < kMaxBatchRecords && log_->pop(record)) {
+    std::optional<MeasuredIteration> measured = drained_.iterations.add(record);
+    if (measured) drained_.newest = measured;
+    batch.records.emplace_back(record, std::move(measured));
+  }
   if (const std::uint64_t lost_now = lost(); std::exchange(drained_.lost, lost_now) != lost_now) {
     drained_.iterations.lose_iteration();
-    if (served_) served_->lose_iteration();
+    batch.lost = true;
   }
   drained_.iterations.advance_to(now_ns - kMarkingNs);
 }
 
+/// Server and recording may take long (a fit, a slow disk): they work without the lock, which the training thread
+/// takes.
+void Client::drain() {
+  if (!log_) return;
+  Batch batch;
+  {
+    const std::lock_guard lock(drained_.mutex);
+    measure();
+    batch = std::exchange(drained_.batch, {});
+  }
+  if (served_) served_->add(batch.samples);
+  for (const auto& [record, measured] : batch.records) {
+    if (served_) served_->add(record, measured);
+    if (recording_) recording_->write(record);
+  }
+  if (recording_) recording_->flush();
+  if (served_ && batch.lost) served_->lose_iteration();
+}
+
 std::optional<MeasuredIteration> Client::measured_iteration(std::uint64_t number) {
-  drain();
+  if (!log_) return std::nullopt;
   const std::lock_guard lock(drained_.mutex);
+  measure();
   return drained_.newest && drained_.newest->iteration == number ? drained_.newest : std::nullopt;
 }
 

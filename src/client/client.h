@@ -196,12 +196,20 @@ class Client {
   [[nodiscard]] const std::filesystem::path& agent_socket() const { return options_.agent_socket; }
 
  private:
-  /// What the log was read for, by one thread at a time.
+  /// Marks and samples that the meter has, and that server and recording have not.
+  struct Batch {
+    std::vector<measure::GpuSample> samples;
+    std::vector<std::pair<UnitRecord, std::optional<MeasuredIteration>>>
+        records;        ///< with the iteration that each ended
+    bool lost = false;  ///< records are missing
+  };
+  /// Reads the log, on one thread at a time.
   struct Drained {
     std::mutex mutex;  ///< of the rest, and held while the log is read
     IterationMeter iterations{std::nullopt};
     std::optional<MeasuredIteration> newest;
     std::uint64_t lost = 0;  ///< records
+    Batch batch;
   };
 
   void open_recording();
@@ -209,6 +217,7 @@ class Client {
   void open_server();
   void start_meter();
   [[nodiscard]] protocol::RankSpec registration() const;
+  void measure();
   void drain();
   void refuse_what_differs();
   [[nodiscard]] std::uint64_t lost() const;

@@ -28,7 +28,7 @@ bool is_address(const std::string& text, int family) {
 }
 
 [[noreturn]] void refuse_address(std::string_view text) {
-  throw InputError(fmt::format("{} is not an address and a port, such as 127.0.0.1:7787 or [::1]:7787", quote(text)));
+  throw InputError(fmt::format("{} is not an address and a port, such as 127.0.0.1:7787 or \"[::1]:7787\"", quote(text)));
 }
 
 /// A path that does not depend on where the server was started.

@@ -6,10 +6,11 @@ import ctypes
 import functools
 import json
 import os
+import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from .._library import InvalidUse, LowgearError, open_library
 
@@ -65,7 +66,10 @@ def load() -> ctypes.CDLL:
 
 def _answer(verb: str, request: Mapping[str, Any]) -> Dict[str, Any]:
     library = load()
-    text = json.dumps(request).encode()
+    try:
+        text = json.dumps(request, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidUse(f"{error.object[max(0, error.start - 40) : error.end]!r}: a name or text is not UTF-8") from None
     cancelled = ctypes.c_int(0)
 
     def call() -> Dict[str, Any]:
@@ -92,6 +96,13 @@ class _Given(NamedTuple):
     text: str
     name: str  # of the argument that it was made of, for messages
     header_lines: Optional[int]  # before its rows; None: it has no rows
+
+    def place(self, line: Union[int, str, None]) -> str:
+        """A place in it for messages: the caller has rows instead of lines."""
+        if not line or self.header_lines is None:
+            return self.name
+        row = int(line) - self.header_lines - 1
+        return f"{self.name}, header" if row < 0 else f"{self.name}, row {row}"
 
 
 def _option(value: Any) -> Any:
@@ -144,7 +155,8 @@ class Request:
     def _named(self, message: str) -> str:
         """The message with the caller's names of files."""
         for file, given in self._given.items():
-            message = message.replace(file, given.name)
+            place = rf"(?<![\w/]){re.escape(file)}(?::(\d+)(?::\d+)?)?(?![\w/])"
+            message = re.sub(place, lambda found, given=given: given.place(found[1]), message)
         return message
 
     def _failure(self, error: Mapping[str, Any]) -> LowgearError:
@@ -152,8 +164,4 @@ class Request:
         given = self._given.get(error.get("file", ""))
         if given is None:
             return kind(self._named(error["message"]))
-        place, line = given.name, error.get("line")
-        if line and given.header_lines is not None:
-            row = line - given.header_lines - 1
-            place += ", header" if row < 0 else f", row {row}"
-        return kind(f"{place}: {self._named(error['problem'])}")
+        return kind(f"{given.place(error.get('line'))}: {self._named(error['problem'])}")

@@ -10,7 +10,7 @@ from .call import Request
 from .inputs import PathLike, ProfileLike, is_path, profile_file
 from .table import Table
 
-_PARAMETERS = {"blocking-power": "blocking_power_w", "straggler": "stragglers", "perseus-unit": "perseus_unit_s"}
+_PARAMETERS = {"blocking-power": "blocking_power_w", "straggler": "stragglers", "perseus-unit": "perseus_unit_s", "tp": "tensor_parallel"}
 
 
 class EmulatedRow(NamedTuple):

@@ -145,7 +145,7 @@ def job_option(request: Request, job: Union[PathLike, Mapping[str, Any], None]) 
     if is_path(job):
         return os.fspath(job)
     try:
-        text = json.dumps(job, allow_nan=False)
+        text = json.dumps(job, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise InvalidUse(f"job: {error}; give numbers, texts, lists and dicts as a job file has them") from None
     return request.give("job.yaml", text, "job")

@@ -32,6 +32,7 @@ _PARAMETERS = {
     "perseus-unit": "perseus_unit_s",
     "slow-pipeline": "slow_pipeline_factor",
     "slow-rank": "slow_ranks",
+    "virtual-stages": "chunks",
 }
 
 

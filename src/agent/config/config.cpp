@@ -56,7 +56,7 @@ std::optional<http::TlsServerFiles> parse_metrics_tls(YamlSection& section) {
 std::optional<MetricsAddress> parse_metrics(YamlSection& section) {
   const std::optional<std::string> address = section.text("metrics_address");
   if (address && !is_ip_address(*address)) {
-    section.fail_at("metrics_address", fmt::format("{} is not an address, such as 0.0.0.0 or ::", quote(*address)));
+    section.fail_at("metrics_address", fmt::format("{} is not an address, such as 0.0.0.0 or \"::\"", quote(*address)));
   }
   const auto port = section.integer_in("metrics_port", 1, 65535);
   if (address && !port) section.fail_at("metrics_address", "it needs a metrics_port");

@@ -39,12 +39,16 @@ double number_in(const std::string& name, NumberRange<double> range, const std::
   return *number;
 }
 
+/// The name that messages have, of a name with its hidden ones after commas.
+std::string shown_name(const std::string& names) { return names.substr(0, names.find(',')); }
+
 /// An option of values separated by commas, each read by `read(name, range, text)`.
 template <typename Number>
 CLI::Option* add_list(CLI::App& app, const std::string& name, NumberRange<Number> range,
                       Number (*read)(const std::string&, NumberRange<Number>, const std::string&),
                       std::function<void(std::vector<Number>)> set, const std::string& help) {
-  const auto read_all = [name, range, read, set = std::move(set)](const std::vector<std::string>& texts) {
+  const auto read_all = [name = shown_name(name), range, read,
+                         set = std::move(set)](const std::vector<std::string>& texts) {
     std::vector<Number> numbers;
     for (const std::string& text : texts) numbers.push_back(read(name, range, text));
     set(std::move(numbers));
@@ -85,7 +89,7 @@ CLI::Option* take_names_of_any_case(CLI::Option* option) {
 
 CLI::Option* add_whole_number(CLI::App& app, const std::string& name, NumberRange<int> range,
                               std::function<void(int)> set, const std::string& help) {
-  const auto read = [name, range, set = std::move(set)](const std::string& text) {
+  const auto read = [name = shown_name(name), range, set = std::move(set)](const std::string& text) {
     set(whole_number_in(name, range, text));
   };
   return app.add_option_function<std::string>(name, read, help)->type_name("N");
@@ -93,7 +97,9 @@ CLI::Option* add_whole_number(CLI::App& app, const std::string& name, NumberRang
 
 CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<double> range,
                         std::function<void(double)> set, const std::string& help) {
-  const auto read = [name, range, set = std::move(set)](const std::string& text) { set(number_in(name, range, text)); };
+  const auto read = [name = shown_name(name), range, set = std::move(set)](const std::string& text) {
+    set(number_in(name, range, text));
+  };
   return app.add_option_function<std::string>(name, read, help)->type_name("X");
 }
 

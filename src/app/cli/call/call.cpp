@@ -51,7 +51,10 @@ class CallerWords {
       text += message.substr(0, at);
       message.remove_prefix(at + kDashes.size());
       const std::size_t length = name_length(message);
-      text += length == 0 ? std::string(kDashes) : parameter(message.substr(0, length));
+      const bool begins_word =
+          text.empty() || std::string_view(" '\"`([{\\").find(text.back()) != std::string_view::npos;
+      text += length == 0 || !begins_word ? std::string(kDashes) + std::string(message.substr(0, length))
+                                          : parameter(message.substr(0, length));
       message.remove_prefix(length);
     }
     return text.append(message);
@@ -107,7 +110,10 @@ std::vector<std::string> command_words(std::string_view verb, const Json& reques
     }
     const Json values = value.is_array() ? value : Json::array({value});
     for (const Json& one : values) {
-      words.push_back(fmt::format("--{}={}", name, word_of(one)));
+      const std::string word = word_of(one);
+      // After `=` CLI11 takes the next word for an empty value.
+      words.push_back(word.empty() ? fmt::format("--{}", name) : fmt::format("--{}={}", name, word));
+      if (word.empty()) words.emplace_back();
     }
   }
   words.emplace_back("--json");

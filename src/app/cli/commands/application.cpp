@@ -65,7 +65,8 @@ std::optional<std::string> unknown_option(const CLI::App& verb, std::span<const 
 std::string no_option_message(const CLI::App& verb, const std::string& option) {
   std::vector<std::string> names;
   for (const CLI::Option* known : verb.get_options()) {
-    for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+    // The others are hidden.
+    if (!known->get_lnames().empty()) names.push_back("--" + known->get_lnames().front());
   }
   const std::vector<std::string_view> views(names.begin(), names.end());
   return fmt::format("there is no option {}{}", printable(option), did_you_mean(option, views));

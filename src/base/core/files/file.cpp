@@ -194,6 +194,10 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
     if (text->size() > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
     return checked(*text, path);
   }
+  if (MemoryFiles::holds(path)) throw_read_error(path, ENOENT);
+  if (path == "-" && MemoryFiles::current() != nullptr) {
+    throw_read_error(path, "standard input belongs to the caller of a library", "name a file");
+  }
   if (path == "-") return checked(read_all(STDIN_FILENO, "<stdin>", max_bytes, 0), "<stdin>");
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status = {};

@@ -42,15 +42,22 @@ std::vector<fs::path> MemoryFiles::given_in(const fs::path& folder) const {
   return paths;
 }
 
+bool MemoryFiles::holds(const fs::path& path) {
+  if (of_this_thread == nullptr) return false;
+  const std::string name = path.generic_string();
+  const std::string folder = name.substr(0, name.find('/')) + "/";
+  const auto first = of_this_thread->given_.lower_bound(folder);
+  return first != of_this_thread->given_.end() && first->first.starts_with(folder);
+}
+
 bool file_exists(const fs::path& path) {
   std::error_code error;
-  return MemoryFiles::given(path) != nullptr || fs::is_regular_file(path, error);
+  return MemoryFiles::given(path) != nullptr || (!MemoryFiles::holds(path) && fs::is_regular_file(path, error));
 }
 
 std::vector<fs::path> files_in(const fs::path& folder) {
   std::vector<fs::path> paths;
-  if (of_this_thread != nullptr) paths = of_this_thread->given_in(folder);
-  if (!paths.empty()) return paths;
+  if (MemoryFiles::holds(folder)) return of_this_thread->given_in(folder);
   std::error_code error;
   for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {

@@ -28,6 +28,8 @@ class MemoryFiles {
   [[nodiscard]] static MemoryFiles* current();
   /// The text of a given file of this thread; null without one of this name.
   [[nodiscard]] static const std::string* given(const std::filesystem::path& path);
+  /// Whether the path is or lies in a folder of given files of this thread: the disk has no part in such a folder.
+  [[nodiscard]] static bool holds(const std::filesystem::path& path);
   /// The files of this thread, where they keep an output of this name; otherwise null.
   [[nodiscard]] static MemoryFiles* keeper_of(const std::filesystem::path& path);
 

@@ -44,6 +44,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t /*anchor*/,
                 const std::string& value) override {
     require_plain(mark, tag);
+    if (tag == "!") require_end_of_quotes(mark);
     YamlNode scalar = node(Kind::scalar, mark);
     scalar.scalar = value;
     scalar.quoted = tag == "!";
@@ -70,6 +71,25 @@ class TreeBuilder final : public YAML::EventHandler {
   /// yaml-cpp says "?" for a value without a tag and "!" for one in quotes.
   void require_plain(const YAML::Mark& mark, std::string_view tag) const {
     if (!tag.empty() && tag != "?" && tag != "!") fail(mark, fmt::format("the tag {} is not supported", quote(tag)));
+  }
+
+  /// yaml-cpp takes the end of the text for a missing quote, and all between for the value. A block scalar also has the
+  /// tag "!".
+  void require_end_of_quotes(const YAML::Mark& mark) const {
+    const std::string_view text = source_->text;
+    const std::size_t begin = place_at(mark, source_).offset;
+    if (begin >= text.size()) return;
+    const char quotes = text[begin];
+    if (quotes != '\'' && quotes != '"') return;
+    for (std::size_t i = begin + 1; i < text.size(); ++i) {
+      if (quotes == '"' && text[i] == '\\') {
+        ++i;
+      } else if (text[i] == quotes) {
+        if (quotes == '"' || i + 1 == text.size() || text[i + 1] != quotes) return;
+        ++i;
+      }
+    }
+    fail(mark, "the text in quotes does not end", fmt::format("write {} after it", quotes));
   }
 
   [[nodiscard]] YamlNode node(Kind kind, const YAML::Mark& mark) {

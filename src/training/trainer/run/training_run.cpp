@@ -160,8 +160,9 @@ ChangeLoop::Applied TrainingRun::apply_changes(std::int64_t iteration) {
 
 IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
   const std::vector<Microbatch> microbatches = data_.microbatches(number, part_.place().dp, part_.device());
-  const double begin_s = monotonic_s();
   client_->stagger(static_cast<std::uint64_t>(number));
+  // A wait for the job's turn counts neither in the iteration's time nor in its energy.
+  const double begin_s = monotonic_s();
   // What changes before the first unit and is measured after the last one belongs to the iteration: its costs count.
   client_->iteration_begin(
       {.number = static_cast<std::uint64_t>(number), .settling = profile_clocks_.settles_at(number)});
