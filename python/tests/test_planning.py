@@ -660,6 +660,7 @@ class TestCall(InAFolder):
         own = [one for one in caught if issubclass(one.category, planning.LowgearWarning)]
         self.assertTrue(own)
         self.assertEqual(own[0].filename, __file__)
+        self.assertNotRegex(str(own[0].message), r"profile(\.csv)?:[0-9]", "rows instead of lines")
 
     def test_an_interrupt_cancels_the_call(self):
         ended = threading.Event()

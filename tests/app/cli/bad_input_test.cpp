@@ -305,6 +305,7 @@ TEST_F(BadInput, EmulatedClustersAreRefusedByTheNameOfTheOption) {
   for (const char* value : {"0", "4,0", "4,1.5", "200000", "some"}) {
     expect_refused(emulate("--microbatches", value), {"--microbatches: expected a whole number from 1 to"});
   }
+  expect_refused(emulate("--tensor-parallel", "none"), {"--tp: expected a whole number from 1 to"});
   expect_refused(emulate("--perseus-unit", "0.01"), {"--perseus-unit", "--policy perseus"});
 }
 

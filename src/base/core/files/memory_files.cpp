@@ -45,6 +45,7 @@ std::vector<fs::path> MemoryFiles::given_in(const fs::path& folder) const {
 bool MemoryFiles::holds(const fs::path& path) {
   if (of_this_thread == nullptr) return false;
   const std::string name = path.generic_string();
+  if (path.is_absolute()) return false;
   const std::string folder = name.substr(0, name.find('/')) + "/";
   const auto first = of_this_thread->given_.lower_bound(folder);
   return first != of_this_thread->given_.end() && first->first.starts_with(folder);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -28,6 +29,27 @@ TEST(MemoryFiles, AreReadByTheirNames) {
   EXPECT_FALSE(file_exists("plan"));
   EXPECT_THAT(files_in("plan"), ElementsAre("plan/x.json"));
   EXPECT_THAT(files_in(folder.path()), ElementsAre(folder / "b.csv"));
+}
+
+TEST(MemoryFiles, HideTheFolderOfTheirNameOnTheDisk) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "plan/frontier.csv", "disk");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  {
+    const MemoryFiles files({{"plan/run.json", "{}"}}, {});
+    EXPECT_FALSE(file_exists("plan/frontier.csv"));
+    EXPECT_THROW((void)read_file("plan/frontier.csv"), InputError);
+    EXPECT_THAT(files_in("plan"), ElementsAre("plan/run.json"));
+    EXPECT_TRUE(file_exists(folder / "plan/frontier.csv")) << "named from the root, it is the disk's";
+  }
+  EXPECT_TRUE(file_exists("plan/frontier.csv"));
+  std::filesystem::current_path(before);
+}
+
+TEST(MemoryFiles, LeaveStandardInputToTheirCaller) {
+  const MemoryFiles files({}, {});
+  EXPECT_THROW((void)read_file("-"), InputError);
 }
 
 TEST(MemoryFiles, AreReadWithTheLimitsOfFiles) {

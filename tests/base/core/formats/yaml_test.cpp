@@ -144,6 +144,13 @@ TEST(Yaml, SaysWhereASyntaxErrorIs) {
   EXPECT_THAT(parse_error("\ta: 1\n"), StartsWith("job.yaml:1:"));
 }
 
+TEST(Yaml, RefusesQuotesThatDoNotEnd) {
+  EXPECT_EQ(parse_error("a: 1\nb: \"x\nc: 2\n"), "job.yaml:2:4: the text in quotes does not end; write \" after it");
+  EXPECT_EQ(parse_error("a: 'it''s\nc: 2\n"), "job.yaml:1:4: the text in quotes does not end; write ' after it");
+  EXPECT_THAT(parse_error("a: \"x\\\"\nc: 2\n"), HasSubstr("does not end"));
+  EXPECT_EQ(parse_error("a: 'it''s'\nb: \"x \\\" y\"\nc: |\n  \"x\n"), "");
+}
+
 TEST(Yaml, RefusesDuplicateKeysAtEveryLevel) {
   EXPECT_EQ(parse_error("a: 1\nb: 2\na: 3\n"), "job.yaml:3:1: \"a\" occurs twice here; keep one of them");
   EXPECT_EQ(parse_error("m:\n  - {x: 1, x: 2}\n"), "job.yaml:2:12: \"x\" occurs twice here; keep one of them");
