@@ -76,7 +76,7 @@ class Installed(unittest.TestCase):
 
     def test_programs_and_libraries_name_no_folder_of_the_build(self):
         files = self.elf_files()
-        self.assertEqual(len(files), 6)
+        self.assertEqual(len(files), 7)
         for path in files:
             with self.subTest(path.name):
                 self.assertNotRegex(run(os.environ["READELF"], "--dynamic", path).stdout, r"\((RPATH|RUNPATH)\)")
