@@ -90,7 +90,7 @@ class TlsRanks(TlsServerTest):
 
     def test_a_file_that_is_missing_is_named_at_once(self):
         self.start()
-        self.assertIn("none.pem: cannot be read", self.rank(ca=self.folder / "none.pem"))
+        self.assertIn("none.pem: is missing or unreadable", self.rank(ca=self.folder / "none.pem"))
         self.assertIn("set both, or none", self.rank(ca=self.folder / "ca.pem", key=self.folder / "server.key"))
 
 

@@ -93,7 +93,7 @@ TEST(TrainingSchedule, RefusesAnUnknownName) {
 TEST(TrainingSchedule, RefusesChunksWhereTheScheduleHasNone) {
   TrainConfig config = four_layers(2, 4);
   config.parallel.chunks = 2;
-  EXPECT_THAT(schedule_error(config), HasSubstr("1f1b: 2 chunks; it runs one stage per rank"));
+  EXPECT_THAT(schedule_error(config), HasSubstr("1f1b: 2 virtual stages per rank; it runs one"));
 }
 
 TEST(TrainingSchedule, RefusesAModelThatCannotBeDivided) {

@@ -67,8 +67,10 @@ void expect_same_plans(const api::PlanOptions& options, std::vector<std::string>
 }
 
 TEST(PlanRun, PrintsAndWritesWhatThePlannerAnswers) {
-  expect_same_plans({.late_s = api::kAssumedSwitchLatencyS}, {});
-  expect_same_plans({.planner = {.method = planner::FrontierMethod::sandwich, .epsilon = 0.01},
+  const planner::PolicyTable policies = policies::published_policies();
+  expect_same_plans({.request = {.policies = policies}, .late_s = api::kAssumedSwitchLatencyS}, {});
+  expect_same_plans({.request = {.policies = policies},
+                     .planner = {.method = planner::FrontierMethod::sandwich, .epsilon = 0.01},
                      .deadlines = {.slowdown_pct = 5},
                      .late_s = api::kAssumedSwitchLatencyS},
                     {"--frontier", "sandwich", "--epsilon", "0.01", "--slowdown", "5"});

@@ -57,10 +57,10 @@ TEST_F(TlsCredentialsTest, AreRefusedWithTheFileAndTheReason) {
   files.key = folder / "other.key";
   EXPECT_THAT(refusal(files), HasSubstr("other.key: is not a key in PEM without a passphrase, or not the key of"));
   files.key = folder / "server.pem";
-  EXPECT_THAT(refusal(files), HasSubstr("server.pem: is no key"));
+  EXPECT_THAT(refusal(files), HasSubstr("server.pem: is not a key in PEM"));
   files.key = folder / "server.key";
   files.client_ca = folder / "server.key";
-  EXPECT_THAT(refusal(files), HasSubstr("server.key: has no certificates"));
+  EXPECT_THAT(refusal(files), HasSubstr("server.key: contains no certificates in PEM"));
   files.client_ca.clear();
   ASSERT_EQ(::chmod(files.key.c_str(), 0640), 0);
   EXPECT_THAT(refusal(files), HasSubstr("chmod 600"));
@@ -77,7 +77,7 @@ TEST_F(TlsCredentialsTest, StayWhenTheirReplacementIsRefused) {
   TlsServerSide side(files);
   const std::string before = side.expires();
   write_file_atomically(files.certificate, "nothing");
-  EXPECT_THAT(error_of([&] { side.reload(); }), HasSubstr("is no certificate"));
+  EXPECT_THAT(error_of([&] { side.reload(); }), HasSubstr("is not a certificate in PEM"));
   EXPECT_EQ(side.expires(), before);
   authority.issue("server", "IP:127.0.0.1", {.until_s = 86'400});
   side.reload();
@@ -87,12 +87,12 @@ TEST_F(TlsCredentialsTest, StayWhenTheirReplacementIsRefused) {
 TEST_F(TlsCredentialsTest, OfClientsAreChecked) {
   EXPECT_EQ(error_of([&] { (void)TlsClientSide({}); }), "no error") << "the system's authorities may be missing";
   EXPECT_THAT(error_of([&] { (void)TlsClientSide({.ca = folder / "none", .certificate = {}, .key = {}}); }),
-              HasSubstr("none: cannot be read"));
+              HasSubstr("none: is missing or unreadable"));
   EXPECT_THAT(
       error_of([&] {
         (void)TlsClientSide({.ca = authority.file(), .certificate = folder / "server.pem", .key = folder / "x"});
       }),
-      AllOf(HasSubstr("x: cannot be read"), Not(HasSubstr("server.pem"))));
+      AllOf(HasSubstr("x: is missing or unreadable"), Not(HasSubstr("server.pem"))));
 }
 
 TEST(WatchedTls, ReadsChangedFilesAgainAndKeepsWhatThereIsWhenTheyAreRefused) {
