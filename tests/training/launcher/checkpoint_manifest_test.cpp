@@ -9,6 +9,7 @@
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "estimating/model/config_json.h"
 
 namespace lowgear::launcher {
 namespace {
@@ -70,7 +71,7 @@ TEST(CheckpointManifest, IsReadAsItWasWritten) {
   EXPECT_EQ(read.step, 100);
   EXPECT_EQ(read.optimizer_steps, 99);
   EXPECT_EQ(read.seed, 7U);
-  EXPECT_EQ(to_json(read.model), to_json(manifest.model));
+  EXPECT_EQ(model::to_json(read.model), model::to_json(manifest.model));
   EXPECT_EQ(read.parallel.pp, 2);
   EXPECT_EQ(read.parallel.tp, 2);
   EXPECT_EQ(read.data, manifest.data);

@@ -33,6 +33,7 @@ TEST(MemoryFiles, AreReadByTheirNames) {
 
 TEST(MemoryFiles, HideTheFolderOfTheirNameOnTheDisk) {
   const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "plan");
   write_file_atomically(folder / "plan/frontier.csv", "disk");
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
