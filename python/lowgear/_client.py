@@ -303,8 +303,8 @@ class Client:
         `torch.cuda.current_stream().cuda_stream`; 0 is the default stream. With None a mark takes effect when the host makes
         it. A call with the same stream as before is cheap.
 
-        Where the driver does not support it, the host goes on making the marks and `status().stream_problem` says why. The
-        training thread calls it after the framework has chosen its GPU.
+        Where the driver does not support it, the host continues to make the marks, and `status().stream_problem` says why.
+        The training thread calls it after the framework has chosen its GPU.
         """
         pointer = None if handle is None else handle or _LEGACY_STREAM
         self._check(self._library.lowgear_use_stream(self._handle, pointer))
@@ -408,7 +408,16 @@ class Client:
         """The client's state now."""
         result = _library.StatusStruct(ctypes.sizeof(_library.StatusStruct))
         self._check(self._library.lowgear_get_status(self._handle, ctypes.byref(result)))
-        flags = {"has_lease", "has_plan", "suspended", "dry_run", "simulated", "server_connected", "following", "stream_marks"}
+        flags = {
+            "has_lease",
+            "has_plan",
+            "suspended",
+            "dry_run",
+            "simulated",
+            "server_connected",
+            "following",
+            "stream_marks",
+        }
         values = {}
         for field in Status._fields:
             value = getattr(result, field)

@@ -10,7 +10,12 @@ from .call import Request
 from .inputs import PathLike, ProfileLike, is_path, profile_file
 from .table import Table
 
-_PARAMETERS = {"blocking-power": "blocking_power_w", "straggler": "stragglers", "perseus-unit": "perseus_unit_s", "tp": "tensor_parallel"}
+_PARAMETERS = {
+    "blocking-power": "blocking_power_w",
+    "straggler": "stragglers",
+    "perseus-unit": "perseus_unit_s",
+    "tp": "tensor_parallel",
+}
 
 
 class EmulatedRow(NamedTuple):
@@ -28,8 +33,8 @@ class EmulatedRow(NamedTuple):
 
 
 class CellRow(NamedTuple):
-    """A published cell in per cent, beside the values of the folders' results, of the method planned again, and of Lowgear's
-    plan."""
+    """A published cell in per cent, with three values to compare: from the results in the folders, from the method planned
+    again, and from Lowgear's plan."""
 
     table: str
     gpu: str
@@ -131,8 +136,9 @@ def _paths(folders: Sequence[PathLike]) -> Sequence[str]:
 
 
 def evaluate(*folders: PathLike) -> Tuple[Table[CellRow], Table[PointRow]]:
-    """The published tables of Perseus (SOSP'24) beside the values of folders of the artifact's shape and of Lowgear, cell by
-    cell, and the measured points of its figure 9.
+    """Compares the published tables of Perseus (SOSP'24) cell by cell.
+
+    The values come from folders of the artifact's shape and from Lowgear. Also returns the measured points of figure 9.
 
     Raises InvalidUse with the command's message where a folder cannot be read or has no such file.
     """

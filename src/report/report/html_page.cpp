@@ -241,7 +241,7 @@ std::string render_html_page(const Page& report) {
                          {"bars", bars_json(report.bars)},
                          {"tables", tables_json(report.tables)},
                          {"reading", entries_json(report.reading)}};
-  return fill_page("estimate.html", escaped_for_script(document.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  return fill_page("page.html", escaped_for_script(document.dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 
 }  // namespace lowgear::report

@@ -51,7 +51,7 @@ class SocketStream {
   /// Ends this side's half of TLS, as far as the socket takes that at once.
   void end();
 
-  /// Bytes that TLS has received and nobody has read: the socket does not show these.
+  /// Whether TLS holds decrypted bytes that were not read yet. The socket does not become readable for them.
   [[nodiscard]] bool has_more() const;
   /// Why the last step of TLS failed: OpenSSL's reason, in words. Empty: the connection ended.
   [[nodiscard]] const std::string& problem() const { return problem_; }
