@@ -24,6 +24,7 @@ class MetricsHandler final : public http::Handler {
     activity_.decision("straggler", "applied");
     iterations_.iteration("baseline", 2.0, 1000);
     iterations_.iteration("train", 2.0, 800);
+    iterations_.guard_decision("step_back");
     reply->send(http::Response::with_body(200, metrics::kMetricsContentType, server_metrics(snapshot()).text()));
   }
 

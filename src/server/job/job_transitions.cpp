@@ -135,7 +135,7 @@ void JobTransitions::take(const JobIteration& iteration) {
   if (is_running()) carry_out(watch.watch_ranks(iteration, job_.plans, job_.ranks, first_version, outbox_, now_s_));
   if (is_running() && job_.spec.profiling) carry_out(watch.watch_drift(iteration, outbox_, now_s_));
   // Not once the ranks have begun to be profiled anew: they would leave those clocks for the guard's.
-  if (is_running()) carry_out(watch.watch_slowdown(iteration, job_.plans, outbox_, now_s_));
+  if (is_running()) carry_out(watch.watch_slowdown(iteration, job_.plans, job_.activity, outbox_, now_s_));
   if (is_running()) ask_envpipe(iteration);
 }
 
@@ -183,6 +183,7 @@ void JobTransitions::issue_full_clocks(const std::string& reason) {
 /// The guard may just have set full clocks for the time that a plan would cost; after a profile, its last clock is in
 /// force.
 void JobTransitions::hold_full_clocks(const std::string& reason) {
+  job_.activity.guard_decision("refuse_plan");
   const PlanVersion& in_force = *job_.plans.newest();
   const bool watches_ranks = in_force.purpose != protocol::PlanPurpose::train || !in_force.expected_compute_s.empty() ||
                              !job_.planning.model();

@@ -70,14 +70,15 @@ JobStep JobWatch::watch_drift(const JobIteration& iteration, JobOutbox& outbox, 
   return MeasureProfile{};
 }
 
-JobStep JobWatch::watch_slowdown(const JobIteration& iteration, const PlanDelivery& plans, JobOutbox& outbox,
-                                 double now_s) {
+JobStep JobWatch::watch_slowdown(const JobIteration& iteration, const PlanDelivery& plans, JobActivity& activity,
+                                 JobOutbox& outbox, double now_s) {
   // Before the first plan clocks were tried out, which slows iterations on purpose.
   if (iteration.newest_version < plans.first_training_version()) return {};
   if (iteration.newest_version < plans.newest_version()) guard_.not_in_effect();
   const auto decision = guard_.observe(now_s, iteration.time_s);
   if (!decision) return {};
   outbox.decide("guard", decision->reason, now_s);
+  activity.guard_decision(name(decision->action));
   switch (decision->action) {
     case GuardAction::excuse_stall:
       return {};

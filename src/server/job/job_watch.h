@@ -7,6 +7,7 @@
 #include "server/job/plan_version.h"
 #include "server/job/profile_watch.h"
 #include "server/job/rank_registry.h"
+#include "server/job/server_metrics.h"
 
 namespace lowgear::server {
 
@@ -26,9 +27,9 @@ class JobWatch {
                                     int first_version, JobOutbox& outbox, double now_s);
   /// Whether the profile is outdated.
   [[nodiscard]] JobStep watch_drift(const JobIteration& iteration, JobOutbox& outbox, double now_s);
-  /// Whether the plan costs too much time.
-  [[nodiscard]] JobStep watch_slowdown(const JobIteration& iteration, const PlanDelivery& plans, JobOutbox& outbox,
-                                       double now_s);
+  /// Whether the plan costs too much time. Counts what the guard decides.
+  [[nodiscard]] JobStep watch_slowdown(const JobIteration& iteration, const PlanDelivery& plans, JobActivity& activity,
+                                       JobOutbox& outbox, double now_s);
 
  private:
   ProfileWatch profile_;

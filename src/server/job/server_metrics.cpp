@@ -210,6 +210,17 @@ void add_savings(const std::vector<JobSnapshot>& jobs, metrics::Exposition& expo
   }
 }
 
+void add_guards(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
+  metrics::MetricFamily& decisions =
+      exposition.counter("train_guard_decisions", "Decisions of the slowdown guard, by action.");
+  for (const JobSnapshot& job : jobs) {
+    if (job.activity == nullptr) continue;
+    for (const auto& [action, count] : job.activity->guard_decisions()) {
+      decisions.add(metrics::with(job_labels(job), "action", action), static_cast<double>(count));
+    }
+  }
+}
+
 void add_budgets(const std::vector<BudgetSnapshot>& budgets, metrics::Exposition& exposition) {
   metrics::MetricFamily& watts = exposition.gauge("power_budget_watts", "Limit of a power budget at present.");
   metrics::MetricFamily& planned =
@@ -280,6 +291,7 @@ metrics::Exposition server_metrics(const Snapshot& snapshot) {
   add_work(snapshot.running, exposition);
   add_iterations(snapshot.running, exposition);
   add_savings(snapshot.running, exposition);
+  add_guards(snapshot.running, exposition);
   add_budgets(snapshot.budgets, exposition);
   return exposition;
 }

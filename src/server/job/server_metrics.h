@@ -47,7 +47,7 @@ class Activity {
   std::set<std::pair<std::string, std::string>> reported_;  // technique, change
 };
 
-/// Time and energy of a job's iterations since the server started, all ranks together.
+/// Time and energy of a job's iterations since the server started, all ranks together, and what its guard decided.
 class JobActivity {
  public:
   /// `phase`: the purpose of the plan (`baseline`, `profile`, `train`). Energy is empty where it is not measured.
@@ -56,6 +56,9 @@ class JobActivity {
   /// `shared`.
   void energy_left_out(std::string_view why) { ++energies_left_out_[std::string(why)]; }
   [[nodiscard]] const std::map<std::string, std::uint64_t>& energies_left_out() const { return energies_left_out_; }
+  /// A decision of the guard: the name of a GuardAction, or `refuse_plan` of a plan that would cost too much time.
+  void guard_decision(std::string_view action) { ++guard_decisions_[std::string(action)]; }
+  [[nodiscard]] const std::map<std::string, std::uint64_t>& guard_decisions() const { return guard_decisions_; }
 
   [[nodiscard]] const metrics::Histogram& step_seconds() const { return step_seconds_; }
   [[nodiscard]] const std::map<std::string, metrics::Histogram, std::less<>>& step_joules() const {
@@ -67,6 +70,7 @@ class JobActivity {
   metrics::Histogram step_seconds_{metrics::geometric_bounds(0.01, 2, 16)};
   std::map<std::string, metrics::Histogram, std::less<>> step_joules_;  // by phase
   std::map<std::string, std::uint64_t> energies_left_out_;              // by why
+  std::map<std::string, std::uint64_t> guard_decisions_;                // by action
 };
 
 /// A job that is not over, as metrics show it: a field for each gauge and label.

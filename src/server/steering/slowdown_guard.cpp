@@ -53,6 +53,22 @@ double pct_above(double ratio) { return (ratio - 1) * 100; }
 
 }  // namespace
 
+std::string_view name(GuardAction action) {
+  switch (action) {
+    case GuardAction::step_back:
+      return "step_back";
+    case GuardAction::full_clocks:
+      return "full_clocks";
+    case GuardAction::recover:
+      return "recover";
+    case GuardAction::stale_baseline:
+      return "stale_baseline";
+    case GuardAction::excuse_stall:
+      break;
+  }
+  return "excuse_stall";
+}
+
 SlowdownGuard::SlowdownGuard(const IterationBaseline& baseline, const GuardOptions& options)
     : baseline_(baseline), options_(options) {
   change_.hold_s = options.hold_s;

@@ -3,6 +3,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lowgear::server {
@@ -34,6 +35,9 @@ enum class GuardAction {
   stale_baseline,  ///< full clocks take longer than the baseline says: measure it again
   excuse_stall,    ///< none: time that no plan has caused was taken off the account
 };
+
+/// `step_back`, `full_clocks`, ...
+[[nodiscard]] std::string_view name(GuardAction action);
 
 /// The plan that the job runs.
 struct GuardLevel {

@@ -247,6 +247,7 @@ TEST_F(JobPlanningTest, LeavesFullClocksInForceThatTheGuardHolds) {
   (void)training.job().set(StragglerTarget{1, 1.001}, training.now_s());
   training.settle();
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks stay in effect nevertheless")));
+  EXPECT_THAT(training.record().activity.guard_decisions(), Contains(testing::Key("refuse_plan")));
   EXPECT_EQ(training.record().plan_version(), version);
 }
 

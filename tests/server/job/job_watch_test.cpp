@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "base/core/error.h"
 #include "server/job/job_documents.h"
 #include "server/simulated_job.h"
@@ -53,6 +55,17 @@ TEST_F(JobWatchTest, SeesAStragglerWhileTheGuardHoldsFullClocks) {
   training.run(10);
   ASSERT_THAT(summary_json(training.record())["stragglers"], SizeIs(1));
   EXPECT_EQ(summary_json(training.record())["stragglers"][0]["rank"], 1);
+}
+
+TEST_F(JobWatchTest, CountsEachDecisionOfTheGuardOnce) {
+  train_until_running();
+  ASSERT_THAT(training.record().activity.guard_decisions(), IsEmpty());
+  training.slow_all(1.04);
+  training.run(30);
+  ASSERT_THAT(training.reasons("guard"), Not(IsEmpty()));
+  std::uint64_t sum = 0;
+  for (const auto& [action, count] : training.record().activity.guard_decisions()) sum += count;
+  EXPECT_EQ(sum, training.reasons("guard").size());
 }
 
 TEST_F(JobWatchTest, AllowsInItsMetricsWhatTheGuardAllows) {

@@ -66,6 +66,19 @@ TEST(ServerMetrics, IterationsAreCountedByPhase) {
       text, HasSubstr("lowgear_train_step_energy_joules_count{job_id=\"j-1\",model=\"llama\",phase=\"baseline\"} 1\n"));
 }
 
+TEST(ServerMetrics, DecisionsOfTheGuardAreCountedByAction) {
+  JobActivity activity;
+  Snapshot snapshot;
+  snapshot.running = {running_job()};
+  snapshot.running[0].activity = &activity;
+  EXPECT_THAT(server_metrics(snapshot).text(), Not(HasSubstr("guard_decisions")));
+  for (const char* action : {"step_back", "full_clocks", "step_back"}) activity.guard_decision(action);
+  const std::string text = server_metrics(snapshot).text();
+  const std::string series = "lowgear_train_guard_decisions_total{job_id=\"j-1\",model=\"llama\",action=";
+  EXPECT_THAT(text, HasSubstr(series + "\"step_back\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr(series + "\"full_clocks\"} 1\n"));
+}
+
 TEST(ServerMetrics, PowerBudgetsAreThoseOfTheLastSplit) {
   Snapshot snapshot;
   snapshot.budgets = {{.name = "row", .watts = 5000, .planned_w = 4900, .assumed_w = 700, .price_per_w = 0.002}};
