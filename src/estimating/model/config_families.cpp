@@ -208,6 +208,13 @@ ModelConfig read_qwen3_moe(const ConfigMembers& members) {
   return config;
 }
 
+/// Llama's layers. Files have queries, keys and values as one matrix, gate and up as another: the sizes are the same.
+ModelConfig read_phi3(const ConfigMembers& members) {
+  ModelConfig config = read_gated(members, {});
+  read_whole_window(members, 0, config);
+  return config;
+}
+
 /// What GPT and those after it have in common: vocabulary, and width, layers and heads by their names in the family.
 ModelConfig read_gpt_sizes(const ConfigMembers& members, const char* hidden, const char* layers, const char* heads) {
   const ConfigSizes sizes(members);
@@ -276,6 +283,7 @@ constexpr auto kReaders = std::to_array<FamilyReader>({
     {"qwen2_moe", read_qwen2_moe},
     {"qwen3", read_qwen3},
     {"qwen3_moe", read_qwen3_moe},
+    {"phi3", read_phi3},
     {"gpt2", read_gpt2},
     {"gpt_neox", read_gpt_neox},
     {"bloom", read_bloom},

@@ -9,7 +9,7 @@
 namespace lowgear::model {
 
 /// Reads the config.json of Hugging Face transformers: `model_type` llama, mistral, mixtral, qwen2, qwen2_moe, qwen3,
-/// qwen3_moe, gpt2, gpt_neox, bloom. The tables of config_members.cpp decide for each member whether it is in the
+/// qwen3_moe, phi3, gpt2, gpt_neox, bloom. The tables of config_members.cpp decide for each member whether it is in the
 /// description, noted, or refused by `estimable` or `trainable`. Missing members have the defaults of transformers.
 /// Sizes must be given. Throws InputError with line and column on text that is no JSON, and with the JSON path on a
 /// size that is missing, of the wrong type or out of bounds, on members that contradict each other, and on an unknown

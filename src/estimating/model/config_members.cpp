@@ -24,16 +24,17 @@ constexpr unsigned kQwen3Moe = 1U << 6U;
 constexpr unsigned kGpt2 = 1U << 7U;
 constexpr unsigned kNeox = 1U << 8U;
 constexpr unsigned kBloom = 1U << 9U;
+constexpr unsigned kPhi3 = 1U << 10U;
 
 constexpr unsigned kQwenMoe = kQwen2Moe | kQwen3Moe;
 constexpr unsigned kQwen = kQwen2 | kQwen3 | kQwenMoe;
 constexpr unsigned kMoe = kMixtral | kQwenMoe;
-constexpr unsigned kWindowed = kMistral | kMixtral | kQwen;
+constexpr unsigned kWindowed = kMistral | kMixtral | kQwen | kPhi3;
 /// Those after Llama: RMS norms, gated MLPs, grouped queries.
 constexpr unsigned kGated = kLlama | kWindowed;
 constexpr unsigned kRotary = kGated | kNeox;
 /// Those of which transformers windows every layer, or none.
-constexpr unsigned kAllWindowed = kMistral | kMixtral | kQwen3Moe;
+constexpr unsigned kAllWindowed = kMistral | kMixtral | kQwen3Moe | kPhi3;
 constexpr unsigned kAll = kGated | kGpt2 | kNeox | kBloom;
 
 constexpr auto kFamilies = std::to_array<TransformerFamily>({
@@ -44,6 +45,7 @@ constexpr auto kFamilies = std::to_array<TransformerFamily>({
     {"qwen2_moe", kQwen2Moe, "Qwen2MoeForCausalLM"},
     {"qwen3", kQwen3, "Qwen3ForCausalLM"},
     {"qwen3_moe", kQwen3Moe, "Qwen3MoeForCausalLM"},
+    {"phi3", kPhi3, "Phi3ForCausalLM"},
     {"gpt2", kGpt2, "GPT2LMHeadModel", true},
     {"gpt_neox", kNeox, "GPTNeoXForCausalLM"},
     {"bloom", kBloom, "BloomForCausalLM"},
@@ -113,6 +115,7 @@ constexpr auto kMembers = std::to_array<ConfigMember>({
     {"partial_rotary_factor", kRotary, without_effect},
     {"rotary_pct", kNeox, without_effect},
     {"rotary_emb_base", kNeox, without_effect},
+    {"original_max_position_embeddings", kPhi3, without_effect},
     {"offset_alibi", kBloom, without_effect},
     // Within a layer.
     {"hidden_act", kRotary, noted, kActivations, kOfAnotherActivation},
@@ -125,6 +128,8 @@ constexpr auto kMembers = std::to_array<ConfigMember>({
     {"resid_pdrop", kGpt2, noted, "0", kOfDropout, "0.1"},
     {"embd_pdrop", kGpt2, noted, "0", kOfDropout, "0.1"},
     {"attn_pdrop", kGpt2, noted, "0", kOfDropout, "0.1"},
+    {"resid_pdrop", kPhi3, noted, "0", kOfDropout},
+    {"embd_pdrop", kPhi3, noted, "0", kOfDropout},
     {"classifier_dropout", kNeox, without_effect},
     {"scale_attn_weights", kGpt2, without_effect},
     {"scale_attn_by_inverse_layer_idx", kGpt2, without_effect},

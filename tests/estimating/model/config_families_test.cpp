@@ -22,7 +22,7 @@ TEST(ParseModelConfig, SaysWhereWhatIsWrong) {
   EXPECT_EQ(
       config_error_of(R"({"model_type": "lama"})"),
       "config.json: $.model_type: \"lama\" is not supported; there are llama, mistral, mixtral, qwen2, qwen2_moe, "
-      "qwen3, qwen3_moe, gpt2, gpt_neox, bloom; for training llama, mistral, gpt2");
+      "qwen3, qwen3_moe, phi3, gpt2, gpt_neox, bloom; for training llama, mistral, gpt2");
   EXPECT_THAT(config_error_of(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral"}})"),
               testing::EndsWith("it has several parts, and text_config describes its language model: write that object "
                                 "to a file of its own"));
@@ -54,6 +54,20 @@ TEST(ParseModelConfig, ReadsEachBiasByItself) {
             none + 4 * (kAttention + kMlp));
 }
 
+TEST(ParseModelConfig, ReadsPhi3AsLayersOfLlama) {
+  const std::string sizes = R"("vocab_size": 1000, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
+    "num_attention_heads": 4, "max_position_embeddings": 512, "original_max_position_embeddings": 256,)";
+  ModelConfig phi = parse_config(R"({"model_type": "phi3", "attention_bias": false, )" + sizes + R"("rope_scaling":
+    {"type": "longrope", "short_factor": [1], "long_factor": [4]}})");
+  EXPECT_TRUE(estimable(phi));
+  EXPECT_THAT(phi.notes, testing::IsEmpty());
+  EXPECT_THAT(trainable(phi).refusal, testing::HasSubstr("\"phi3\" is not supported in training"));
+  EXPECT_EQ(phi.kv_heads, 4) << "of all heads, where none are given";
+  const ModelConfig llama = parse_config(R"({"model_type": "llama", )" + sizes + R"("rope_theta": 1e4})");
+  EXPECT_EQ(parameter_count(phi), parameter_count(llama));
+  EXPECT_EQ(training_flops_per_token(phi, 512), training_flops_per_token(llama, 512));
+}
+
 /// A model of six layers whose members are `more`, and which of its layers are windowed, as in `..ww..`.
 std::string windows_of(const std::string& type, const std::string& more) {
   const ModelConfig config =
@@ -72,6 +86,8 @@ TEST(ParseModelConfig, ReadsWindowsOfAttentionByTheRuleOfTheFamily) {
   EXPECT_EQ(windows_of("mistral", R"(, "sliding_window": null)"), "");
   EXPECT_EQ(windows_of("mixtral", ""), "");
   EXPECT_EQ(windows_of("mixtral", R"(, "sliding_window": 128)"), "128 wwwwww");
+  EXPECT_EQ(windows_of("phi3", ""), "");
+  EXPECT_EQ(windows_of("phi3", R"(, "sliding_window": 128)"), "128 wwwwww");
   const std::string used = R"(, "sliding_window": 128, "use_sliding_window": true)";
   for (const char* const type : {"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"}) {
     EXPECT_EQ(windows_of(type, R"(, "sliding_window": 128, "max_window_layers": 0)"), "") << "is not used";

@@ -111,6 +111,7 @@ const std::map<std::string_view, Json>& other_values() {
       {"torch_dtype", "float32"},
       {"dtype", "float32"},
       {"rotary_emb_base", 1000},
+      {"original_max_position_embeddings", 256},
       {"offset_alibi", 100},
       {"hidden_act", "tanh"},
       {"activation_function", "tanh"},
@@ -342,6 +343,7 @@ std::map<std::string, std::string> members_of_classes() {
       {"qwen2_moe", gated + windows + qwen_experts + "shared_expert_intermediate_size qkv_bias"},
       {"qwen3", gated + windows + "attention_bias"},
       {"qwen3_moe", gated + windows + qwen_experts + "attention_bias num_local_experts"},
+      {"phi3", gated + "sliding_window partial_rotary_factor original_max_position_embeddings resid_pdrop embd_pdrop"},
       {"gpt2",
        "vocab_size n_positions n_ctx n_embd n_layer n_head n_inner activation_function resid_pdrop embd_pdrop "
        "attn_pdrop layer_norm_epsilon initializer_range summary_type summary_use_proj summary_activation "

@@ -241,6 +241,19 @@ constexpr auto kModels = std::to_array<ModelEntry>({
      [] {
        return with_experts(qwen3({151936, 4096, 94, 64, 4, 128, 12288, 40960}), {128, 8, 1536, 0});
      }},
+    // microsoft/Phi-3-mini-4k-instruct, phi-4, Phi-4-mini-instruct.
+    {"phi-3-mini-4k",
+     [] {
+       return with_window(llama({32064, 3072, 32, 32, 32, 96, 8192, 4096}), 2047);
+     }},
+    {"phi-4",
+     [] {
+       return llama({100352, 5120, 40, 40, 10, 128, 17920, 16384});
+     }},
+    {"phi-4-mini",
+     [] {
+       return with_window(tied(llama({200064, 3072, 32, 24, 8, 128, 8192, 131072})), 262144);
+     }},
     // bigscience/bloom-560m, -1b1, -1b7, -3b, -7b1, bloom.
     {"bloom-560m", [] { return bloom(1024, 24, 16); }},
     {"bloom-1b1", [] { return bloom(1536, 24, 16); }},

@@ -44,14 +44,15 @@ INSTANTIATE_TEST_SUITE_P(
                     PublishedCount{"qwen3-4b", 4'022'468'096}, PublishedCount{"qwen3-8b", 8'190'735'360},
                     PublishedCount{"qwen3-14b", 14'768'307'200}, PublishedCount{"qwen3-32b", 32'762'123'264},
                     PublishedCount{"qwen3-30b-a3b", 30'532'122'624}, PublishedCount{"qwen3-235b-a22b", 235'093'634'560},
-                    PublishedCount{"bloom-560m", 559'214'592}, PublishedCount{"bloom-1b1", 1'065'314'304},
-                    PublishedCount{"bloom-1b7", 1'722'408'960}, PublishedCount{"bloom-3b", 3'002'557'440},
-                    PublishedCount{"bloom-7b1", 7'069'016'064}, PublishedCount{"bloom-176b", 176'247'271'424},
-                    PublishedCount{"pythia-70m", 70'426'624}, PublishedCount{"pythia-160m", 162'322'944},
-                    PublishedCount{"pythia-410m", 405'334'016}, PublishedCount{"pythia-1b", 1'011'781'632},
-                    PublishedCount{"pythia-1.4b", 1'414'647'808}, PublishedCount{"pythia-2.8b", 2'775'208'960},
-                    PublishedCount{"pythia-6.9b", 6'857'302'016}, PublishedCount{"pythia-12b", 11'846'072'320},
-                    PublishedCount{"gpt-neox-20b", 20'554'567'680}));
+                    PublishedCount{"phi-3-mini-4k", 3'821'079'552}, PublishedCount{"phi-4", 14'659'507'200},
+                    PublishedCount{"phi-4-mini", 3'836'021'760}, PublishedCount{"bloom-560m", 559'214'592},
+                    PublishedCount{"bloom-1b1", 1'065'314'304}, PublishedCount{"bloom-1b7", 1'722'408'960},
+                    PublishedCount{"bloom-3b", 3'002'557'440}, PublishedCount{"bloom-7b1", 7'069'016'064},
+                    PublishedCount{"bloom-176b", 176'247'271'424}, PublishedCount{"pythia-70m", 70'426'624},
+                    PublishedCount{"pythia-160m", 162'322'944}, PublishedCount{"pythia-410m", 405'334'016},
+                    PublishedCount{"pythia-1b", 1'011'781'632}, PublishedCount{"pythia-1.4b", 1'414'647'808},
+                    PublishedCount{"pythia-2.8b", 2'775'208'960}, PublishedCount{"pythia-6.9b", 6'857'302'016},
+                    PublishedCount{"pythia-12b", 11'846'072'320}, PublishedCount{"gpt-neox-20b", 20'554'567'680}));
 
 TEST(NamedModel, HoldsOthersWithinThePrecisionOfWhatIsPublished) {
   const std::vector<std::pair<const char*, double>> published = {
@@ -112,6 +113,10 @@ TEST(NamedModel, IsWhatItsConfigJsonSays) {
     "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
     "max_position_embeddings": 40960, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768})"),
             catalogued("qwen3-30b-a3b"));
+  EXPECT_EQ(read(R"({"model_type": "phi3", "vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 4096,
+    "sliding_window": 2047})"),
+            catalogued("phi-3-mini-4k"));
   EXPECT_EQ(read(R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1600, "n_layer": 48, "n_head": 25,
     "n_positions": 1024, "resid_pdrop": 0.1})"),
             catalogued("gpt2-xl"));
