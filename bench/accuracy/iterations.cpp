@@ -163,9 +163,9 @@ std::vector<RunSet> quoted_sets() {
        "fp32, sharded optimizer, fused attention, all overlaps. The publication states neither the microbatch size nor "
        "interleaving; every row assumes one sequence per microbatch and no interleaving.",
        estimator::megatron_core_runs(), 6, 0, true,
-       "Not reached, by two points, of which 7168x48 is three: of its four microbatches, only the backward pass of the "
-       "last can hide gradient sums; with one microbatch of four sequences, all of them could be hidden, and the row "
-       "would be low. The two smallest models are low; the measurement includes data loading, logging and the start "
+       "Not reached, by two points; 7168x48 alone adds three: only the last of its four microbatches can hide gradient "
+       "sums behind its backward. With one microbatch of four sequences all of them could be hidden, and the row would "
+       "be low. The two smallest models are low; the measurement includes data loading, logging and the start "
        "of an iteration, which are not modelled. Pipelines are high, as they would be if the runs were interleaved."},
       {"Korthikanti et al. 2022, table 5",
        "A100, fp16, tp 8, one replica; 175B and 530B with three virtual stages. Full recomputation, and sequence "
@@ -173,7 +173,7 @@ std::vector<RunSet> quoted_sets() {
        estimator::korthikanti_runs(), 3.5, 8, true,
        "22B with selective recomputation is 6 % low: its layers are 4 % low (7.1 and 12.5 ms forward and backward "
        "against "
-       "7.2 and 13.1 in the paper's table 4), and what follows them is 79 ms against 126: with one microbatch per "
+       "7.2 and 13.1 in the paper's table 4), and the time after them is 79 ms against 126: with one microbatch per "
        "iteration, the optimizer and its checks are a larger share than in any other row."},
       {"MT-NLG 530B", "Smith et al. 2022, section 2.4: DeepSpeed and Megatron on A100, bf16, tp 8, pp 35, batch 1920.",
        estimator::turing_nlg_runs(), 8, 0, true,
@@ -186,7 +186,7 @@ std::vector<RunSet> quoted_sets() {
       {"Lowgear's trainer on H200",
        "bench/RESULTS.md, \"On GPUs\": a Llama of 1.36 billion parameters, sequences of 2048, bf16, on four H200 of "
        "one "
-       "host. Measured by this project; like all other rows, not used to fit.",
+       "host. Measured with Lowgear; like all other rows, not used to fit.",
        estimator::trainer_runs(), 8, 0, true,
        "Pipelines are 3 to 6 % high. The estimate is 4 % low with tp 2 and 9 % low with one microbatch on four "
        "replicas: their sums overlap nothing else."},
@@ -200,13 +200,12 @@ std::vector<RunSet> vtrain_sets() {
     sets.push_back(
         {"vTrain, many nodes",
          "VIA-Research/vTrain (MICRO'24), ground_truth_multi.csv: Megatron-DeepSpeed on A100, sequences of "
-         "2048, full recomputation, 800 Gb/s a node. Nothing is fitted on any of its rows, not even the one constant "
-         "that was allowed, so no row is left out.",
+         "2048, full recomputation, 800 Gb/s a node. Nothing is fitted on its rows, so none is left out.",
          estimator::vtrain_cluster_runs(*text, cluster), 6, 0, false,
          "The remaining error is in the rows of hidden 8192 with tp 2 and 4, which took up to 1.7 times as long as "
          "estimated. The same layouts of hidden 12288 are within 3 %, as are those of hidden 8192 with tp 8. "
-         "By their own numbers, each microbatch there has a fixed cost of about 0.2 s whatever its size (hidden 8192, "
-         "tp 2: three sequences took 0.56 s, six 0.88 s), which no kernel or message of theirs explains."});
+         "In that data each microbatch has a fixed cost of about 0.2 s whatever its size (hidden 8192, tp 2: three "
+         "sequences took 0.56 s, six 0.88 s), which no kernel or message explains."});
   }
   const std::string node = "vtrain/ground_truth_single.csv";
   if (const auto text = simulator::read_shared(node)) {
@@ -225,14 +224,14 @@ std::vector<RunSet> vtrain_sets() {
 /// What changed the estimates of rows last, and what did not.
 constexpr std::string_view kTried =
     "\n### What was tried\n\n"
-    "Each change was made for a cause outside of the rows, and kept whatever it did to them. Mean errors in the order "
+    "Each change has a cause outside of the rows, and was kept whatever its effect on them. Mean errors in the order "
     "H100, one node, many nodes, SC'21 table 1:\n\n"
     "| change | cause | errors, per cent |\n|---|---|---|\n"
     "| before | | 8.45, 9.13, 7.26, 6.35 |\n"
     "| Megatron's loss in fp32 | its code converts logits; the samples that the share came from keep fp16 | 7.92, "
     "8.94, 7.19, 6.18; Lowgear's trainer 5.35 to 7.54 |\n"
-    "| dropout in fused attention; PyTorch's own loss for Lowgear's trainer | measured on an H200 "
-    "(`bench/gpu/loss_rates.py`) | 8.44, 8.94, 7.19, 6.18; trainer 5.13 |\n"
+    "| dropout in fused attention; PyTorch's own loss for Lowgear's trainer | measured on an H200 | 8.44, 8.94, 7.19, "
+    "6.18; trainer 5.13 |\n"
     "| NCCL's protocols; a tree among the GPUs of a node is a chain; slower steps among A100s | NCCL's tuning, "
     "vTrain's table of all-reduces | 8.23, 8.93, 7.14, 5.80; trainer 5.22 |\n"
     "| the host issues a pass block by block | the head's kernels follow the last layer's launch | 8.22, 8.37, 7.14, "
@@ -241,15 +240,15 @@ constexpr std::string_view kTried =
     "| where Megatron's softmax does not apply, scores are scaled by a kernel of their own | its fused_softmax.py | "
     "8.06, "
     "8.32, 7.14, 5.80 |\n\n"
-    "Without effect, or not done because it would be a fit:\n\n"
+    "Without effect, or left out because it would be a fit:\n\n"
     "- H100, the microbatch (1, 2 or 4 sequences) and interleaving that the estimate finds fastest within memory, in "
     "place of one sequence and none: a mean error of 12.6 %, with eight of nine rows 6 to 20 % low. One sequence with "
     "as "
     "much interleaving as there can be: 8.1 %.\n"
     "- Many nodes, hidden 8192 with tp 2 and 4: neither memory (larger models of the same layouts are within 3 %), nor "
     "messages, nor sums of gradients explain times that do not grow with the microbatch.\n"
-    "- One node: the time of a layer on eight sequences is less in that data than of twice four; no kernel has such a "
-    "step.\n";
+    "- One node: in that data a layer on eight sequences takes less time than twice a layer on four; no kernel has "
+    "such a step.\n";
 
 constexpr std::string_view kSplit =
     "## Iterations\n\n"
@@ -260,8 +259,7 @@ constexpr std::string_view kSplit =
     "- Shares of links that NCCL reaches: collectives among four H200s (`data/h200-sxm`, `lowgear sample`), and "
     "between "
     "nodes nccl-tests on DGX A100.\n"
-    "- Nothing was fitted on a measured iteration, of these rows or of any other: **all rows validate; none was used "
-    "to fit.**\n";
+    "- **No row, and no other measured iteration, was used to fit.**\n";
 
 }  // namespace
 

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::string_view kHeading =
     "# How accurate estimates are\n\nWritten by `accuracy_study` (`./dev bench accuracy_study`). *Estimated* is "
-    "Lowgear's estimate, made without a GPU; *measured* is what the named publications state. Errors are (estimated - "
+    "Lowgear's estimate, made without a GPU; *measured* figures are those of the named publications. Errors are "
+    "(estimated - "
     "measured) / "
     "measured; means are means of absolute errors.\n\n| check | reached | reach | |\n|---|---|---|---|\n";
 

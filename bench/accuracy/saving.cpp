@@ -91,10 +91,9 @@ std::string last_stage_text(const profile::StageProfile& measured) {
 AccuracySection saving_section() {
   AccuracySection section;
   section.markdown =
-      "## Saving of a plan\n\nGPT-3 175B on A100 SXM, eight stages, tp 8 (artifact of Perseus, SOSP'24): what a plan "
-      "on "
-      "the measured stage profile saves against full clocks, and what the plan on the estimated profile predicts, in "
-      "per cent of energy (difference in points). Nothing is fitted on this profile: the power model rests on the "
+      "## Saving of a plan\n\nGPT-3 175B on A100 SXM, eight stages, tp 8 (artifact of Perseus, SOSP'24): saving of a "
+      "plan on the measured stage profile against full clocks, and of the plan on the estimated profile, in per cent "
+      "of energy (difference in points). Nothing is fitted on this profile: the power model rests on the "
       "artifact's gpt3-xl runs on A100 PCIe and on its Bloom on A40 (`src/estimating/estimator/gpu/gpu_tables.cpp`). "
       "Its GPUs draw 475 "
       "W at full clocks, so a power limit of 500 W is assumed, that of A100s with custom cooling; the last columns "
@@ -133,10 +132,9 @@ AccuracySection saving_section() {
   }
   section.markdown +=
       "\n*At measured times* combines the measured times at full clocks with the estimated power model. The remaining "
-      "difference between "
-      "that and *estimated* is how much longer the last stage takes (printed below the table of clocks). The slack of "
-      "the "
-      "other stages is what saves energy without finishing later. The estimate gathers all logits on every rank and "
+      "difference to *estimated* is the additional time of the last stage (below the table of clocks): it gives the "
+      "other stages the slack that saves energy without finishing later. The estimate gathers all logits on every rank "
+      "and "
       "computes the loss whole, as the artifact's framework (Merak) does in its public code, with the kernels of "
       "Hugging "
       "Face transformers; *with a split loss*, the loss is divided among tp ranks as in Megatron.\n";

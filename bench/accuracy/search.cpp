@@ -63,9 +63,8 @@ AccuracySection search_section() {
   section.markdown =
       "## Search\n\nOn one thread, median of three. *Fitting* layouts are estimated in full: memory, iteration, energy "
       "and a quick plan. For *too large* ones only memory is estimated; layouts that do not divide the job evenly are "
-      "not generated. *Fully "
-      "estimated "
-      "a second* counts only the fitting layouts, but all of the time. *Quick plan*: the largest difference between "
+      "not generated. *Fully estimated a second*: fitting layouts by the whole time. *Quick plan*: the largest "
+      "difference between "
       "the energy that ranks layouts and the energy of the planner, over the ten fastest layouts.\n\n"
       "| model | GPUs | fitting | too large | s | fully estimated a second | all a second | quick plan |\n"
       "|---|---|---|---|---|---|---|---|\n";
