@@ -53,7 +53,7 @@ class BudgetCard {
       : 'Does not bind: one more watt would bring nothing');
     setText(held, !budget.held ? 'Not held by agents' : `Agents of ${counted(budget.held.nodes, 'node')} hold ` +
       `${units.power(budget.held.watts)}` + (budget.held.silent_nodes
-      ? `; ${budget.held.silent_nodes} not heard of, assumed at full power` : ''));
+      ? `; ${budget.held.silent_nodes} silent, assumed at full power` : ''));
     setText(stagger, staggerText(budget.stagger));
     stagger.hidden = !budget.stagger;
     setText(unknown, `No job or agent has the ${budget.unknown_hosts.length > 1 ? 'hosts' : 'host'} ` +

@@ -49,7 +49,7 @@ RequestedPoints parse_points(std::string_view text) {
   if (kind == "power-limit") {
     points.kind = PointKind::power_limit;
   } else if (kind != "clock") {
-    throw InputError(fmt::format("there are no operating points {}; there are clock and power-limit", quote(kind)));
+    throw InputError(fmt::format("there are no operating points {}; the kinds are clock and power-limit", quote(kind)));
   }
   if (equals == text.size()) return points;
   std::string_view list = text.substr(equals + 1);

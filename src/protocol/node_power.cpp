@@ -30,7 +30,7 @@ NodePower read_node_power(const JsonView& body) {
                          .limit_w = number_in(gpu.at("limit_w"), 0, kHighestGpuPowerW),
                          .least_w = number_in(gpu.at("least_w"), 0, most_w),
                          .most_w = most_w});
-    if (!known.insert(node.gpus.back().uuid).second) gpu.at("uuid").fail("is there twice");
+    if (!known.insert(node.gpus.back().uuid).second) gpu.at("uuid").fail("occurs twice");
   }
   return node;
 }

@@ -28,7 +28,8 @@ bool is_address(const std::string& text, int family) {
 }
 
 [[noreturn]] void refuse_address(std::string_view text) {
-  throw InputError(fmt::format("{} is not an address and a port, such as 127.0.0.1:7787 or \"[::1]:7787\"", quote(text)));
+  throw InputError(
+      fmt::format("{} is not an address and a port, such as 127.0.0.1:7787 or \"[::1]:7787\"", quote(text)));
 }
 
 /// A path that does not depend on where the server was started.
@@ -138,10 +139,10 @@ Scopes parse_scopes_of(YamlSection& section) {
   }
   const auto parsed = parse_scopes(role ? *role : fmt::format("{}", fmt::join(names, ",")));
   if (parsed && parsed->contain(Scope::node)) {
-    section.fail_at("scopes", "node is of tokens alone, which name their nodes; root needs none for it");
+    section.fail_at("scopes", "only tokens have the scope node, as they name their nodes; root needs no scope for it");
   }
   if (parsed) return *parsed;
-  if (!role) section.fail_at("scopes", "there are the scopes read, jobs and operate, each of them once");
+  if (!role) section.fail_at("scopes", "the scopes are read, jobs and operate; name each at most once");
   section.fail_at("role", fmt::format("there is no role {}; there are read, train and admin", quote(*role)));
 }
 

@@ -53,7 +53,7 @@ void check_documents(const std::vector<StoredDocument>& documents, std::vector<s
   for (const StoredDocument& row : documents) {
     const bool is_known = row.key.starts_with(perseus::kPerseusKeyPrefix) ||
                           std::ranges::any_of(kKeys, [&](std::string_view key) { return row.key.starts_with(key); });
-    if (!is_known) found.push_back(fmt::format("{}: a document of no kind that a server keeps", printable(row.key)));
+    if (!is_known) found.push_back(fmt::format("{}: a document of an unknown kind", printable(row.key)));
   }
   for (const auto& [id, of_job] : perseus::documents_by_job(documents)) {
     try {

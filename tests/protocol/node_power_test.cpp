@@ -32,7 +32,7 @@ TEST(NodePower, RefusesWhatIsNone) {
               HasSubstr("least_w"));
   EXPECT_THAT(refusal(R"({"safe_w": 1, "gpus": [{"uuid": "a", "limit_w": 1, "least_w": 1, "most_w": 8},
                                                  {"uuid": "a", "limit_w": 1, "least_w": 1, "most_w": 8}]})"),
-              HasSubstr("is there twice"));
+              HasSubstr("occurs twice"));
 }
 
 }  // namespace

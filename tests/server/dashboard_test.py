@@ -340,7 +340,7 @@ class ShowsBudgets(DashboardTest):
         names = self.browser.value("[...document.querySelectorAll('.budgets h3')].map((node) => node.textContent)")
         self.assertEqual(names, ["Limit of row-2", "Limit of cluster", "Limit of row-1"], "what is not kept, then what binds")
         for part in ("the limit cannot be kept", "one more kW would bring the training of 1.2 GPUs",
-                     "Agents of 40 nodes hold", "2 not heard of, assumed at full power", "Not held by agents",
+                     "Agents of 40 nodes hold", "2 silent, assumed at full power", "Not held by agents",
                      "reported in the last iterations, by 64 GPUs", "No power reported", "Does not bind",
                      "No job or agent has the hosts nodee-1, nodee-2"):
             self.wait_text(part, ".budgets")

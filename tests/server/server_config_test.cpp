@@ -190,7 +190,7 @@ TEST(ServerConfig, SaysWhereAMistakeIs) {
   EXPECT_THAT(refusal("allow:\n  - user: alice"), HasSubstr("needs scopes"));
   EXPECT_THAT(refusal("allow:\n  - role: root\n    user: alice"),
               HasSubstr("server.yaml:2:11: allow[0].role: there is no role"));
-  EXPECT_THAT(refusal("allow:\n  - scopes: [read, root]\n    user: alice"), HasSubstr("there are the scopes"));
+  EXPECT_THAT(refusal("allow:\n  - scopes: [read, root]\n    user: alice"), HasSubstr("the scopes are"));
   EXPECT_THAT(refusal("allow:\n  - role: read\n    scopes: [read]\n    user: alice"), HasSubstr("needs scopes"));
   EXPECT_THAT(refusal("listen:\n  tls: ['127.0.0.1:1']"), HasSubstr("needs a certificate and a key"));
   EXPECT_THAT(refusal("listen:\n  tls: ['127.0.0.1:1']\ntls:\n  certificate: /c"), HasSubstr("needs a certificate"));

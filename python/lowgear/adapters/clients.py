@@ -20,24 +20,24 @@ class Clients:
         self.session: Optional[Session] = None
 
     def open(self, job: Job, refused: Optional[str]) -> None:
-        """Raises what opening the client raises."""
+        """Opens a client for the job. Raises the exceptions of opening it."""
         self.session = self._open_session(job, refused, self._opened)
         self._opened += 1
         self._awaited = None
 
     def is_changed(self, job: Job) -> bool:
-        """Whether the client there is was opened for another schedule or layout of ranks."""
+        """Whether the open client belongs to another schedule or layout of ranks."""
         return self.session is not None and job is not self.session.job and job != self.session.job
 
     def is_second(self, job: Job) -> bool:
-        """Whether another job begins that the iteration before was the first of: one alone, the last of an epoch for
-        example, is none. To be asked once in every iteration of another job."""
+        """Whether the iteration before had this other job, too: a single iteration, such as the last of an epoch, is
+        no change. Call it once in every iteration of another job."""
         second = job == self._awaited
         self._awaited = job
         return second
 
     def forget_change(self) -> None:
-        """The job that there is a client for runs on."""
+        """Notes that the job of the open client continues."""
         self._awaited = None
 
     def close(self) -> None:

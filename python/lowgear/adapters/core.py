@@ -38,7 +38,7 @@ def install(name: str, module: object, marks: Marks = _MARKS) -> None:
 
 
 def activate() -> None:
-    """Attaches to what this process trains with, where a LOWGEAR_* variable asks for it. Never raises; may be called
+    """Attaches to the training framework of this process, where a LOWGEAR_* variable asks for it. Never raises; may be called
     again."""
     try:
         if is_asked_for(os.environ) and not any(type(finder).__name__ == AfterImport.__name__ for finder in sys.meta_path):

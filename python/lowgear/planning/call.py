@@ -46,7 +46,7 @@ def _load(named: Optional[str]) -> ctypes.CDLL:
         library.lowgear_version.restype = ctypes.c_char_p
         version = library.lowgear_version().decode()
     except AttributeError:
-        version = "none of Lowgear's planning"
+        version = "unknown, as it is not Lowgear's planning library"
     if version != __version__:
         raise LowgearError(
             f"{library._name} is of version {version}, and this package of {__version__}; install both from one release, or "

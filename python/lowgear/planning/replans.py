@@ -60,7 +60,7 @@ def replan(
     """Plans again when the work of a pipeline has changed: new profile, new partition and new clocks in one step.
 
     Args:
-        plan: a result of `plan`, or a folder that `lowgear plan` has written, for the work with nothing frozen.
+        plan: a result of `plan`, or a folder that `lowgear plan` has written, for the job before any layer was frozen.
         layers: of the model, divided evenly over the stages, the first stages one more; or those of every stage.
         freeze: number of first layers that are frozen, together with the embedding.
         scales: for each range of layers `(first, last, time)` or `(first, last, time, energy)`, factors on the

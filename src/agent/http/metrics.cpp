@@ -115,7 +115,7 @@ void add_energy_counters(const std::vector<GpuStatus>& gpus, metrics::Exposition
       "gpu_energy_known", "1 while the energy counter moves and does not contradict the power readings.");
   metrics::MetricFamily& set_aside = exposition.counter(
       "gpu_energy_set_aside",
-      "Steps of the energy counter that cannot be, and times in which it does not work, since the agent's start.");
+      "Impossible steps of the energy counter, and times in which it did not work, since the agent's start.");
   for (const GpuStatus& gpu : gpus) {
     if (!gpu.energy_counter.present) continue;
     const metrics::MetricLabels labels = gpu_labels(gpu);
@@ -177,7 +177,7 @@ void add_cpus(const std::vector<CpuEnergy>& cpus, metrics::Exposition& expositio
       exposition.counter("cpu_energy_joules", "Energy of a CPU package or of its memory (RAPL).");
   metrics::MetricFamily& set_aside = exposition.counter(
       "cpu_energy_set_aside",
-      "Steps of the counter that cannot be, and times in which it stood still, since the agent's start.");
+      "Impossible steps of the counter, and times in which it stood still, since the agent's start.");
   for (const CpuEnergy& cpu : cpus) {
     const metrics::MetricLabels package = {{"zone", fmt::format("package-{}", cpu.package)}};
     const metrics::MetricLabels dram = {{"zone", fmt::format("dram-{}", cpu.package)}};

@@ -56,7 +56,7 @@ GpuAssignments::GpuAssignments(std::filesystem::path file, std::string boot)
     read();
   } catch (const Error& error) {
     gpus_.clear();
-    damage_ = fmt::format("GPUs that were assigned to users are nobody's now: {}", error.what());
+    damage_ = fmt::format("the assignments of GPUs to users are lost, assign them again: {}", error.what());
   }
 }
 

@@ -289,8 +289,8 @@ std::vector<MpsGpu> find_mps_gpus(const std::vector<std::string>& names, const g
       MpsGpu absent;
       absent.identity.uuid = name;
       absent.identity.index = -1;
-      absent.refusal =
-          fmt::format("no MPS daemon for {}: there is no such GPU; lowgear doctor lists those there are", quote(name));
+      absent.refusal = fmt::format(
+          "no MPS daemon for {}: there is no such GPU; lowgear doctor lists the GPUs of this machine", quote(name));
       found.push_back(std::move(absent));
       continue;
     }

@@ -187,7 +187,7 @@ std::vector<gpu::Gpu*> job_gpus(const RankGpu& own, const RankInfo& rank, const 
   }
   if (std::ranges::find(gpus, own.gpu) == gpus.end()) {
     throw InputError(
-        "this rank's GPU is none of those that the local ranks would have; which the others have is not known");
+        "this rank's GPU is not one that the local ranks would have; the GPUs of the other ranks are not known");
   }
   return gpus;
 }

@@ -43,7 +43,7 @@ std::map<std::string, BudgetedRun, std::less<>> read_runs(const JsonView& runs) 
     BudgetedRun terms;
     if (has_value(run, "weight")) terms.weight = number_in(run.at("weight"), kLeastWeight, kMaxWeight);
     if (has_value(run, "floor_w")) terms.floor_w = number_in(run.at("floor_w"), 0, kMaxWatts);
-    if (!read.emplace(protocol::name_text(run.at("run")), terms).second) run.at("run").fail("is there twice");
+    if (!read.emplace(protocol::name_text(run.at("run")), terms).second) run.at("run").fail("occurs twice");
   }
   return read;
 }
@@ -61,7 +61,7 @@ PowerBudget read_power_budget(const std::string& /*name*/, const JsonView& body)
   require_members(body, {"watts", "points", "hosts", "other_w", "peak_pct", "runs", "stagger_pct", "stagger_apply"});
   PowerBudget budget;
   budget.document = body.json().dump();
-  if (body.has("watts") == body.has("points")) body.fail("needs watts or points, one of both");
+  if (body.has("watts") == body.has("points")) body.fail("needs either watts or points");
   if (body.has("watts")) budget.points.push_back({0, number_in(body.at("watts"), 1, kMaxWatts)});
   if (body.has("points")) {
     const JsonView points = body.at("points");
@@ -122,10 +122,9 @@ protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol
                               quote(other)));
   }
   if (!shares_.has(host) && shares_.size() >= PowerShares::kMaxNodes) {
-    throw Refused(Refusal::full,
-                  fmt::format("{} nodes have shares of power, and no more may: remove those that are no more "
-                              "(DELETE /v1/nodes/HOST)",
-                              PowerShares::kMaxNodes));
+    throw Refused(Refusal::full, fmt::format("{} nodes have shares of power, the largest number allowed: remove nodes "
+                                             "that no longer exist (DELETE /v1/nodes/HOST)",
+                                             PowerShares::kMaxNodes));
   }
   if (!shares_.knows(host, node)) {
     StoreChange change;
@@ -266,8 +265,8 @@ void PowerBudgets::note_events(double now_s) {
   }
   for (const PowerShares::NodeChange& change : shares_.take_changes(now_s)) {
     events_.push_back({change.is_silent ? ServerEvent::agent_silent : ServerEvent::agent_heard, "node", change.host,
-                       change.is_silent ? "it does not ask for its share of power, and counts at full power"
-                                        : "it asks for its share of power again"});
+                       change.is_silent ? "its agent no longer asks for its share of power: it counts at full power"
+                                        : "its agent asks for its share of power again"});
   }
 }
 

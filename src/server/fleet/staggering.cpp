@@ -51,7 +51,7 @@ std::optional<StaggeredJob> staggered_job(const JobRecord& job, double share) {
     staggered.not_delayed =
         "its program lets no iteration be delayed: it has to call lowgear_stagger before each (docs/client.md)";
   } else if (!job.baseline.result()) {
-    staggered.not_delayed = "its baseline is not measured, so that what it may lose is not known";
+    staggered.not_delayed = "its baseline is not measured, so the time that it may lose is not known";
   } else if (!(staggered.most_delay_s > 0)) {
     staggered.not_delayed = "its iterations take as long as its guard and settings allow";
   }
@@ -269,7 +269,7 @@ void PhaseKeeping::follow(std::span<const StaggeredJob> jobs, double most_pct, d
     }
     Kept& alone = kept_.at(group.front()->id);
     alone.order.reset();
-    alone.left_out = "no other job's iterations take as long, within what delays may add";
+    alone.left_out = "no other job has iterations of the same length, within the delays that are allowed";
   }
 }
 

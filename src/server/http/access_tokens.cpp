@@ -258,8 +258,7 @@ std::optional<WatchedTokens::Change> WatchedTokens::check() {
     change.tokens = load_tokens(path_);
   } catch (const Error& error) {
     stale_ = true;
-    change.message =
-        fmt::format("the changed token file is refused, the tokens of before stay valid: {}", error.what());
+    change.message = fmt::format("the changed token file is refused, the previous tokens stay valid: {}", error.what());
     return change;
   }
   stale_ = false;

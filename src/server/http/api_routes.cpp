@@ -71,8 +71,8 @@ void register_rank(ApiCall& call) {
   (void)call.control_plane.register_rank(job, rank, [&](const RankRegistration& registration) {
     if (registration.outcome == RankRegistration::Outcome::taken) {
       throw http::HttpError(http::ErrorCode::rank_taken,
-                            fmt::format("another process has registered rank {} of this job; one of another start of "
-                                        "the run is accepted 30 s after the last request of the present one",
+                            fmt::format("another process has registered rank {} of this job; a process of another "
+                                        "start of the run is accepted 30 s after the last request of that one",
                                         rank.rank));
     }
     if (registration.outcome == RankRegistration::Outcome::moved) {
@@ -94,7 +94,7 @@ void give_plan(ApiCall& call) {
   if (const FinishedJob* over = call.finished_job()) {
     (void)call.late_rank(*over, static_cast<int>(call.integer("rank", 0, 0, protocol::kMaxJobRanks - 1)));
     if (call.control_plane.has_another_job(*over)) {
-      throw http::HttpError(http::ErrorCode::no_such_job, "its run was started again: register with the job of now");
+      throw http::HttpError(http::ErrorCode::no_such_job, "its run was started again: register with its new job");
     }
     return call.control_plane.let_wait(call.number("wait_s", 0, 0, kLongestWaitS), pending_plan(call.reply));
   }

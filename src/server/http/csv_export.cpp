@@ -85,7 +85,7 @@ void require_place(ExportTable table, const std::string& after) {
   const bool is_place = after.empty() || table == ExportTable::jobs ||
                         (has_number && (table == ExportTable::decisions || is_number(after.substr(0, dot))));
   if (!is_place)
-    throw InputError("after: is no place in this file; use the address that Link of the page before names");
+    throw InputError("after: not a position in this file; use the address in the header Link of the previous page");
 }
 
 std::string export_csv(ExportTable table, const ExportPage& page, CsvHeader header) {

@@ -121,8 +121,7 @@ void Job::take_refusal(RegisteredRank& rank, const std::string& refusal, double 
 void Job::add_cells(const protocol::RankCells& posted, double now_s) {
   const PlanVersion* plan = record_.plans.find(posted.plan_version);
   if (plan == nullptr || plan->purpose != protocol::PlanPurpose::profile) {
-    throw InputError(
-        fmt::format("$.plan_version: {} is not a version that was issued to profile", posted.plan_version));
+    throw InputError(fmt::format("$.plan_version: {} is not the version of a plan for profiling", posted.plan_version));
   }
   RegisteredRank& rank = *record_.ranks.find(posted.rank);
   record_.layout.require_own_stages(posted, rank.spec.pp_rank);

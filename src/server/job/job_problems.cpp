@@ -94,23 +94,23 @@ void add_energies_left_out(const JobRecord& job, std::vector<JobProblem>& proble
 
 /// Ranks that state a limit which their GPU cannot have.
 void add_limits_that_differ(const JobRecord& job, std::vector<JobProblem>& problems) {
-  JobProblem problem{
-      .kind = kPowerLimitDiffers,
-      .is_critical = false,
-      .ranks = ranks_that(job,
-                          [](const RegisteredRank& rank) {
-                            return rank.agent_most_w &&
-                                   rank.spec.power_limit_w.value_or(0) > *rank.agent_most_w + kLimitRoundingW;
-                          }),
-      .text = {},
-      .todo =
-          "one of both takes the GPU for another one: compare lowgear doctor on the node with what the rank registers"};
+  JobProblem problem{.kind = kPowerLimitDiffers,
+                     .is_critical = false,
+                     .ranks = ranks_that(job,
+                                         [](const RegisteredRank& rank) {
+                                           return rank.agent_most_w && rank.spec.power_limit_w.value_or(0) >
+                                                                           *rank.agent_most_w + kLimitRoundingW;
+                                         }),
+                     .text = {},
+                     .todo =
+                         "the agent and the rank mean different GPUs: compare lowgear doctor on the node with the GPU "
+                         "that the rank registers"};
   if (problem.ranks.empty()) return;
   const RegisteredRank& first = *job.ranks.find(problem.ranks.front());
   problem.text = fmt::format(
       "rank {} states a power limit of {:.0f} W, and the agent that has {} one of at most {:.0f} W: the agent's counts",
       problem.ranks.front(), *first.spec.power_limit_w, first.spec.gpu_uuid, *first.agent_most_w);
-  if (problem.ranks.size() > 1) problem.text += fmt::format("; so it is with {} ranks", problem.ranks.size());
+  if (problem.ranks.size() > 1) problem.text += fmt::format("; {} ranks are affected", problem.ranks.size());
   problems.push_back(std::move(problem));
 }
 
@@ -152,7 +152,7 @@ void add_missing(const JobRecord& job, std::vector<JobProblem>& problems) {
                      .is_critical = false,
                      .ranks = {},
                      .text = {},
-                     .todo = "see whether these ranks run, reach the server, and report every iteration"};
+                     .todo = "check that these ranks run, reach the server, and report every iteration"};
   const auto add = [&](const std::vector<int>& ranks, const std::string& text) {
     if (problem.ranks.empty()) problem.ranks = ranks;
     problem.text += (problem.text.empty() ? "" : "; ") + text;
@@ -181,11 +181,11 @@ void add_times_apart(const JobRecord& job, std::vector<JobProblem>& problems) {
       {.kind = kTimesDiffer,
        .is_critical = false,
        .ranks = {apart.rank},
-       .text =
-           fmt::format("rank {} has reported {:.4g} s for iteration {}, and the other ranks {:.4g} s at most: the "
-                       "time of the others counts, and the energy is not known{}",
-                       apart.rank, apart.time_s, apart.last, apart.others_s,
-                       apart.iterations > 1 ? fmt::format("; so it was {} times before", apart.iterations - 1) : ""),
+       .text = fmt::format(
+           "rank {} has reported {:.4g} s for iteration {}, and the other ranks {:.4g} s at most: the "
+           "time of the others counts, and the energy is not known{}",
+           apart.rank, apart.time_s, apart.last, apart.others_s,
+           apart.iterations > 1 ? fmt::format("; this happened {} times before", apart.iterations - 1) : ""),
        .todo = "ranks that train in step wait for each other: see what this rank measures as an iteration"});
 }
 
@@ -202,7 +202,7 @@ void add_unknown_plans(const JobRecord& job, std::vector<JobProblem>& problems) 
   problem.text =
       fmt::format("rank {} reports plan version {}, which was never issued ({}): it counts as following none", first,
                   job.ranks.find(first)->unknown_plan, newest);
-  if (problem.ranks.size() > 1) problem.text += fmt::format("; so it is with {} ranks", problem.ranks.size());
+  if (problem.ranks.size() > 1) problem.text += fmt::format("; {} ranks are affected", problem.ranks.size());
   problems.push_back(std::move(problem));
 }
 

@@ -259,7 +259,7 @@ void JobTransitions::follow_plan(const PlanningAnswer& answer) {
   const JobPlan& plan = answer.planned->plan;
   const std::optional<EnvPipeOutcome>& envpipe = answer.planned->envpipe;
   if (!(plan.time_s <= kMaxTimeS)) {  // neither ranks nor a server that starts again would read it
-    return give_plan_up(fmt::format("iterations of {:.3g} s are longer than a plan's may be", plan.time_s));
+    return give_plan_up(fmt::format("iterations of {:.3g} s are longer than a plan supports", plan.time_s));
   }
   if (job_.planning.note_is_new(plan.note) && !plan.note.empty()) outbox_.changes().warnings.push_back(plan.note);
   if (envpipe && !job_.envpipe.take(*envpipe, answer.serial, outbox_, now_s_)) return;

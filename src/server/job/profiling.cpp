@@ -111,7 +111,7 @@ JobStep Profiling::count(const JobIteration& iteration, const ProfiledJob& job, 
   // Without what ranks are expected to take: the profile that says it is being replaced.
   PlanVersion stop = job.layout.uniform_plan(protocol::PlanPurpose::train, full.mhz);
   stop.reason = fmt::format(
-      "full clocks: trials have cost {:.3g} s, and those that follow would cost more than {:.3g} s, which are left of "
+      "full clocks: trials have cost {:.3g} s, and the next ones would cost more than the {:.3g} s that are left of "
       "the limit for profiling",
       budget_.spent_s(), budget_.left_s());
   return IssuePlan{std::move(stop)};

@@ -59,7 +59,7 @@ void add_store(const Snapshot::Store& store, metrics::Exposition& exposition) {
 }
 
 void add_access(const Snapshot& snapshot, metrics::Exposition& exposition) {
-  exposition.gauge("server_tokens_stale", "1 while the changed token file is refused: the tokens of before are valid.")
+  exposition.gauge("server_tokens_stale", "1 while the changed token file is refused: the previous tokens are valid.")
       .add({}, snapshot.stale_tokens ? 1.0 : 0.0);
   exposition.gauge("server_certificate_expiry_seconds", "When the certificate expires, in seconds since 1970.")
       .add({}, snapshot.certificate_expires_s);

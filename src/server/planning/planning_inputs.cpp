@@ -81,7 +81,7 @@ MeasuredProfile merge_cells(std::span<const protocol::RankCells> ranks, int stag
     }
   }
   if (groups.size() > protocol::kMaxCells) {
-    throw InputError(fmt::format("{} cells of a profile, of {} at most", groups.size(), protocol::kMaxCells));
+    throw InputError(fmt::format("a profile of {} cells, of {} at most", groups.size(), protocol::kMaxCells));
   }
   MeasuredProfile profile;
   for (const auto& [key, group] : groups) profile.cells.push_back(group.merged());

@@ -388,7 +388,7 @@ StateSummary check_restore(const RestoreRequest& request) {
   }
   const BackupSeal seal = backup_seal(request.file);
   if (seal == BackupSeal::broken) {
-    refuse_changed(request.file, "the file is not as `lowgear serve backup` wrote it: its digest is another",
+    refuse_changed(request.file, "the file has changed since `lowgear serve backup` wrote it: its digest differs",
                    request.unreadable);
   }
   const StateSummary summary = reading([&] {

@@ -202,8 +202,9 @@ void TokenFileWriter::append(std::span<const std::int64_t> tokens) {
                                                           : std::int64_t{std::numeric_limits<std::uint32_t>::max()};
   const SourceLocation where{path_, 0, 0};
   if (static_cast<std::int64_t>(tokens.size()) > kMaxHeaderTokens - count_) {
-    throw_input_error(where, fmt::format("more than {} tokens, the most that its header can tell", kMaxHeaderTokens),
-                      "split the text over several files");
+    throw_input_error(
+        where, fmt::format("more than {} tokens, the largest number that its header can state", kMaxHeaderTokens),
+        "split the text over several files");
   }
   for (const std::int64_t token : tokens) {
     if (token < 0 || token > highest) {

@@ -593,7 +593,7 @@ class BadInput(TrainTest):
             self.assertIn("microbatch_size: 4  # training.per_device_train_batch_size", out)
             self.assertIn("training.fp16: there is no fp16", err)
             self.assertIn("mps.enabled: MPS saves energy", err)
-            self.assertIn("nothing is trained by it", err)
+            self.assertIn("lowgear train trains nothing", err)
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ TEST(JobGpus, AreRefusedWhereTheyAreNotKnown) {
   EXPECT_THAT(refused(2, variables({{"LOCAL_WORLD_SIZE", "2"}, {"CUDA_VISIBLE_DEVICES", "0"}})),
               ThrowsMessage<InputError>(HasSubstr("only its own GPU")));
   EXPECT_THAT(refused(2, variables({{"LOCAL_WORLD_SIZE", "2"}, {"CUDA_VISIBLE_DEVICES", "1,2"}})),
-              ThrowsMessage<InputError>(HasSubstr("none of those")));
+              ThrowsMessage<InputError>(HasSubstr("not one that the local ranks would have")));
 }
 
 }  // namespace

@@ -373,7 +373,7 @@ TEST_F(PowerBudgetsTest, CountAGpuOnceThatTwoNodesAskFor) {
 TEST_F(PowerBudgetsTest, KnowAGpuWhoseUuidIsWrittenInAnotherCase) {
   const Json twice = Json::parse(R"({"safe_w": 200, "gpus": [{"uuid": "GPU-a", "limit_w": 200, "least_w": 100,
       "most_w": 400}, {"uuid": "GPU-A", "limit_w": 200, "least_w": 100, "most_w": 400}]})");
-  EXPECT_THAT(error_of([&] { (void)protocol::read_node_power(JsonView(twice, "body")); }), HasSubstr("is there twice"));
+  EXPECT_THAT(error_of([&] { (void)protocol::read_node_power(JsonView(twice, "body")); }), HasSubstr("occurs twice"));
 }
 
 /// The watts that a node names are taken from the others.
@@ -503,8 +503,8 @@ TEST_F(PowerBudgetsTest, RefuseWrongDocuments) {
     const Json document = Json::parse(body);
     return error_of([&] { (void)read_power_budget("x", JsonView(document, "body")); });
   };
-  EXPECT_THAT(refusal("{}"), HasSubstr("needs watts or points, one of both"));
-  EXPECT_THAT(refusal(R"({"watts": 5, "points": [[0, 1]]})"), HasSubstr("one of both"));
+  EXPECT_THAT(refusal("{}"), HasSubstr("needs either watts or points"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "points": [[0, 1]]})"), HasSubstr("needs either watts or points"));
   EXPECT_THAT(refusal(R"({"watts": 0})"), HasSubstr("watts"));
   EXPECT_THAT(refusal(R"({"points": []})"), HasSubstr("1 to 10000 points"));
   EXPECT_THAT(refusal(R"({"points": [[5, 10], [5, 20]]})"), HasSubstr("is not after the point before it"));
@@ -521,7 +521,7 @@ TEST_F(PowerBudgetsTest, RefuseWrongDocuments) {
   EXPECT_THAT(refusal(R"({"watts": 5, "stagger_apply": true})"), HasSubstr("needs stagger_pct"));
   EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"weight": 1}]})"), HasSubstr("run"));
   EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"run": "a", "weight": 0}]})"), HasSubstr("weight"));
-  EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"run": "a"}, {"run": "a"}]})"), HasSubstr("is there twice"));
+  EXPECT_THAT(refusal(R"({"watts": 5, "runs": [{"run": "a"}, {"run": "a"}]})"), HasSubstr("occurs twice"));
 }
 
 TEST_F(PowerBudgetsTest, AreStoredRestoredAndRemoved) {

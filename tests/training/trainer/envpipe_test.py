@@ -232,7 +232,7 @@ class ServedOrderTest(ServedTraining):
 
     def test_the_next_start_has_the_order_of_the_profile(self):
         self.start_server()
-        self.assertIn("has no profile of this job yet: a backward is taken to last twice as long", self.profile())
+        self.assertIn("has no profile of this job yet: a backward is assumed to take twice as long", self.profile())
         self.assertEqual(self.newest(), [2, 0])
         assumed, measured = self.reasons("order")
         self.assertEqual(assumed, "no profile fits this job yet: early forwards 2 0, those of a backward that takes "

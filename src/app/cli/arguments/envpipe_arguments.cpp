@@ -45,30 +45,29 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
       ->type_name("FILE");
   add_word(app, "--envpipe-type", policies::kEnvPipeTypeWords, policies::kEnvPipeTypes, &EnvPipeOptions::type,
            arguments,
-           "envpipe: all at the highest clock (baseline), each stage at its clock of least energy (uniform), or that "
-           "within an outer envelope at the highest clock (envelope, the default)");
+           "envpipe: clocks of the units: all at the highest (baseline), each stage at its clock of least energy "
+           "(uniform), or uniform within an outer envelope at the highest clock (envelope, the default)");
   add_word(app, "--envpipe-scheduling", policies::kEnvPipeOrderWords, policies::kEnvPipeOrders, &EnvPipeOptions::order,
            arguments,
            "envpipe: the order of --schedule (1f1b), or EnvPipe's own with more early forwards, as far as memory "
            "admits them (ours, the default)");
   add_word(app, "--envpipe-reconfig", policies::kEnvPipeReconfigWords, policies::kEnvPipeReconfigurations,
            &EnvPipeOptions::reconfiguration, arguments,
-           "envpipe: how clocks rise on the path of waiting: never (default, as EnvPipe calls it), one unit per step "
-           "(greedy), or all units with the lowest clock (balanced, without this option)");
+           "envpipe: how clocks rise on the path of waiting: never (default, EnvPipe's name for this), one unit per "
+           "step (greedy), or all units with the lowest clock (balanced, also if this option is left out)");
   add_number(app, "--envpipe-threshold-scale", {0, 1e9}, given<double>(arguments, &EnvPipeOptions::threshold_scale),
              "envpipe: a unit waits when receiving takes this many times the shortest receive (default 4)");
   add_whole_number(app, "--envpipe-start-clock", {1, kMaxClockMhz},
                    given<int>(arguments, &EnvPipeOptions::start_clock_mhz),
-                   "envpipe: highest clock that it uses, in MHz (default: the profile's; its list for an A100 begins "
-                   "with 1350)");
+                   "envpipe: highest clock that the policy uses, in MHz (default: the profile's; EnvPipe's list for an "
+                   "A100 begins with 1350)");
   add_whole_number(app, "--envpipe-lowest-clock", {1, kMaxClockMhz},
                    given<int>(arguments, &EnvPipeOptions::lowest_clock_mhz),
-                   "envpipe: lowest clock that it uses, in MHz (default: the profile's)");
+                   "envpipe: lowest clock that the policy uses, in MHz (default: the profile's)");
   add_whole_number(app, "--envpipe-profile-step", {1, kMaxClockMhz},
                    given<int>(arguments, &EnvPipeOptions::profile_step_mhz),
-                   "envpipe: distance between the clocks among which it finds the one of least energy, in MHz (default "
-                   "90, EnvPipe's "
-                   "on every GPU)");
+                   "envpipe: distance between the clocks among which the policy finds the one of least energy, in MHz "
+                   "(default 90, EnvPipe's value for every GPU)");
   add_whole_number(
       app, "--envpipe-raise-step", {1, kMaxClockMhz}, given<int>(arguments, &EnvPipeOptions::raise_step_mhz),
       "envpipe: rise of a clock in one step of the reconfiguration; greedy raises it by three times as much, in "

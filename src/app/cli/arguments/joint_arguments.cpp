@@ -71,15 +71,15 @@ void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments) {
         }
       });
   add_number(app, "--drop-weight-gradients", {0, 0.9}, into(arguments.dropped_weight_gradients),
-             "Leave out this share of the weight gradients of all layers: that much less of weight gradients, or half "
-             "as much of whole backwards (default 0)")
+             "Share of the weight gradients of all layers that steps leave out: weight gradients take that share less "
+             "time and energy, whole backwards half of it (default 0)")
       ->type_name("SHARE");
   add_choice(
       app, "--recompute", kRecomputationWords,
       [&arguments](std::size_t place) {
         arguments.recomputation = place == 0 ? api::Recomputation::added : api::Recomputation::removed;
       },
-      "Whether layers repeat their forward before their backward, and did not in the profile (added), or no longer do "
+      "Change against the profile: layers now repeat their forward before their backward (added), or no longer do "
       "(removed)");
   add_whole_number(app, "--microbatches", {1, schedule::kMaxMicrobatches}, into(arguments.microbatches),
                    "Microbatches per iteration from now on (default as before)");

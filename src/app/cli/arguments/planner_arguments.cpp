@@ -89,10 +89,9 @@ void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument) {
 }
 
 void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument) {
-  app.add_flag(
-      "--ask-ahead", argument.ask_ahead,
-      "Plan as if clocks changed at once, and have the agent ask for each clock by the switch latency before its "
-      "unit is expected to begin");
+  app.add_flag("--ask-ahead", argument.ask_ahead,
+               "Plan as if clocks changed at once; the agent requests each clock one switch latency before its unit is "
+               "expected to begin");
 }
 
 void add_perseus_options(CLI::App& app, PerseusArguments& arguments) {
@@ -102,7 +101,7 @@ void add_perseus_options(CLI::App& app, PerseusArguments& arguments) {
              "perseus: an option is dropped where another is below this factor times its time and energy, if "
              "otherwise three options or fewer are left (default 0.95)");
   app.add_flag("--perseus-always-use-noise-factor", arguments.noise.always,
-               "perseus: use that factor also where more options are left");
+               "perseus: use --perseus-noise-factor also where more options are left");
   app.add_option("--perseus-initial-guess", arguments.initial_guess,
                  "perseus: where the fits start, in place of a search: {'Forward': [(scale, rate, offset), ...], "
                  "'Backward': [...]} by stage, in J and per time step")
@@ -159,13 +158,13 @@ constexpr double kMaxFactor = 1e6;
 
 void add_single_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
   CLI::Option* deadline = add_number(app, "--deadline", {0, kMaxTimeS}, into(deadlines.deadline_s),
-                                     "Make one plan, for an iteration time of at most this, in s");
+                                     "Make one plan whose iteration takes at most this time, in s");
   CLI::Option* slowdown =
       add_number(app, "--slowdown", {0, kMaxSlowdownPct}, into(deadlines.slowdown_pct),
-                 "Make one plan, for a deadline this many per cent above the fastest possible iteration time (T_min)");
-  CLI::Option* straggler = add_number(
-      app, "--straggler", {1, kMaxFactor}, into(deadlines.straggler_factor),
-      "Make one plan, for waiting for a straggler that takes FACTOR x T_min: deadline min(FACTOR x T_min, T*)");
+                 "Make one plan whose deadline is this percentage above the fastest possible iteration time (T_min)");
+  CLI::Option* straggler = add_number(app, "--straggler", {1, kMaxFactor}, into(deadlines.straggler_factor),
+                                      "Make one plan for a pipeline that waits for a straggler, which takes FACTOR x "
+                                      "T_min: deadline min(FACTOR x T_min, T*)");
   straggler->type_name("FACTOR");
   deadline->type_name("SECONDS")->excludes(slowdown)->excludes(straggler);
   slowdown->type_name("PERCENT")->excludes(straggler);

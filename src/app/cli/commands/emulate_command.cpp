@@ -171,8 +171,8 @@ VerbAction declare_emulate(CLI::App& app) {
       [arguments](std::size_t place) {
         arguments->accounting = place == 1 ? simulator::Accounting::published : simulator::Accounting::corrected;
       },
-      "The others run the slowest plan that the straggler allows (corrected, the default), or the one of least energy, "
-      "as in Perseus' evaluation (published)");
+      "Plan of the pipelines that wait: the slowest that the straggler allows (corrected, the default), or the one of "
+      "least energy, as in Perseus' evaluation (published)");
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) {
     if (arguments->method != evaluation::PlansOf::perseus && app.get_option("--perseus-unit")->count() > 0) {

@@ -288,7 +288,7 @@ void add_sharing_options(CLI::App& app, sharing::PackOptions& options) {
       "State of the GPUs that become free: they draw their idle power (idle, the default), or are "
       "switched off or used by other work (used)");
   add_whole_number(app, "--jobs-per-gpu", {2, sharing::kMaxJobsPerGpu}, into(options.max_jobs_per_gpu),
-                   "Most jobs that share a GPU (default 2)")
+                   "Largest number of jobs per GPU (default 2)")
       ->type_name("N");
   add_number(
       app, "--max-slowdown", kSlowdownRange, [&options](double pct) { options.max_slowdown = pct / kPctPerShare; },

@@ -301,7 +301,8 @@ ExitCode run_replan(const ReplanArguments& arguments, Console& console) {
 
 VerbAction declare_replan(CLI::App& app) {
   auto arguments = std::make_shared<ReplanArguments>();
-  app.add_option("folder", arguments->folder, "Folder that lowgear plan has written, for the work with nothing frozen")
+  app.add_option("folder", arguments->folder,
+                 "Folder that lowgear plan has written for the job before any layer was frozen")
       ->type_name("DIR")
       ->required();
   add_work_change_options(app, arguments->change);
@@ -312,8 +313,8 @@ VerbAction declare_replan(CLI::App& app) {
       [arguments](std::size_t place) {
         arguments->step_time = place == 0 ? api::StepTime::old_time : api::StepTime::own_fastest;
       },
-      "How long an iteration may take: as long per microbatch as the plan before (old, the default), or as short as "
-      "possible (own)");
+      "Deadline of an iteration: the time per microbatch of the plan before (old, the default), or the shortest "
+      "possible time (own)");
   add_number(app, "--deadline", {0, kMaxTimeS}, into(arguments->deadline_s), "Longest iteration time instead, in s")
       ->type_name("SECONDS")
       ->excludes(time);

@@ -88,8 +88,7 @@ report::Intervals differences(const PolicyExperiment& file, const std::vector<Re
       .basis = kBasis,
       .caption =
           fmt::format("Replayed on estimated profiles: one iteration of all GPUs. Less is better. Without intervals: "
-                      "a replay has no spread, and "
-                      "how far the estimate of a job is off is not known for it.{}",
+                      "a replay has no spread, and the error of a job's estimate is not known.{}",
                       of_energy ? "" : " EnvPipe's own order may be faster than 1F1B."),
       .groups = {}};
   for (const ReplayedJob& job : jobs) {

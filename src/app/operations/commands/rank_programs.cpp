@@ -119,8 +119,8 @@ std::string replace_process(std::vector<std::string> words, const std::map<std::
 fs::path sibling_program(std::string_view name) {
   fs::path program = program_folder() / name;
   if (!fs::exists(program)) {
-    throw InputError(
-        fmt::format("{} is not there; install the package lowgear-trainer, or build with libtorch", program.string()));
+    throw InputError(fmt::format("{} does not exist; install the package lowgear-trainer, or build with libtorch",
+                                 program.string()));
   }
   return program;
 }

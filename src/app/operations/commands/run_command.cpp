@@ -48,8 +48,8 @@ struct RunArguments {
 fs::path package_folder() {
   if (const std::optional<fs::path> package = doctor::python_package(program_folder())) return *package;
   throw InputError(
-      fmt::format("Lowgear's Python package is not there, neither installed below {} nor in a source tree; "
-                  "install python3-lowgear, or the wheel",
+      fmt::format("Lowgear's Python package is missing, neither installed below {} nor in a source tree; install "
+                  "python3-lowgear, or the wheel",
                   program_folder().parent_path().string()));
 }
 

@@ -380,7 +380,7 @@ cli::VerbAction declare_serve(CLI::App& app) {
   app.add_option("file", arguments->file, "backup: file to write; restore: file to read")->type_name("FILE");
   app.add_option("--config", arguments->config, "Configuration file; deploy/server.yaml explains it")
       ->type_name("FILE")
-      ->default_str(fmt::format("{}, when it is there", server::kDefaultServerConfig));
+      ->default_str(fmt::format("{}, if it exists", server::kDefaultServerConfig));
   app.add_option("--state", arguments->state,
                  "Folder of the database (default: the configuration's, or ~/.local/state/lowgear-server)")
       ->type_name("DIR");

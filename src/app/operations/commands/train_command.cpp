@@ -49,22 +49,22 @@ constexpr auto kSettings = std::to_array<Setting>({
      "envpipe: read its settings from the member envpipe of this DeepSpeed configuration, as EnvPipe does; options of "
      "the command line override the file"},
     {"--envpipe-type", "type", "TYPE",
-     "envpipe: all at the highest clock (baseline), each stage at its clock of least energy (uniform), or that within "
-     "an outer envelope at the highest clock (envelope, the default)"},
+     "envpipe: clocks of the units: all at the highest (baseline), each stage at its clock of least energy (uniform), "
+     "or uniform within an outer envelope at the highest clock (envelope, the default)"},
     {"--envpipe-scheduling", "scheduling", "ORDER",
      "envpipe: the order of --schedule (1f1b), or EnvPipe's own with more early forwards, as far as --memory-limit "
      "admits them (ours, the default)"},
     {"--envpipe-reconfig", "reconfig", "METHOD",
-     "envpipe: how clocks rise on the path of waiting: never (default, as EnvPipe calls it), one unit per step "
-     "(greedy), or all units with the lowest clock (balanced, without this option)"},
+     "envpipe: how clocks rise on the path of waiting: never (default, EnvPipe's name for this), one unit per step "
+     "(greedy), or all units with the lowest clock (balanced, also if this option is left out)"},
     {"--envpipe-threshold-scale", "threshold_scale", "NUMBER",
      "envpipe: a unit waits when receiving takes this many times the shortest receive of the first step (default 4)"},
     {"--envpipe-start-clock", "start_clock", "MHZ",
-     "envpipe: highest clock that it uses (default: the GPUs'; its list for an A100 begins with 1350)"},
+     "envpipe: highest clock that the policy uses (default: the GPUs'; EnvPipe's list for an A100 begins with 1350)"},
     {"--envpipe-lowest-clock", "lowest_clock", "MHZ",
-     "envpipe: lowest clock that it uses (default: 0.6 times the highest)"},
+     "envpipe: lowest clock that the policy uses (default: 0.6 times the highest)"},
     {"--envpipe-profile-step", "profile_step", "MHZ",
-     "envpipe: distance between the clocks that the first steps try (default 90, EnvPipe's on every GPU)"},
+     "envpipe: distance between the clocks that the first steps try (default 90, EnvPipe's value for every GPU)"},
     {"--envpipe-raise-step", "raise_step", "MHZ",
      "envpipe: rise of a clock in one step of the reconfiguration; greedy raises it by three times as much (default "
      "30)"},
@@ -197,7 +197,7 @@ std::vector<std::string> with_servers_order(std::vector<std::string> settings, c
   const client::RankGpu gpu = open_first_gpu(gpus);
   launcher::ServedOrder order{.early_forwards = {}, .note = {}};
   if (gpu.gpu == nullptr) {
-    order.note = fmt::format("no profile of the server: {}; a backward is taken to last twice as long as a forward",
+    order.note = fmt::format("the server has no profile: {}; a backward is assumed to take twice as long as a forward",
                              gpu.problem);
   } else {
     order = ask_order(config, gpu.gpu->identity().name, gpu.simulated(), kPatience);
@@ -239,8 +239,8 @@ std::optional<cli::ExitCode> translate_foreign(const TrainArguments& arguments, 
   for (const std::string& reason : translation.reasons) console.warn(reason);
   for (const std::string& step : translation.steps) console.note("next: " + step);
   console.error(
-      "a configuration of EADT: nothing is trained by it; above is what of it is the same here, to be completed and "
-      "written to train.yaml");
+      "a configuration of EADT, with which lowgear train trains nothing; the settings above have the same meaning "
+      "here: complete them and write them to train.yaml");
   return cli::ExitCode::bad_usage;
 }
 

@@ -167,8 +167,9 @@ std::string text_of(const AccountCells& cells, std::size_t names) {
 /// Note about iterations without energy; empty where there are none.
 std::string missing_text(const Balance& balance) {
   if (balance.unmeasured_iterations == 0) return {};
-  return fmt::format("the energy of {} of {} iterations is not known, as not all ranks measured it; they are in no sum",
-                     balance.unmeasured_iterations, balance.iterations);
+  return fmt::format(
+      "the energy of {} of {} iterations is not known, as not all ranks measured it; no sum contains them",
+      balance.unmeasured_iterations, balance.iterations);
 }
 
 /// The accounts that there are, with how their energy was found.
@@ -262,7 +263,7 @@ std::vector<report::Card> cards_of(const char* basis, const Balance& total, cons
 report::Bars bars_of(const char* basis, const EnergyAccount& account) {
   report::Bars bars{.title = "Energy by user",
                     .basis = basis,
-                    .caption = "Saved: against measured baselines, where there are such and it is above zero.",
+                    .caption = "Saved: against measured baselines, shown where it is above zero.",
                     .quantity = report::Quantity::energy,
                     .parts = {"used", "saved"},
                     .rows = {},
@@ -282,13 +283,14 @@ std::vector<report::Entry> reading_of(const EnergyFactors& factors) {
        "Of the GPUs of all jobs, in iterations that all ranks have measured: without CPUs, network and cooling, and "
        "without the time between iterations."},
       {"Saved",
-       "What as many iterations took at full clocks, by the baseline that was measured in the same job, less what the "
-       "iterations took. Nothing is claimed for iterations before a baseline was measured. Trials of clocks count."},
+       "Energy of the same number of iterations at full clocks, by the baseline that was measured in the same job, "
+       "minus the energy of the iterations. Iterations before a baseline was measured have no saving. Trials of clocks "
+       "count."},
       {"\u00b1",
        "One standard error: that of the baselines, which is the same in all iterations that are compared with one, and "
        "that of the meters."},
       {"Compared", "Share of the energy whose iterations have a measured baseline."},
-      {"Slower", "Additional time of these iterations, as a share of the time of as many of the baseline."},
+      {"Slower", "Additional time of these iterations, as a share of the time of the same number at the baseline."},
       {"User", "As the job stated it when it registered; no process has checked it."},
       {"Month", "In UTC, by the hour in which iterations ended."}};
   if (factors.usd_per_kwh) entries.push_back({"Cost", fmt::format("At {} $ per kWh, as given.", *factors.usd_per_kwh)});

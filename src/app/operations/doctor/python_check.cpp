@@ -75,7 +75,7 @@ FrameworkVerdict verdict_of(const JsonView& value) {
   for (const auto& [verdict, name] : kVerdicts) {
     if (name == text) return verdict;
   }
-  value.fail("is no verdict", "use the command and the Python package of one release");
+  value.fail("is not a known verdict", "use the command and the Python package of one release");
 }
 
 std::vector<std::string> texts_of(const JsonView& values) {
@@ -136,7 +136,7 @@ PythonFacts examine_python(const PythonQuestion& question) {
                     .attaching_is_off = process_environment()("LOWGEAR_ATTACH") == "0"};
   const std::optional<std::filesystem::path> package = python_package(question.program_folder);
   if (!package) {
-    facts.problem = "was not asked: Lowgear's Python package is not there; install python3-lowgear, or the wheel";
+    facts.problem = "was not checked: Lowgear's Python package is not installed; install python3-lowgear, or the wheel";
     return facts;
   }
   std::map<std::string, std::string> variables = attaching_variables(*package, question.program_folder);
@@ -174,7 +174,7 @@ Finding hook_finding(const PythonFacts& facts) {
             "start it without -I, -E and -S, or write `import lowgear.auto` first in the script, with the wheel "
             "installed"};
   }
-  return {FindingLevel::works, kPython, where + ": `lowgear run -- COMMAND` attaches to what it trains with", ""};
+  return {FindingLevel::works, kPython, where + ": `lowgear run -- COMMAND` attaches to its training framework", ""};
 }
 
 Finding framework_finding(const FrameworkFacts& framework) {
@@ -195,8 +195,9 @@ Finding framework_finding(const FrameworkFacts& framework) {
     case FrameworkVerdict::not_installed:
       break;
   }
-  return {FindingLevel::limited, kFramework, fmt::format("{}: not clear by its source: {}", subject, framework.reason),
-          "lowgear run --record DIR -- COMMAND says it at the first iteration"};
+  return {FindingLevel::limited, kFramework,
+          fmt::format("{}: its source does not decide it: {}", subject, framework.reason),
+          "lowgear run --record DIR -- COMMAND shows it at the first iteration"};
 }
 
 void add_frameworks(const PythonReport& report, std::vector<Finding>& findings) {
@@ -243,7 +244,7 @@ std::string next_step(const PythonFacts& facts) {
     return framework.verdict == FrameworkVerdict::attaches || framework.verdict == FrameworkVerdict::measures;
   };
   if (!facts.report || std::ranges::none_of(facts.report->frameworks, observed)) return "";
-  return "Or attach to a job as it is: lowgear run --record DIR -- COMMAND\n";
+  return "Or attach to an unchanged job: lowgear run --record DIR -- COMMAND\n";
 }
 
 }  // namespace lowgear::operations::doctor

@@ -95,7 +95,7 @@ Finding mode_finding(const gpu::GpuSurvey& gpu) {
   switch (*gpu.compute_mode) {
     case gpu::ComputeMode::shared:
       if (gpu.identity.mig_enabled) {
-        return {FindingLevel::works, topic, text("jobs get instances of it, not all of it"),
+        return {FindingLevel::works, topic, text("jobs get instances of this GPU, not the whole GPU"),
                 "nvidia-smi -L lists the instances; lowgear pack plans for whole GPUs"};
       }
       return {FindingLevel::works, topic, text("several jobs may use it"),
@@ -120,7 +120,7 @@ Finding mps_finding(const SharingFacts& facts) {
     case MpsDaemon::not_seen:
       return {
           FindingLevel::limited, kTopic,
-          fmt::format("MPS: {}/control is there and no daemon is seen: it has ended, or runs outside this container",
+          fmt::format("MPS: {}/control exists, but no daemon is visible: it has ended, or runs outside this container",
                       directory),
           "if it has ended, start it again: nvidia-cuda-mps-control -d"};
     case MpsDaemon::forbidden:
@@ -135,7 +135,7 @@ Finding mps_finding(const SharingFacts& facts) {
             "it comes with NVIDIA's driver (Debian: nvidia-cuda-mps)"};
   }
   return {FindingLevel::works, kTopic,
-          fmt::format("MPS: {} is there, its daemon does not run", printable(facts.mps_program)),
+          fmt::format("MPS: {} is installed, but its daemon does not run", printable(facts.mps_program)),
           fmt::format("start it with: CUDA_MPS_PIPE_DIRECTORY={} nvidia-cuda-mps-control -d", directory)};
 }
 

@@ -346,7 +346,7 @@ std::string measurement_text(const measure::WindowMeasurement& measurement) {
   }
   for (const measure::GpuMeasurement& gpu : measurement.gpus) {
     if (gpu.energy_j && !gpu.covers_all()) {
-      text += fmt::format("GPU {}: its energy is that of {:.3f} s of {:.3f} s: it could not be read all the time\n",
+      text += fmt::format("GPU {}: its energy covers {:.3f} s of {:.3f} s, as not every reading succeeded\n",
                           gpu.identity.pci_address, gpu.covered_s, gpu.time_s);
     }
     if (!gpu.problem.empty()) text += fmt::format("GPU {}: {}\n", gpu.identity.pci_address, gpu.problem);

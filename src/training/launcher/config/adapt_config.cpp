@@ -119,7 +119,9 @@ void use_technique(const YamlView& name, const YamlView& map, const fs::path& fo
   }
   if (text == "freezing") {
     const auto& controller = freeze.controller;
-    if (!controller) name.fail("nothing says when", "add adapt.freeze.controller: {held_out: FILE}");
+    if (!controller)
+      name.fail("neither a schedule nor a controller says when to freeze",
+                "add adapt.freeze.controller: {held_out: FILE}");
     if (controller->window_steps < 2) {
       name.fail("no step would count, as each contains measuring the held-out loss",
                 "set adapt.freeze.controller.window_steps: 100");
@@ -152,7 +154,7 @@ RepartitionConfig read_repartition(const YamlView& view, const fs::path& folder)
   RepartitionConfig repartition;
   if (!view.is_map()) {
     if (view.text() != "auto") {
-      view.fail(fmt::format("unknown way {}", quote(view.text())),
+      view.fail(fmt::format("unknown kind of repartition {}", quote(view.text())),
                 "auto, or {schedule: [{step: 100, partition: cost}]}");
     }
     repartition.automatic = true;

@@ -71,13 +71,13 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"eval_strategy", "set evaluation: {held_out: FILE.bin, every: STEPS}, with a token file of its own"},
     {"eval_steps", "evaluation.every, once evaluation.held_out names a token file"},
     {"lr_scheduler_type",
-     "the learning rate falls along half a cosine, to optimizer.min_learning_rate; there is no "
-     "other course"},
+     "the learning rate falls along half a cosine, to optimizer.min_learning_rate; lowgear train has no other schedule "
+     "for it"},
     {"fp16", "there is no fp16, which needs loss scaling: types are fp32, bf16, fp8 and auto; set type: bf16"},
     {"deepspeed.fp16.enabled", "there is no fp16, which needs loss scaling: set type: bf16"},
     {"adaptive_precision",
-     "it changes a label there, and no arithmetic; all steps of a run have one type here: type: "
-     "auto measures bf16 and fp8 before the first step"},
+     "in EADT it changes a label and no arithmetic; here all steps of a run have one type: type: auto measures bf16 "
+     "and fp8 before the first step"},
     {"dynamic_layer_freezing",
      "it freezes nothing there on its default model; here adapt.freeze.controller, which needs "
      "held-out text, and --adapt freezing where a trial shows that it saves"},
@@ -87,15 +87,15 @@ constexpr auto kReasons = std::to_array<Reason>({
      "adapt.freeze.controller.steady_drift, a relative change"},
     {"adaptation_cooldown", "adapt.freeze.controller.dwell_windows, counted in windows of steps"},
     {"energy_monitoring_interval", "not needed: the GPUs' energy counters are read every step, whatever its length"},
-    {"energy_efficiency_threshold", "read by nothing there"},
+    {"energy_efficiency_threshold", "EADT does not read it"},
     {"energy_threshold_high",
      "watts at which a label changes there; a loaded GPU always draws more. Here "
      "adapt.slowdown finds the operating point of least energy within a slowdown"},
-    {"energy_threshold_low", "read by nothing there"},
-    {"adaptive_training.enabled", "read by nothing there; `lowgear train --adapt slowdown` adapts, by measurement"},
+    {"energy_threshold_low", "EADT does not read it"},
+    {"adaptive_training.enabled", "EADT does not read it; `lowgear train --adapt slowdown` adapts by measurement"},
     {"zero_optimization.stage",
-     "of ZeRO there is stage 1 alone, optimizer.zero1: true; parallel.pp and parallel.tp "
-     "divide parameters. To stay with DeepSpeed: docs/attaching.md"},
+     "lowgear train has ZeRO stage 1 alone (optimizer.zero1: true); parallel.pp and parallel.tp divide parameters. To "
+     "stay with DeepSpeed: docs/attaching.md"},
     {"offload_optimizer", "there is no offloading: parallel.pp, parallel.tp and recompute save memory on the GPU"},
     {"offload_param", "there is no offloading: parallel.pp, parallel.tp and recompute save memory on the GPU"},
     {"mps.enabled", "MPS saves energy where independent jobs share a GPU, and not within one job: docs/sharing.md"},
@@ -251,7 +251,8 @@ class Translator {
   /// `  key: value  # from`, or a section with its members.
   [[nodiscard]] std::string config_text() const {
     std::string text = fmt::format("# From {}, a configuration of EADT.\n", printable(source_));
-    text += "# The learning rate falls along half a cosine here, along a line there where nothing else is said.\n";
+    text +=
+        "# Here the learning rate falls along half a cosine; in EADT along a line, if the file names nothing else.\n";
     for (const std::string_view setting : {"model", "steps"}) {
       if (!settings_.contains(setting)) text += fmt::format("# {}: to be set\n", setting);
     }

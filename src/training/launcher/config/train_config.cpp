@@ -434,8 +434,9 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
                                std::span<const std::string> settings) {
   const YamlView root = YamlView::parse(text, source, settings);
   if (model::is_eadt_config(root)) {
-    root.fail("a configuration of EADT, DeepSpeed or Hugging Face's trainer, not of `lowgear train`",
-              "`lowgear train FILE` alone prints what of it is the same here, and why the rest is not");
+    root.fail(
+        "a configuration of EADT, DeepSpeed or Hugging Face's trainer, not of `lowgear train`",
+        "`lowgear train FILE` alone prints its settings that have the same meaning here, and explains the others");
   }
   root.require_only(
       {"model",  "partition",     "data",      "parallel", "schedule",   "microbatches", "microbatch_size", "type",

@@ -145,7 +145,7 @@ std::vector<int> extra_activations(const EnvPipeMemory& memory, std::span<const 
   if (memory.bytes.empty()) return memory.extra_activations;
   if (activation_bytes.empty()) {
     throw InputError(
-        fmt::format("energy.envpipe.memory_limit: {}: it is not known what a microbatch's activations take: the job "
+        fmt::format("energy.envpipe.memory_limit: {}: the size of a microbatch's activations is not known: the job "
                     "measures it in the steps that try clocks, which energy.envpipe.profile leaves out, and that "
                     "profile has no column activation_bytes; profile it with lowgear profile, give the number of "
                     "microbatches that fit, or leave out the profile",

@@ -25,7 +25,7 @@ namespace lowgear::launcher {
 
 namespace {
 
-constexpr std::string_view kAssumed = "a backward is taken to last twice as long as a forward";
+constexpr std::string_view kAssumed = "a backward is assumed to take twice as long as a forward";
 
 std::string percent_encoded(std::string_view text) {
   std::string encoded;

@@ -134,7 +134,7 @@ std::vector<int> EnvPipeLoop::usable_clocks_mhz() const {
   const std::vector<int> common = common_clocks_mhz(parts_.client->gpu_clocks_mhz(), *parts_.ranks->world);
   if (common.empty()) {
     throw InputError(fmt::format(
-        "energy.policy: envpipe: the ranks have no GPUs with a clock in common: {}; leave out the policy, or make "
+        "energy.policy: envpipe: no clock is supported by the GPUs of all ranks: {}; leave out the policy, or make "
         "simulated GPUs with lowgear simgpu create",
         parts_.client->status().problem));
   }
@@ -194,7 +194,7 @@ bool EnvPipeLoop::continue_saved(std::int64_t first_step) {
 /// On all ranks; rank 0 alone decides.
 void EnvPipeLoop::start_profiling() {
   if (parts_.client->status().gpu_uuid.empty()) {
-    throw InputError(fmt::format("energy.policy: envpipe: no energy can be measured, which decides: {}",
+    throw InputError(fmt::format("energy.policy: envpipe: the policy decides by energy, which cannot be measured: {}",
                                  parts_.client->status().problem));
   }
   const EnvPipeOptions& options = config_->envpipe->options;

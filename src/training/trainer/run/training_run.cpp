@@ -106,8 +106,8 @@ void TrainingRun::load_state() {
                         ranks_, part_.store().values().options(), config_.evaluation->batches);
   }
   if (config_.adapt.is_on() && !measures_energy_) {
-    throw InputError(
-        fmt::format("adapt.techniques: no energy can be measured, which decides: {}", client_->status().problem));
+    throw InputError(fmt::format("adapt.techniques: the techniques decide by energy, which cannot be measured: {}",
+                                 client_->status().problem));
   }
   SavedState* const saved = envpipe_ ? static_cast<SavedState*>(&*envpipe_) : &changes_;
   if (config_.checkpoint) {

@@ -203,8 +203,8 @@ TEST(PythonDiagnosis, NamesEveryVerdict) {
               Contains(conclusion(FindingLevel::limited, "refused: /engine.py (version 1): f(x) has no parameter y",
                                   "docs/attaching.md")));
   EXPECT_THAT(findings, Contains(conclusion(FindingLevel::limited, "not attached: there is no stage")));
-  EXPECT_THAT(findings,
-              Contains(conclusion(FindingLevel::limited, "not clear by its source: TABLE", "lowgear run --record")));
+  EXPECT_THAT(findings, Contains(conclusion(FindingLevel::limited, "its source does not decide it: TABLE",
+                                            "lowgear run --record")));
   EXPECT_THAT(findings, Contains(conclusion(FindingLevel::works, "not installed: Merak")));
   EXPECT_THAT(findings, Contains(conclusion(FindingLevel::works, "checked: parameters; not checked: decorators")));
 }

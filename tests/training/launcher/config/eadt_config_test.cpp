@@ -72,11 +72,13 @@ TEST(EadtConfig, SaysOfEachOtherKeyWhyAndWhere) {
   for (const char* reason :
        {"training_config.yaml:2:23: training.model_name_or_path: GPT-NeoX, which Pythia is, is not a model",
         "training_config.yaml:3:17: training.dataset_name: a data set of Hugging Face",
-        "training.energy_monitoring_interval: not needed", "training.energy_efficiency_threshold: read by nothing",
-        "training.adaptive_precision: it changes a label", "training.dynamic_layer_freezing: it freezes nothing",
-        "deepspeed.zero_optimization.stage: of ZeRO there is stage 1 alone",
-        "deepspeed.adaptive_training.enabled: read by nothing",
-        "deepspeed.adaptive_training.energy_threshold_high: watts", "energy_threshold_low: read by nothing",
+        "training.energy_monitoring_interval: not needed",
+        "training.energy_efficiency_threshold: EADT does not read it",
+        "training.adaptive_precision: in EADT it changes a label",
+        "training.dynamic_layer_freezing: it freezes nothing",
+        "deepspeed.zero_optimization.stage: lowgear train has ZeRO stage 1 alone",
+        "deepspeed.adaptive_training.enabled: EADT does not read it",
+        "deepspeed.adaptive_training.energy_threshold_high: watts", "energy_threshold_low: EADT does not read it",
         "mps.enabled: MPS saves energy where independent jobs", "mps.initial_thread_percentage: the agent",
         "mps.shared_resources: NCCL refuses two ranks"}) {
     EXPECT_THAT(result.reasons, Contains(HasSubstr(reason)));

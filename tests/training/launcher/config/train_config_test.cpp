@@ -75,7 +75,7 @@ TEST(TrainConfig, ReadsHowLayersMove) {
 
 TEST(TrainConfig, RefusesToMoveLayersUnderWhatKnowsOnePartition) {
   const std::string moves = "adapt.repartition=auto";
-  EXPECT_THAT(error_when({"adapt.repartition=sometimes"}), HasSubstr("unknown way \"sometimes\""));
+  EXPECT_THAT(error_when({"adapt.repartition=sometimes"}), HasSubstr("unknown kind of repartition \"sometimes\""));
   EXPECT_THAT(error_when({"adapt.repartition={slowdown_pct: 1}"}), HasSubstr("either schedule or profile"));
   EXPECT_THAT(error_when({"adapt.repartition={profile: p.csv}"}), HasSubstr("blocking_power"));
   EXPECT_THAT(error_when({"adapt.repartition.schedule=[{step: 3, partition: cost}, {step: 3, partition: cost}]"}),

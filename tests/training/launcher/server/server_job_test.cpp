@@ -124,7 +124,7 @@ TEST(ServedOrder, IsTheAssumedOneWhereNoServerAnswers) {
   const ServedOrder order = ask_order(envpipe_job(), "A100", false, std::chrono::seconds(1));
   EXPECT_THAT(order.early_forwards, IsEmpty());
   EXPECT_THAT(order.note, HasSubstr("/nowhere/server.sock"));
-  EXPECT_THAT(order.note, HasSubstr("a backward is taken to last twice as long as a forward"));
+  EXPECT_THAT(order.note, HasSubstr("a backward is assumed to take twice as long as a forward"));
 }
 
 using testing::HasSubstr;

@@ -99,7 +99,7 @@ TEST(MonitorCommand, SaysWhatItsTotalLeavesOut) {
   window.gpus = {measured(2, 1.5), measured(1, 1.5), measure::GpuMeasurement{}};
   EXPECT_THAT(measurement_text(window),
               StartsWith("train: 2.000 s, 200.0 +-3.0 J on 2 of 3 GPUs (1 not read all the time)\n"));
-  EXPECT_THAT(measurement_text(window), HasSubstr("its energy is that of 1.000 s of 2.000 s"));
+  EXPECT_THAT(measurement_text(window), HasSubstr("its energy covers 1.000 s of 2.000 s"));
   EXPECT_EQ(measurement_json(window)["gpu_energy_covers_all"], false);
   EXPECT_EQ(measurement_json(window)["gpus"][1]["covered_s"], 1);
 
