@@ -177,7 +177,7 @@ class TestPlan(InAFolder):
     def test_a_row_that_no_gpu_can_have_measured_is_refused_by_its_number(self):
         rows = [dict(row) for row in ROWS]
         rows[2]["energy"] *= 1000
-        with self.assertRaisesRegex(lowgear.InvalidUse, "profile, row 2: .*more than any GPU does"):
+        with self.assertRaisesRegex(lowgear.InvalidUse, "profile, row 2: .*more than any GPU draws"):
             plan(rows)
 
     def test_pandas_frames_in_and_out(self):

@@ -150,7 +150,7 @@ constexpr auto kMembers = std::to_array<ConfigMember>({
     {"dtype", kAll, noted, kHalfTypes, kOfType},
     // Another model than a decoder whose layers are alike.
     {"architectures", kAll, noted, {}, "a language model with an output matrix is estimated"},
-    {"auto_map", kAll, noted, "{}", "code of its own, which is not looked at, may compute another model"},
+    {"auto_map", kAll, noted, "{}", "the model's own code, which is not read, may compute something else"},
     {"is_decoder", kAll, without_effect},
     {"is_encoder_decoder", kAll, refused, "false", "encoders are not supported"},
     {"tie_encoder_decoder", kAll, without_effect},
@@ -178,7 +178,7 @@ constexpr std::string_view kDropoutFix = "set it to 0";
 
 constexpr auto kTrainedMembers = std::to_array<TrainedMember>({
     {"architectures", kTrained, {}, {}, "give the config.json of a language model"},
-    {"auto_map", kTrained, "{}", "code of its own may compute another model", "remove it if it does not"},
+    {"auto_map", kTrained, "{}", "the model's own code may compute something else", "remove it if it does not"},
     {"hidden_act", kTrainedLlama, "silu|swish"},
     {"activation_function", kGpt2, "gelu_new"},
     {"attention_dropout", kTrainedLlama, "0", kNoDropout, kDropoutFix},

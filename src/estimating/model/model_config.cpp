@@ -50,9 +50,9 @@ Fault find_mlp_fault(const ModelConfig& config) {
 Fault find_window_fault(const ModelConfig& config) {
   if (Fault fault = out_of_range("window", config.window, kMaxPositions, 0)) return fault;
   if (config.window == 0 || config.windowed.size() == static_cast<std::size_t>(config.layers)) return std::nullopt;
-  return ModelFault{"windowed",
-                    fmt::format("says of {} layers whether they are, not of {}", config.windowed.size(), config.layers),
-                    ""};
+  return ModelFault{
+      "windowed",
+      fmt::format("has {} elements for {} layers; give one for each layer", config.windowed.size(), config.layers), ""};
 }
 
 std::int64_t query_width(const ModelConfig& config) { return config.heads * config.head_dim; }

@@ -108,9 +108,10 @@ void read_epsilon(const ConfigMembers& members, std::string_view key, double mis
 void refuse_window(const ConfigMembers& members, const ModelConfig& config) {
   if (config.window == 0 || config.window >= config.max_positions) return;
   constexpr std::string_view kWindow = "sliding_window";
-  constexpr std::string_view kFix = "set it to null; longer sequences then mean another model";
+  constexpr std::string_view kFix = "set it to null: sequences longer than the window are then computed differently";
   if (members.has(kWindow)) members.fail(kWindow, "a sliding window is not supported in training", kFix);
-  members.fail("model_type", fmt::format("{} is missing, which means one of {} tokens", kWindow, config.window), kFix);
+  members.fail("model_type", fmt::format("{} is missing, which means a window of {} tokens", kWindow, config.window),
+               kFix);
 }
 
 }  // namespace

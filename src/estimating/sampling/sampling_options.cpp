@@ -17,22 +17,22 @@ constexpr std::int64_t kLargestMessage = std::int64_t{1} << 36;
 
 constexpr auto kOptions = std::to_array<SamplingOption>({
     {"--out", "DIR", "Folder to write the samples to; an interrupted run continues where it stopped"},
-    {"--operators", "LIST", "Operators by name or family, as linear,norm,RoPE (default all but stage-optimizer)"},
+    {"--operators", "LIST", "Operators by name or family, such as linear,norm,RoPE (default all but stage-optimizer)"},
     {"--collectives", "LIST", "Collectives, of allreduce,allgather,reduce_scatter,p2p (default all)"},
     {"--dtype", "TYPE", "Data type: bf16 (default), fp16 or fp32"},
     {"--device", "DEVICE", "Device: cuda (default) or cpu"},
     {"--quick", "", "Use a small grid of sizes, for a first look"},
     {"--hidden", "LIST", "Hidden sizes, instead of the grid's"},
-    {"--tp", "LIST", "Numbers of tensor parallel ranks, as 1,2,4"},
-    {"--microbatch", "LIST", "Sequences per microbatch, as 1,2,4"},
-    {"--seq", "LIST", "Tokens per sequence, as 2048,4096"},
-    {"--head-dim", "LIST", "Widths of an attention head, as 64,128"},
-    {"--heads", "LIST", "Numbers of heads, as 16,32 (default: hidden size divided by --head-dim)"},
+    {"--tp", "LIST", "Numbers of tensor parallel ranks, such as 1,2,4"},
+    {"--microbatch", "LIST", "Sequences per microbatch, such as 1,2,4"},
+    {"--seq", "LIST", "Tokens per sequence, such as 2048,4096"},
+    {"--head-dim", "LIST", "Widths of an attention head, such as 64,128"},
+    {"--heads", "LIST", "Numbers of heads, such as 16,32 (default: hidden size divided by --head-dim)"},
     {"--parameters", "LIST", "Numbers of parameters per rank, for the optimizer"},
     {"--layers", "LIST", "Layers of a stage, for the optimizers of stages"},
     {"--experts", "LIST", "Experts of a layer, on all tensor parallel ranks"},
     {"--expert-width", "LIST", "Widths within one expert"},
-    {"--experts-per-token", "LIST", "Experts that a token uses, as 2,8"},
+    {"--experts-per-token", "LIST", "Experts that a token uses, such as 2,8"},
     {"--min-bytes", "N", "Smallest message of a collective, in bytes (default 1024)"},
     {"--max-bytes", "N", "Largest message of a collective, in bytes (default 1073741824)"},
     {"--part", "K/N", "Measure only part K of N of the points, to divide them among N machines"},
@@ -105,7 +105,7 @@ class Reader {
     for (std::size_t begin = 0; begin <= value.size();) {
       const std::size_t end = std::min(value.find(',', begin), value.size());
       const std::optional<long long> number = parse_integer(value.substr(begin, end - begin));
-      if (!number) refuse(option, value, "whole numbers and commas between them, as 1,2,4");
+      if (!number) refuse(option, value, "whole numbers separated by commas, such as 1,2,4");
       target.push_back(*number);
       begin = end + 1;
     }
@@ -123,7 +123,7 @@ void read_part(const Reader& reader, SamplePart& part) {
   const auto index = parse_integer(text.substr(0, slash));
   const auto count = slash == std::string_view::npos ? std::nullopt : parse_integer(text.substr(slash + 1));
   if (!index || !count || *count < 1 || *count > kMostParts || *index < 1 || *index > *count) {
-    refuse("--part", text, "K/N with K from 1 to N, as 2/4");
+    refuse("--part", text, "K/N with K from 1 to N, such as 2/4");
   }
   part = {.index = static_cast<int>(*index), .count = static_cast<int>(*count)};
 }

@@ -158,7 +158,7 @@ std::vector<ChangeRecord> read_change_records(std::string_view text, const std::
       records.push_back({options_of(root.at("options")), change_state_of(root.at("state")), {}});
       return;
     }
-    if (records.empty()) root.fail("the first line is no header");
+    if (records.empty()) root.fail("the first line is not a header");
     records.back().steps.push_back(step_of(root));
   });
   return records;

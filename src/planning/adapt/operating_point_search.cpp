@@ -44,7 +44,7 @@ void require_valid(const SearchOptions& options) {
 
 void require_valid(const std::vector<std::string>& points) {
   require(points.size() >= 2 && points.size() <= kMaxOperatingPoints,
-          fmt::format("{} points; give 2 to {}", points.size(), kMaxOperatingPoints));
+          fmt::format("{} operating points; give 2 to {}", points.size(), kMaxOperatingPoints));
 }
 
 }  // namespace
@@ -276,8 +276,8 @@ std::string OperatingPointSearch::reason_to_end(int best, bool has_room) const {
   }
   if (has_room) return {};
   return fmt::format(
-      "{}; not certain, as {} iterations are all that is allowed: another point may save {:.2f} % more, "
-      "and this one be {:.2f} % slower than {}",
+      "{}; not certain after the allowed {} iterations: another point may save {:.2f} % more, and this one may be "
+      "{:.2f} % slower than {}",
       figures, options_.max_iterations, 100 * std::max(possible, 0.0), found.slowdown_pct + pct(time_error),
       points_.front().name);
 }
@@ -313,7 +313,7 @@ constexpr double kLowestLimit = 0.5;
 
 std::vector<int> default_clocks_mhz(std::span<const int> supported_mhz, double running_mhz,
                                     double allowed_slowdown_pct) {
-  if (supported_mhz.empty()) throw InputError("the GPU names no clock; name the operating points");
+  if (supported_mhz.empty()) throw InputError("the GPU lists no clocks; name the operating points");
   std::vector<int> rising_mhz(supported_mhz.begin(), supported_mhz.end());
   std::ranges::sort(rising_mhz);
   const double highest_mhz = rising_mhz.back();
@@ -339,8 +339,8 @@ std::vector<double> default_power_limits_w(double min_w, double default_w, doubl
   const double lowest_w = std::max(min_w, kLowestLimit * running_w);
   if (!(lowest_w < highest_w)) {
     throw InputError(
-        fmt::format("the job draws {:.0f} W, and the GPU's least power limit is {} W: no limit would hold it "
-                    "back; search among clocks",
+        fmt::format("the job draws {:.0f} W, and the GPU's lowest power limit is {} W: no power limit would "
+                    "slow it down; search among clocks",
                     running_w, min_w));
   }
   std::vector<double> points_w = {std::floor(default_w)};

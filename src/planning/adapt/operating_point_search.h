@@ -85,7 +85,7 @@ class OperatingPointSearch {
   std::vector<SearchDecision> observe(double iteration_time_s, double energy_j);
 
   /// Forgets the current block, which is then repeated: there was a checkpoint, a pause or a straggler in it. Its
-  /// iterations are not counted, as the search has not caused what they took.
+  /// iterations are not counted: the search did not cause their time and energy.
   void abandon_block();
 
   /// Begins again, with the points of another plan. Throws InputError as the constructor does, and then has changed

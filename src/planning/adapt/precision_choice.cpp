@@ -48,7 +48,7 @@ bool all(std::span<const PrecisionPair> pairs, double PrecisionBlock::*quantity)
 }  // namespace
 
 PrecisionChoice choose_precision(std::span<const PrecisionPair> pairs, double loss_margin_pct) {
-  if (pairs.size() < 2) return {false, fmt::format("{} pairs of blocks say nothing", pairs.size())};
+  if (pairs.size() < 2) return {false, fmt::format("{} pairs of blocks are too few to compare", pairs.size())};
   if (!all(pairs, &PrecisionBlock::loss)) return {false, "a loss is not a number"};
   const bool has_energy = all(pairs, &PrecisionBlock::energy_j);
   if (!has_energy && !all(pairs, &PrecisionBlock::time_s)) return {false, "a time is not a number"};
@@ -56,10 +56,10 @@ PrecisionChoice choose_precision(std::span<const PrecisionPair> pairs, double lo
   const Difference loss = difference_of(pairs, &PrecisionBlock::loss);
   const std::string numbers =
       fmt::format("fp8 against bf16 in {} pairs of blocks: {} {}, loss {}", pairs.size(),
-                  has_energy ? "J/token" : "time a token (no energy was measured)", cost.text(), loss.text());
-  if (cost.high >= 0) return {false, numbers + "; a saving is not shown"};
+                  has_energy ? "J/token" : "time per token (no energy was measured)", cost.text(), loss.text());
+  if (cost.high >= 0) return {false, numbers + "; no saving is shown"};
   if (loss.high > loss_margin_pct) {
-    return {false, fmt::format("{}; a loss within {:+} % is not shown", numbers, loss_margin_pct)};
+    return {false, fmt::format("{}; the loss is not shown to stay within {:+} %", numbers, loss_margin_pct)};
   }
   return {true, numbers};
 }

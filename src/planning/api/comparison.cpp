@@ -74,7 +74,7 @@ int largest(const std::vector<int>& values) { return *std::ranges::max_element(v
 std::string activations_text(const schedule::Schedule& order, const schedule::Schedule& given) {
   const int held = largest(peak_in_flight_activations(order));
   const int of_given = largest(peak_in_flight_activations(given));
-  if (held == of_given) return fmt::format("{} activations, as the given one does", held);
+  if (held == of_given) return fmt::format("{} activations, like the given order", held);
   return fmt::format("{} activations instead of {}", held, of_given);
 }
 
@@ -162,7 +162,7 @@ class Comparer {
 
   static void add_frontier_time(ComparisonRow& row, const PlannedPipeline& pipeline) {
     if (row.plan_time_s) *row.plan_time_s += pipeline.frontier_time_s;
-    row.note = "its plan time is that of the whole frontier and this plan";
+    row.note = "its plan time covers the whole frontier and this plan";
   }
 
   void set_replayed(ComparisonRow& row, const PlannedPipeline& pipeline, const plan::OpChoicesView& choices) {

@@ -46,7 +46,7 @@ struct Replan {
 /// Splits a job of `replicas` copies of the pipeline into groups. Several slowdowns of one position multiply; those
 /// that come to 1 are none. `allowed_slowdown_pct`: how much longer than at the fastest clocks an iteration may take.
 /// Throws InputError when a replica or rank is out of range, a factor is not above 0 and at most kMaxSlowdownFactor,
-/// the allowance is not in [0, 1000], `replicas` not in [1, 65536], or the profile lacks what the pipeline needs.
+/// the allowance is not in [0, 1000], `replicas` not in [1, 65536], or the profile lacks a cell of the pipeline.
 [[nodiscard]] Replan replan(const schedule::PipelineDag& dag, const profile::StageProfile& profile, int replicas,
                             std::span<const RankSlowdown> slowdowns, double allowed_slowdown_pct);
 
@@ -109,7 +109,7 @@ struct QuickPlan {
 class JobPlanner {
  public:
   /// `solver` must outlive it; `progress` (may be null) too, and hears how far work has come, on the threads that call;
-  /// an exception of it ends that work. Throws InputError when the profile lacks what the schedule needs.
+  /// an exception of it ends that work. Throws InputError when the profile lacks a cell of the schedule.
   JobPlanner(JobPipelines job, PipelineSolver& solver, Progress* progress = nullptr);
 
   /// The groups of replicas under a request, and the time that they have.

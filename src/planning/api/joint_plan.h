@@ -28,7 +28,7 @@ struct JointPlanResult {
   profile::StageProfile profile;     ///< one stage for each rank: the problem's, or of the chosen partition
   std::vector<PlannedOrder> orders;  ///< by number
   std::vector<JointPoint> frontier;  ///< lower envelope of theirs
-  /// What no order that fits into memory can be below, from the least time of all of them and at the frontier's times.
+  /// Lower bound of all orders that fit into memory: at the least time of any order, and at the frontier's times.
   std::vector<simulator::PipelineFigures> lower_bound;
   std::string bound_prices;        ///< that prove it: `joint_bound.json`
   std::vector<PlanFigures> plans;  ///< numbered from 0, fastest first; each names its order. Bounds are of that order

@@ -43,7 +43,7 @@ class PipelineSolver {
   /// Null when the pipeline is not kept, or not solved yet.
   [[nodiscard]] virtual Solved find(const PipelineProblem& problem) = 0;
   /// Solves the pipeline now, unless it is kept. `progress` as in `SolvedPipeline`. Throws InputError when the profile
-  /// lacks what the schedule needs.
+  /// lacks a cell of the schedule.
   [[nodiscard]] virtual Solved solve(const PipelineProblem& problem, Progress* progress) = 0;
 };
 

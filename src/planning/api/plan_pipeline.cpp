@@ -177,10 +177,11 @@ class Planning {
     const double without_latency_s = s_from_ps(planner.frontier().fastest_ps());
     constexpr double kWorthAWord = 5e-4;  // relative
     if (planner.fastest_s() <= without_latency_s * (1 + kWorthAWord)) return;
-    warn(fmt::format(
-        "T_min is {:.6g} s with this switch latency, {:.2f} % after the frontier's: the highest clock is not "
-        "the fastest everywhere (noise, or a power cap; see lowgear inspect), and clock changes take effect late",
-        planner.fastest_s(), 100 * (planner.fastest_s() / without_latency_s - 1)));
+    warn(
+        fmt::format("T_min is {:.6g} s with this switch latency, {:.2f} % above the frontier's: clock changes take "
+                    "effect late, and the highest clock is not the fastest for every op (noise, or a power limit; see "
+                    "lowgear inspect)",
+                    planner.fastest_s(), 100 * (planner.fastest_s() / without_latency_s - 1)));
   }
 
   plan::Plan one_plan(const JobPlanner& job, const planner::PipelinePlanner& planner,

@@ -29,7 +29,7 @@ struct PlanOptions {
   double clock_lead_s = 0;            ///< written into the plans (`plan::Plan`)
   std::optional<double> late_s = {};  ///< also replay the shown plan with this switch latency, where none is known
   SecondsClock now_s = {};            ///< for the times that other policies took
-  TaskStarter start = {};             ///< has other policies plan meanwhile; empty: after Lowgear
+  TaskStarter start = {};             ///< lets other policies plan concurrently; empty: after Lowgear
 };
 
 /// A plan that was made as if clocks changed at once, replayed with changes that come late.
@@ -87,7 +87,7 @@ using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int nu
 [[nodiscard]] RunFile run_file_of(const ProfiledPipeline& pipeline, planner::FrontierMethod method,
                                   const PlanOptions& options);
 
-/// How a report compares with the other policies: without those that would take long.
+/// Options of a report's comparison with the other policies, without policies that would take long.
 [[nodiscard]] ComparisonOptions comparison_with_others(const PlanOptions& options, planner::FrontierMethod method);
 
 /// Whether the other policies plan in about a second: then the report compares with them at once.

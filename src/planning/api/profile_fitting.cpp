@@ -15,9 +15,10 @@ profile::StageProfile with_stages_of(profile::StageProfile profile, const schedu
   if (profile.stages() == schedule.stages) return profile;
   const int ranks = schedule.rank_count();
   if (profile.stages() == ranks) return with_stages_on_ranks(profile, rank_of_stage(schedule));
-  throw InputError(fmt::format("the profile has {} stages and the schedule {} has {}{}: give a profile with as many",
-                               profile.stages(), schedule.name, schedule.stages,
-                               schedule.stages > ranks ? fmt::format(" virtual ones on {} ranks", ranks) : ""));
+  throw InputError(
+      fmt::format("the profile has {} stages and the schedule {} has {}{}: give a profile with the schedule's number",
+                  profile.stages(), schedule.name, schedule.stages,
+                  schedule.stages > ranks ? fmt::format(" virtual ones on {} ranks", ranks) : ""));
 }
 
 /// The kinds that the schedule runs, recomputations made up where `share` says how.
@@ -57,7 +58,7 @@ profile::StageProfile split_backward(const profile::StageProfile& profile, doubl
   for (int stage = 0; stage < profile.stages(); ++stage) {
     if (!profile.has(stage, OpKind::input_gradient)) continue;
     throw InputError(fmt::format(
-        "backward_split: the profile has rows of input_gradient for stage {}, which hold; leave it out", stage));
+        "backward_split: the profile has input_gradient rows for stage {} already; leave backward_split out", stage));
   }
   return with_split_backward(profile, share);
 }

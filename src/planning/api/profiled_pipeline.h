@@ -16,7 +16,7 @@ struct ProfiledPipeline {
   profile::StageProfile profile;         ///< by virtual stage of the schedule, split where the schedule is
   schedule::Schedule schedule;           ///< computations only
   schedule::PipelineDag dag;             ///< of `schedule`
-  std::vector<double> blocking_power_w;  ///< by rank: what one GPU draws while it waits
+  std::vector<double> blocking_power_w;  ///< by rank: power of one GPU that waits
   std::vector<std::string> doubts = {};  ///< why its profile may be wrong (planning/profile/plausibility.h)
 
   /// The problem refers to this pipeline, which must outlive it.

@@ -85,8 +85,8 @@ StageProfile recomputed(const StageProfile& layers, Recomputation recomputation)
     for (const Measurement& row : rows) {
       if (row.time_s <= 0 || row.energy_j <= 0) {
         throw InputError(
-            fmt::format("layer {} takes no more for {} than for forward at {} MHz: it was not measured with "
-                        "recomputation, which cannot be removed",
+            fmt::format("layer {}: {} takes no more time or energy than forward at {} MHz, so it was measured without "
+                        "recomputation and none can be removed",
                         op.stage, name(op.kind), row.clock_mhz));
       }
       result.add(op.stage, op.kind, row);

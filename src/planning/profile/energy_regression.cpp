@@ -146,7 +146,7 @@ void add_cells(const Recording& recording, std::vector<CellKey>& cells) {
     cells.insert(at, key);
     if (cells.size() > kMaxCells) {
       throw InputError(
-          fmt::format("{}: has more than {} different (stage, instruction, frequency); record fewer clocks",
+          fmt::format("{}: has more than {} combinations of stage, instruction and frequency; record fewer clocks",
                       recording.source, kMaxCells));
     }
   }

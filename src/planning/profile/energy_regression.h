@@ -23,7 +23,7 @@ struct CellKey {
   auto operator<=>(const CellKey&) const = default;
 };
 
-/// A stretch of time between two values of the energy counter, and the units of the GPU meanwhile.
+/// A stretch of time between two values of the energy counter, and the units of the GPU in that time.
 struct EnergyWindow {
   struct Share {
     std::size_t cell = 0;

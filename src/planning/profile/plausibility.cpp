@@ -99,8 +99,8 @@ std::string likely_units(const TypicalFigures& typical, double most_w) {
 }
 
 std::string lack_text(const std::optional<NamedPowerLimit>& gpu) {
-  return gpu ? fmt::format("less than {} ({:.6g} W) does that trains", gpu->gpu_name, gpu->limit_w)
-             : "less than any GPU does";
+  return gpu ? fmt::format("less than {} ({:.6g} W) draws in training", gpu->gpu_name, gpu->limit_w)
+             : "less than any GPU draws";
 }
 
 /// About the profile as a whole. Throws InputError where no GPU can have measured it.
@@ -158,8 +158,7 @@ std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigu
     if (typical.power_w <= kMostByWaiting * blocking_w) return std::nullopt;
     return fmt::format(
         "check the units of the profile and --blocking-power: its ops draw {:.4g} W (median), {:.0f} times the {:.6g} "
-        "W "
-        "of a GPU that waits; GPUs do not differ by so much: give the joules and the watts of one GPU",
+        "W of a GPU that waits, more than GPUs do: give the joules and the watts of one GPU",
         typical.power_w, typical.power_w / blocking_w, blocking_w);
   }
   const auto* const guess =

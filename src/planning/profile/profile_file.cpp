@@ -93,7 +93,7 @@ class RowReader {
 
   [[nodiscard]] double energy_j(std::size_t row) const {
     if (table_.text(row, energy_).empty()) {
-      throw_input_error(table_.where(row, energy_), "the energy is not known",
+      throw_input_error(table_.where(row, energy_), "the energy is missing",
                         "profile with energies: Perseus' InstructionProfiler needs blocking_power_w where a trainer "
                         "reports none by instruction");
     }
@@ -138,7 +138,8 @@ std::vector<std::string> unread_columns(const CsvTable& table) {
     if (cell.text.empty() || std::ranges::find(kColumns, cell.text) != kColumns.end()) continue;
     for (const std::string_view column : kSecondsColumns) {
       if (!cell.text.starts_with(fmt::format("{}_", column))) continue;
-      throw_input_error({table.source(), cell.line, cell.column}, fmt::format("no column {} is read", quote(cell.text)),
+      throw_input_error({table.source(), cell.line, cell.column},
+                        fmt::format("the column {} is not read", quote(cell.text)),
                         fmt::format("name it {}, and give seconds", column));
     }
     unread.push_back(quote(cell.text));
@@ -250,7 +251,7 @@ using ValueCheck = void (*)(double value, const SourceLocation& where);
 
 void check_bytes(double bytes, const SourceLocation& where) {
   if (bytes > 0 && bytes <= kMostBytes) return;
-  throw_input_error(where, fmt::format("{} is no number of bytes", bytes),
+  throw_input_error(where, fmt::format("{} is not a number of bytes", bytes),
                     "write those of one microbatch's activations on a GPU, or leave the cell empty");
 }
 

@@ -160,7 +160,7 @@ class RankMerger {
       std::vector<long long> lacking;
       std::ranges::set_difference(ranks_of_stage_.at(op.first), those, std::back_inserter(lacking));
       if (lacking.empty()) continue;
-      merged_.doubts.push_back(fmt::format("{}: rank {} of stage {} has no {} rows: those of the other ranks hold",
+      merged_.doubts.push_back(fmt::format("{}: rank {} of stage {} has no {} rows; the other ranks' rows are used",
                                            source_, list_text(lacking), op.first, name(op.second)));
     }
   }

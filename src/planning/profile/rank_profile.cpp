@@ -160,9 +160,9 @@ std::vector<Recording> shifted(const Recording& part, const ProfilingOptions& op
   }
   if (least_s == 0 && most_s == 0) return {std::move(whole)};
   warnings.push_back(fmt::format(
-      "{}: its energies fit its units much better when they are shifted by {:.2f} s{}; units.csv and energy.csv are of "
-      "different clocks, and the energies are shifted so",
-      part.source, least_s, least_s == most_s ? "" : fmt::format(" to {:.2f} s in its course", most_s)));
+      "{}: its energies fit its units much better when they are shifted by {:.2f} s{}; the clocks behind units.csv and "
+      "energy.csv differ, so the energies are shifted",
+      part.source, least_s, least_s == most_s ? "" : fmt::format(" to {:.2f} s over the recording", most_s)));
   return least_s == most_s ? std::vector{std::move(whole)} : std::move(stretches);
 }
 
@@ -184,9 +184,10 @@ FittedEnergy fit_shifted(std::vector<Recording> parts, const ProfilingOptions& o
   }
   if (is_shifted) fitted = fit_parts(on_one_clock);
   if (fitted.residual > kLargestResidual) {
-    warnings.push_back(fmt::format(
-        "{}: its units explain its energies badly ({:.0f} % of a window's energy is left); they may be of other times",
-        parts.front().source, 100 * fitted.residual));
+    warnings.push_back(
+        fmt::format("{}: its units explain its energies badly ({:.0f} % of a window's energy is left); they may come "
+                    "from different times",
+                    parts.front().source, 100 * fitted.residual));
   }
   return fitted;
 }

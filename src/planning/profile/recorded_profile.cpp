@@ -156,7 +156,7 @@ void warn_of_empty(std::span<const RecordedCell> cells, std::vector<std::string>
     if (is_empty) empty.emplace(cell.key.stage, cell.key.kind);
   }
   for (const auto& [stage, kind] : empty) {
-    warnings.push_back(fmt::format("stage {} {}: takes next to no time, which counts as waiting", stage, name(kind)));
+    warnings.push_back(fmt::format("stage {} {}: takes almost no time, which counts as waiting", stage, name(kind)));
   }
 }
 
@@ -382,8 +382,8 @@ RecordedProfile profile_ranks(std::span<const Recording> recordings, const Profi
 }  // namespace
 
 std::string RecordedBlocking::doubt() const {
-  if (!is_identified) return "the power of waiting cannot be distinguished from that of computing";
-  const std::string power = fmt::format("waiting came out to draw {:.0f} +-{:.0f} W", power_w, error_w);
+  if (!is_identified) return "the blocking power cannot be distinguished from the power of computing";
+  const std::string power = fmt::format("waiting draws {:.0f} +-{:.0f} W by this recording", power_w, error_w);
   if (error_w > kLargestBlockingError * power_w) return power + ", which is too uncertain to plan with";
   if (most_computing_w && power_w > *most_computing_w) {
     return fmt::format("{}, but computing draws {:.0f} W at most", power, *most_computing_w);
@@ -416,7 +416,8 @@ std::string write_blocking_power(std::span<const RecordedBlocking> blocking) {
   for (const RecordedBlocking& row : blocking) {
     if (const std::string doubt = row.doubt(); !doubt.empty()) {
       throw InputError(
-          fmt::format("stage {}: {}; record more iterations, or measure it apart and leave --blocking-power-out out",
+          fmt::format("stage {}: {}; record more iterations, or measure the blocking power separately and omit "
+                      "--blocking-power-out",
                       row.stage, doubt));
     }
     fmt::format_to(std::back_inserter(text), "{},{}\n", row.stage, row.power_w);

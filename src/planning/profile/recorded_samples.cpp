@@ -82,8 +82,7 @@ void add_uncovered(const Recording& recording, std::vector<std::string>& doubts)
   if (uncovered_s <= kUncoveredShare * (end_s - begin_s)) return;
   doubts.push_back(
       fmt::format("{}/energy.csv: has no samples for {:.1f} of the {:.1f} s in which units ran, the longest time from "
-                  "{:.1f} s on for "
-                  "{:.1f} s: samples were lost, or are of another clock or job",
+                  "{:.1f} s on for {:.1f} s: samples were lost, or come from another clock or job",
                   recording.source, uncovered_s, end_s - begin_s, longest_from_s, longest_s));
 }
 

@@ -91,7 +91,7 @@ void add_units(const CsvTable& table, std::vector<RecordedUnit>& units) {
     if (is_other_instruction(name)) continue;
     const std::optional<OpKind> kind = op_kind_from_name(name);
     if (name == lowgear::name(OpKind::forward_backward)) {
-      cells.fail(row, instruction, "a forward and a backward in one have no energy of their own",
+      cells.fail(row, instruction, "a forward and a backward in one unit cannot be profiled separately",
                  "record a schedule that runs them one after the other");
     }
     if (!kind) {

@@ -11,7 +11,7 @@
 
 namespace lowgear::profile {
 
-/// Bounds on what a recording may hold. Its files are bounded by kMaxFileBytes: some 18 million units, and samples of
+/// Bounds on the size of a recording. Its files are bounded by kMaxFileBytes: some 18 million units, and samples of
 /// ten days.
 inline constexpr int kMaxRanks = 1 << 20;
 inline constexpr int kMaxIteration = 1'000'000'000;
@@ -77,7 +77,7 @@ enum class CounterSampling {
   on_change  ///< at once, by a process that reads without pause
 };
 
-/// What one rank recorded (`lowgear.recording/1`): the members of its header, and units and samples in the order of
+/// The recording of one rank (`lowgear.recording/1`): the members of its header, and units and samples in the order of
 /// their times.
 struct Recording {
   std::string source;  ///< name for messages
@@ -106,7 +106,7 @@ struct Recording {
   std::string uncompared;
   /// Offset added to the times of its samples, where they are on another clock than its units (`find_energy_shift_s`).
   double energy_shift_s = 0;
-  /// How long a time each power reading is the mean of; for `energy_windows` of such a recording.
+  /// Length of the time over which each power reading is a mean; for `energy_windows` of such a recording.
   double power_mean_s = 0;
   std::vector<RecordedActivations> activations;  ///< empty when they were not measured, or not read
   std::vector<std::string> warnings;             ///< omitted parts of its files, one line each

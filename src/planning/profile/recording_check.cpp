@@ -351,11 +351,11 @@ void leave_out_disordered(Recording& recording, std::size_t iterations, std::vec
   const std::string what = fmt::format("{} {} of stage {} begins before its forward has ended, in iteration {}",
                                        name(unit.kind), unit.microbatch, unit.stage, number);
   if (found.size() == iterations) {
-    throw_input_error({recording.source + "/units.csv", 0, 0}, what + " and every other",
+    throw_input_error({recording.source + "/units.csv", 0, 0}, what + ", as in all iterations",
                       "check the column instruction: forwards and backwards look swapped");
   }
-  warnings.push_back(fmt::format("{}/units.csv: {}; {} of {} iterations are so: left out", recording.source, what,
-                                 found.size(), iterations));
+  warnings.push_back(fmt::format("{}/units.csv: {}; {} of {} iterations have this fault and are left out",
+                                 recording.source, what, found.size(), iterations));
   for (RecordedUnit& each : recording.units) each.settling = each.settling || found.contains(each.iteration);
 }
 

@@ -139,7 +139,7 @@ class RowChecker {
     } else if (!is_measurable) {
       return false;
     } else if (power_w < kLeastPowerW) {
-      add(op, row, place, draws + ", less than any GPU does that computes", power_w < kLeastBlockingW);
+      add(op, row, place, draws + ", less than any GPU draws that computes", power_w < kLeastBlockingW);
     } else if (power_w < kBelowWaiting * waiting_w_) {
       add(op, row, place, fmt::format("{}, less than the {:.6g} W of a GPU that waits", draws, waiting_w_), false);
     } else {
@@ -279,7 +279,7 @@ double highest_profiled_power_w(const std::optional<NamedPowerLimit>& gpu) {
 
 std::string excess_text(const std::optional<NamedPowerLimit>& gpu) {
   return gpu ? fmt::format("more than the power limit of {} ({:.6g} W)", gpu->gpu_name, gpu->limit_w)
-             : "more than any GPU does";
+             : "more than any GPU draws";
 }
 
 std::vector<RowFinding> check_rows(const StageProfile& profile, double waiting_w,

@@ -64,7 +64,7 @@ std::string list_clocks(std::span<const Measurement> measurements) {
 
 StageProfile::StageProfile(int stages) {
   if (stages < 0 || stages > kMaxStages) {
-    throw InputError(fmt::format("a profile cannot have {} stages; the most are {}", stages, kMaxStages));
+    throw InputError(fmt::format("a profile cannot have {} stages; give 0 to {}", stages, kMaxStages));
   }
   cells_.resize(static_cast<std::size_t>(stages));
 }
@@ -130,8 +130,9 @@ void StageProfile::add(int stage, OpKind kind, Measurement measurement) {
                                  with_setting(measurement.setting)));
   }
   if (rows_at(cell, measurement.clock_mhz).size() >= kMaxSettings) {
-    throw InputError(fmt::format("{} has more than {} settings at {} MHz; keep those that no other one beats",
-                                 describe(stage, kind), kMaxSettings, measurement.clock_mhz));
+    throw InputError(
+        fmt::format("{} has more than {} settings at {} MHz; keep those that no other one beats in time and energy",
+                    describe(stage, kind), kMaxSettings, measurement.clock_mhz));
   }
   has_settings_ = has_settings_ || !measurement.setting.empty();
   const auto at = std::lower_bound(cell.begin(), cell.end(), measurement, is_before);
@@ -180,8 +181,9 @@ StageProfile with_recomputation(const StageProfile& profile, std::optional<doubl
 
 StageProfile with_virtual_stages(const StageProfile& profile, int chunks) {
   if (chunks < 1 || static_cast<long long>(chunks) * profile.stages() > kMaxStages) {
-    throw InputError(fmt::format("{} stages cannot be split into {} chunks each; the most stages are {}",
-                                 profile.stages(), chunks, kMaxStages));
+    throw InputError(fmt::format(
+        "{} stages cannot have {} virtual stages each; give at least 1, and at most {} virtual stages in all",
+        profile.stages(), chunks, kMaxStages));
   }
   StageProfile virtual_profile(profile.stages() * chunks);
   for (const StageOp& op : profile.ops()) {
@@ -219,12 +221,12 @@ StageProfile with_stages_on_ranks(const StageProfile& profile, std::span<const i
   for (const int rank : rank_of_stage) {
     if (rank < 0 || rank >= profile.stages()) {
       throw InputError(
-          fmt::format("a virtual stage on rank {}, and the profile has {} stages", rank, profile.stages()));
+          fmt::format("a virtual stage is on rank {}, but the profile has {} stages", rank, profile.stages()));
     }
     ++parts[static_cast<std::size_t>(rank)];
   }
   if (rank_of_stage.size() > static_cast<std::size_t>(kMaxStages)) {
-    throw InputError(fmt::format("{} virtual stages; the most are {}", rank_of_stage.size(), kMaxStages));
+    throw InputError(fmt::format("{} virtual stages; at most {} are supported", rank_of_stage.size(), kMaxStages));
   }
   StageProfile virtual_profile(static_cast<int>(rank_of_stage.size()));
   for (int stage = 0; stage < virtual_profile.stages(); ++stage) {

@@ -21,7 +21,7 @@ inline constexpr double kMostRecomputation = 10;
 /// Largest energy of one op.
 inline constexpr double kMaxEnergyJ = 1e9;
 
-/// One row of a stage profile: what one op of a stage takes at one locked SM clock and with one setting.
+/// One row of a stage profile: time and energy of one op of a stage at one locked SM clock and with one setting.
 struct Measurement {
   int clock_mhz = 0;
   double time_s = 0;         ///< mean time of the op

@@ -64,8 +64,8 @@ inline constexpr std::size_t kMaxActions = std::size_t{1} << 26;
 /// list) and the action in PyTorch's notation.
 void validate(const Schedule& schedule);
 
-/// What a rank holds for backwards at its peaks, in stage-microbatches. The two peaks may be at different times. Frozen
-/// stages keep nothing.
+/// Peaks of the activations that a rank holds for backwards, in stage-microbatches. The two peaks may be at different
+/// times. Frozen stages keep nothing.
 struct HeldPeaks {
   /// All that a forward computes: from the forward, or where it is repeated from the recomputation, until the backward
   /// (or weight_gradient) is done. A recomputing backward holds it while it runs.
@@ -86,8 +86,8 @@ struct HeldPeaks {
 inline constexpr int kMaxMicrobatches = 1'000'000;
 
 /// The schedule for a pipeline whose first `stages` stages are not trained: without their backwards and weight
-/// gradients, and without both ends of the messages that bring them gradients. What is left keeps its order. All
-/// stages: forwards alone, which evaluate.
+/// gradients, and without both ends of the messages that bring them gradients. The remaining steps keep their order.
+/// All stages: forwards alone, which evaluate.
 ///
 /// A schedule that could run still can, also where a send blocks: take the order of all computations and messages in
 /// which it ran; it stays one in which each rank finds its next step first when steps are taken out of it, a message's

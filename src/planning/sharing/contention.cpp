@@ -27,11 +27,13 @@ void check(std::span<const Demand> jobs, double margin) {
   if (jobs.size() > kMaxJobsPerGpu) {
     throw InputError(fmt::format("{} jobs on one GPU: at most {} can share it", jobs.size(), kMaxJobsPerGpu));
   }
-  if (!(margin >= 0 && margin <= 10)) throw InputError(fmt::format("a margin is 0 to 10, not {}", margin));
+  if (!(margin >= 0 && margin <= 10)) throw InputError(fmt::format("the margin must be from 0 to 10, not {}", margin));
   for (const Demand& job : jobs) {
-    if (!(job.busy >= 0 && job.busy <= 1)) throw InputError(fmt::format("a busy share is 0 to 1, not {}", job.busy));
+    if (!(job.busy >= 0 && job.busy <= 1)) {
+      throw InputError(fmt::format("a busy share must be from 0 to 1, not {}", job.busy));
+    }
     if (!(job.width > 0 && job.width <= 1)) {
-      throw InputError(fmt::format("a share of the SMs is above 0 and at most 1, not {}", job.width));
+      throw InputError(fmt::format("a share of the SMs must be above 0 and at most 1, not {}", job.width));
     }
   }
 }
@@ -158,7 +160,9 @@ class Cells {
   }
   [[nodiscard]] double number(std::size_t row, std::string_view column, double low, double high) const {
     const double value = table_.number(row, table_.column(column));
-    if (value < low || value > high) fail(row, column, fmt::format("{} is {} to {}, not {}", column, low, high, value));
+    if (value < low || value > high) {
+      fail(row, column, fmt::format("{} must be from {} to {}, not {}", column, low, high, value));
+    }
     return value;
   }
   [[noreturn]] void fail(std::size_t row, std::string_view column, const std::string& what,
@@ -174,7 +178,7 @@ void read_name(const Cells& cells, std::size_t row, const std::vector<JobLoad>& 
   job.name = cells.text(row, "job");
   constexpr std::size_t kLongestName = 60;
   if (job.name.empty() || job.name.size() > kLongestName || printable(job.name) != job.name) {
-    cells.fail(row, "job", "is no name of a job", fmt::format("write 1 to {} printable characters", kLongestName));
+    cells.fail(row, "job", "is not a valid job name", fmt::format("write 1 to {} printable characters", kLongestName));
   }
   if (std::ranges::find(others, job.name, &JobLoad::name) != others.end()) {
     cells.fail(row, "job", fmt::format("job {} occurs twice", quote(job.name)),
@@ -186,7 +190,7 @@ void read_measured(const Cells& cells, std::size_t row, const MeasurementReader&
                    JobLoad& job) {
   for (const std::string_view column : {"gpus", "busy_pct", "power_w"}) {
     if (cells.has(row, column)) {
-      cells.fail(row, column, fmt::format("{} follows from the measurement", column), "leave one of both empty");
+      cells.fail(row, column, fmt::format("{} follows from the measurement", column), "leave one of the two empty");
     }
   }
   const MonitoredLoad load = measurement(cells.text(row, "measurement"));
@@ -239,7 +243,7 @@ MonitoredLoad read_monitored_load(std::string_view json, const std::string& sour
   const JsonView gpus = root.at("gpus");
   MonitoredLoad load;
   if (gpus.size() == 0 || gpus.size() > kMaxGpusOfJob) {
-    gpus.fail(fmt::format("{} GPUs were measured", gpus.size()),
+    gpus.fail(fmt::format("holds {} GPUs", gpus.size()),
               fmt::format("measure the 1 to {} GPUs of one job: lowgear monitor --gpu GPU", kMaxGpusOfJob));
   }
   load.gpus = static_cast<int>(gpus.size());

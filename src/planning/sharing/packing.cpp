@@ -114,8 +114,7 @@ std::string refusal_of_mode(const GpuFacts& gpu, SharingMode mode) {
   }
   if (gpu.compute_mode == ComputeMode::exclusive_process && mode == SharingMode::time_slicing) {
     return "the GPUs' compute mode is exclusive-process: a second process gets no context. Share by MPS, whose server "
-           "is "
-           "the one process, or sudo nvidia-smi -c DEFAULT";
+           "is the only process, or sudo nvidia-smi -c DEFAULT";
   }
   return "";
 }
@@ -128,8 +127,9 @@ void check(std::span<const JobLoad> jobs, const GpuFacts& gpu, const PackOptions
     throw InputError(fmt::format("2 to {} jobs can share a GPU, not {}", kMaxJobsPerGpu, options.max_jobs_per_gpu));
   }
   if (!(gpu.idle_w >= 0 && gpu.idle_w <= gpu.awake_w && gpu.awake_w < gpu.limit_w)) {
-    throw InputError(fmt::format("the GPU's powers do not rise: idle {} W, awake {} W, limit {} W", gpu.idle_w,
-                                 gpu.awake_w, gpu.limit_w));
+    throw InputError(
+        fmt::format("idle power ({} W), awake power ({} W) and power limit ({} W) of the GPU must rise in this order",
+                    gpu.idle_w, gpu.awake_w, gpu.limit_w));
   }
   for (const JobLoad& job : jobs) {
     if (job.memory_gib > gpu.memory_gib) {

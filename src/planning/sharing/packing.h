@@ -79,7 +79,7 @@ struct Refusal {
 /// Which jobs of a node share GPUs.
 struct Packing {
   std::string refused;            ///< why no GPU may be shared at all; empty: they may
-  std::vector<Group> groups;      ///< every job is in one of them, also those that stay alone
+  std::vector<Group> groups;      ///< every job is in one group; a job that stays alone has its own
   std::vector<Refusal> refusals;  ///< every pair that does not fit, or is not worth it
   int gpus_apart = 0;
   int gpus_packed = 0;

@@ -22,7 +22,7 @@ struct PipelineFigures {
   friend bool operator==(const PipelineFigures&, const PipelineFigures&) = default;
 };
 
-/// `count` pipelines that all take the same.
+/// `count` pipelines with equal time and energy.
 struct PipelineGroup {
   PipelineFigures figures;
   int count = 1;
@@ -33,7 +33,7 @@ struct PipelineGroup {
 /// pipeline or a count is below 1.
 [[nodiscard]] PipelineFigures synchronise(std::span<const PipelineGroup> groups, double blocking_power_w);
 
-/// What one of the pipelines of a cluster does in a replay.
+/// Replay of one pipeline of a cluster.
 struct PipelineRun {
   std::vector<int> clocks_mhz;           ///< by op of the graph
   std::vector<StageSlowdown> slowdowns;  ///< stages of this pipeline that run slower than profiled

@@ -10,7 +10,7 @@
 
 namespace lowgear::simulator {
 
-/// What one op takes in a replay.
+/// Time and energy of one op in a replay.
 struct OpCost {
   double time_s = 0;
   double energy_j = 0;

@@ -214,10 +214,10 @@ std::string basis_text(const RunRecord& run) {
 /// Throws InputError where this run is of another kind than the first.
 void require_alike(const RunRecord& first, const RunRecord& run) {
   if (run.basis != first.basis) {
-    throw_input_error(
-        {run.source, 0, 0},
-        fmt::format("has {}, while {} has {}: these do not compare", basis_text(run), first.source, basis_text(first)),
-        "report runs of one kind at a time");
+    throw_input_error({run.source, 0, 0},
+                      fmt::format("has {}, while {} has {}: they cannot be compared", basis_text(run), first.source,
+                                  basis_text(first)),
+                      "report runs of one kind at a time");
   }
   if (run.unit != first.unit) {
     throw_input_error(

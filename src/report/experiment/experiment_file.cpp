@@ -52,7 +52,8 @@ ExperimentArm arm_at(const YamlView& map, const std::vector<ExperimentArm>& othe
   map.require_only({"name", "settings"});
   ExperimentArm arm{.name = map.at("name").text(), .settings = {}};
   if (arm.name.empty() || arm.name.size() > kLongestArmName || printable(arm.name) != arm.name) {
-    map.at("name").fail("is no name of an arm", fmt::format("write 1 to {} printable characters", kLongestArmName));
+    map.at("name").fail("is not a valid name of an arm",
+                        fmt::format("write 1 to {} printable characters", kLongestArmName));
   }
   if (std::ranges::find(others, arm.name, &ExperimentArm::name) != others.end()) {
     map.at("name").fail(fmt::format("two arms are named {}", quote(arm.name)));

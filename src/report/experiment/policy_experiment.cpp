@@ -33,7 +33,7 @@ constexpr std::string_view kEnvPipePolicy = "envpipe";
 template <typename Element>
 void require_new_name(const YamlView& view, const std::string& name, const std::vector<Element>& others) {
   if (name.empty() || name.size() > kLongestArmName || printable(name) != name) {
-    view.fail("is no name", fmt::format("write 1 to {} printable characters", kLongestArmName));
+    view.fail("is not a valid name", fmt::format("write 1 to {} printable characters", kLongestArmName));
   }
   if (std::ranges::find(others, name, &Element::name) != others.end()) {
     view.fail(fmt::format("the name {} occurs twice", quote(name)));
@@ -54,7 +54,7 @@ std::vector<std::string> job_settings(const YamlView& list) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     settings.push_back(list.at(i).text());
     if (settings.back().find('=') == std::string::npos || settings.back().starts_with('=')) {
-      list.at(i).fail(fmt::format("{} is no setting", quote(settings.back())), "write \"batch.global=64\"");
+      list.at(i).fail(fmt::format("{} is not a setting", quote(settings.back())), "write \"batch.global=64\"");
     }
   }
   return settings;
@@ -144,7 +144,7 @@ PolicyExperiment parse_policy_experiment(std::string_view text, const std::strin
   PolicyExperiment file;
   if (root.has("title")) file.title = root.at("title").text();
   if (file.title.size() > kLongestTitle || printable(file.title) != file.title) {
-    root.at("title").fail("is no title", fmt::format("write at most {} printable characters", kLongestTitle));
+    root.at("title").fail("is not a valid title", fmt::format("write at most {} printable characters", kLongestTitle));
   }
   read_jobs(root.at("jobs"), file);
   const YamlView arms = root.at("arms");

@@ -73,8 +73,8 @@ void warn_of_ranks(const std::vector<Recording>& ranks, RunRecord& run) {
   }
   const std::string missing = profile::missing_text(ranks);
   if (missing.empty()) return;
-  run.warnings.push_back(
-      fmt::format("{}: {}: time and energy are those of the other {}", run.source, missing, ranks.size()));
+  run.warnings.push_back(fmt::format("{}: {}: time and energy are those of the other {} rank{}", run.source, missing,
+                                     ranks.size(), ranks.size() == 1 ? "" : "s"));
 }
 
 /// Adds the iterations that all ranks of a part have.

@@ -55,8 +55,8 @@ std::string RunValidity::reason() const {
 std::string RunValidity::note() const {
   if (!last_marked_ || invalid()) return {};
   return fmt::format(
-      "{} of {} steps are marked invalid, the last of them is the {}. from the first: up to there the real computation "
-      "took longer than the kernels of the simulated GPUs; over the whole run it did not",
+      "{} of {} steps are marked invalid, the last of them is number {}: up to there the real computation took longer "
+      "than the kernels of the simulated GPUs; over the whole run it did not",
       marked_, times_s_.size(), *last_marked_ + 1);
 }
 
@@ -226,9 +226,9 @@ void leave_out_doubtful(RunRecord& run) {
   }
   run.warnings.push_back(fmt::format("{}: {} of {} steps cannot be right ({}): {}", run.source, count, left_out.size(),
                                      judge.reason(),
-                                     too_many ? "no energies are used, and no times of 0"
+                                     too_many ? "no energies and no times of 0 are used"
                                               : "their times and energies are left out, and the mean of the others "
-                                                "stands for them"));
+                                                "replaces them"));
 }
 
 RunRecord read_metrics(std::string_view text, const std::string& source) {

@@ -103,7 +103,7 @@ class RankWriter {
     const std::int64_t rounded_start_ns = ns_from_s(op.start_s);
     const std::int64_t rounded_end_ns = ns_from_s(op.start_s + op.duration_s);
     if (rounded_start_ns < last_end_ns_ - kRoundingNs || rounded_end_ns > iteration_end_ns + kRoundingNs) {
-      fail(fmt::format("op {} overlaps the one before or reaches beyond the iteration", op_index_));
+      fail(fmt::format("op {} overlaps the op before it or ends after the iteration", op_index_));
     }
     const std::int64_t start_ns = std::max(rounded_start_ns, last_end_ns_);
     const std::int64_t end_ns = std::clamp(rounded_end_ns, start_ns, std::max(start_ns, iteration_end_ns));

@@ -31,7 +31,7 @@ struct MeasuredClock {
   int clock_mhz = 0;
 };
 
-/// What one rank of the job did in an iteration.
+/// Measured units of one rank in an iteration.
 struct MeasuredRank {
   int rank = 0;                       ///< of the job
   int pipeline_rank = 0;              ///< whose ops it ran: ranks of data and tensor parallelism share one

@@ -26,7 +26,7 @@ constexpr std::size_t kMaxFrontierPoints = 400;
 /// Effective energy over time: options of the profile, those that are kept, and the curve through these.
 SeriesPlots::PlotOfSeries fit_plot(const PerseusModel::OpCurve& op, double unit_s, double blocking_power_w,
                                    const profile::StageProfile& profile) {
-  SeriesPlots::Series dropped{.name = "option that is left out", .is_line = false, .points = {}};
+  SeriesPlots::Series dropped{.name = "option left out", .is_line = false, .points = {}};
   for (const profile::Measurement& row : profile.measurements(op.stage, op.kind)) {
     const bool is_kept = std::ranges::any_of(op.curve.options, [&](const policies::QuantisedOption& option) {
       return option.clock_mhz == row.clock_mhz && option.energy_j == row.energy_j;
@@ -83,9 +83,9 @@ SeriesPlots fits(const PerseusModel& model, const api::ProfiledPipeline& pipelin
   SeriesPlots plots{.title = "Curve fits",
                     .basis = "fitted to the profile",
                     .caption =
-                        "Energy of an op without what its GPU would draw while it waits for that time, over the "
-                        "op's time. Axes do not start at zero. Options that another one beats in time and energy "
-                        "are left out; of several in one unit of time that of most energy stays.",
+                        "Effective energy of an op (its energy less blocking power times its time) over its time. "
+                        "Axes do not start at zero. Options that another one beats in time and energy are left out; "
+                        "of several options in one unit of time, the one with the most energy is kept.",
                     .x = {"time", SeriesPlots::Unit::seconds},
                     .y = {"effective energy", SeriesPlots::Unit::joules},
                     .plots = {}};
@@ -109,24 +109,26 @@ SeriesPlots frontier_plot(const std::vector<PerseusModel::Row>& frontier, const 
   for (std::size_t i = 0; i < frontier.size(); i += step) {
     line.points.insert(line.points.begin(), {frontier[i].time_s, frontier[i].energy_j});
   }
-  SeriesPlots::Series drawn{.name = "plan that is drawn below", .is_line = false, .points = {}};
+  SeriesPlots::Series drawn{.name = "plan drawn below", .is_line = false, .points = {}};
   for (const std::size_t place : places) drawn.points.push_back({frontier[place].time_s, frontier[place].energy_j});
-  return {.title = "Frontier",
-          .basis = "of Perseus' model",
-          .caption = "The search goes from the right, where all ops are slowest, to the left, a unit of time at once.",
-          .x = {"iteration time", SeriesPlots::Unit::seconds},
-          .y = {"energy", SeriesPlots::Unit::joules},
-          .plots = {{.name = "All ranks, one GPU each", .series = {std::move(line), std::move(drawn)}}}};
+  return {
+      .title = "Frontier",
+      .basis = "of Perseus' model",
+      .caption = "The search goes from the right, where all ops are slowest, to the left, one unit of time per step.",
+      .x = {"iteration time", SeriesPlots::Unit::seconds},
+      .y = {"energy", SeriesPlots::Unit::joules},
+      .plots = {{.name = "All ranks, one GPU each", .series = {std::move(line), std::move(drawn)}}}};
 }
 
 PipelinePictures pictures(const PerseusModel& model, const api::ProfiledPipeline& pipeline,
                           const std::vector<std::size_t>& places) {
-  PipelinePictures all{.title = "Plans on the way",
-                       .basis = "replayed",
-                       .caption =
-                           "Ops that are not forwards have a dark lower edge. Replayed with the profile's times, "
-                           "which Perseus' model rounds down to its unit: up to 1 % longer than in the frontier.",
-                       .pictures = {}};
+  PipelinePictures all{
+      .title = "Plans on the way",
+      .basis = "replayed",
+      .caption =
+          "All ops but forwards have a dark lower edge. Plans are replayed with the profile's times, which "
+          "Perseus' model rounds down to its unit: up to 1 % longer than in the frontier.",
+      .pictures = {}};
   model.visit_plans(places, [&](const PerseusModel::RowPlan& row) {
     const plan::OpChoicesView choices{row.clocks_mhz, {}};
     const simulator::Timeline replayed = api::replay_under(pipeline.problem(), choices, {});
@@ -150,7 +152,7 @@ Page perseus_report(const api::ProfiledPipeline& pipeline, const policies::Perse
                                  1 + frontier.size() / (kMaxPipelinePictures - 1)));
   }
   Page report;
-  report.title = "How Perseus' planner comes to its plans";
+  report.title = "How Perseus' planner finds its plans";
   report.facts = {{"Stages", fmt::to_string(pipeline.dag.stages)},
                   {"Microbatches", fmt::to_string(pipeline.dag.microbatches)},
                   {"Unit of time", fmt::format("{:g} ms", model.unit_s() * 1e3)},
@@ -161,8 +163,9 @@ Page perseus_report(const api::ProfiledPipeline& pipeline, const policies::Perse
   report.pipelines = pictures(model, pipeline, places);
   report.tables = {fit_table(model)};
   report.reading = {
-      {"Fit", "a exp(b d) + c over d whole units of time, by least squares, as Perseus' planner does it."},
-      {"Largest error", "Of the fit at an option, as a share of the option's effective energy."},
+      {"Fit",
+       "The curve a exp(b d) + c, fitted by least squares as in Perseus' planner; d is the op's time in whole units."},
+      {"Largest error", "The fit's largest error at an option, as a share of the option's effective energy."},
       {"Iteration", "Numbered as lowtime numbers its plans: 0 is the slowest."}};
   return report;
 }

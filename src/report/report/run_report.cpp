@@ -32,7 +32,7 @@ Certificate certificate_of(const api::RunContents& contents) {
   certificate.verified = verified.ok();
   certificate.statement =
       verified.ok() ? fmt::format(
-                          "Checked with code that shares nothing with the solver: {} vertices of the frontier "
+                          "Checked by code that shares nothing with the solver: {} vertices of the frontier "
                           "(times possible, flow conserved, energy within {:.3g} % of its proven bound) and {} "
                           "plans (replayed, deadline kept, largest proven gap {:.3g} %).",
                           verified.vertices, verified.epsilon * 100, verified.plans, verified.max_gap_pct)
@@ -158,7 +158,7 @@ Data comparison_report(const api::PolicyComparison& comparison, const api::Profi
   data.frontier = api::frontier_points(planner.frontier());
   data.lower_bound = api::lower_bound_points(planner.frontier(), planner.method());
   data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};
-  data.certificate = {false, "Proven by the planner as it solved; lowgear plan writes the proof down.", ""};
+  data.certificate = {false, "The planner proved the bound as it solved; lowgear plan writes the proof to a file.", ""};
   data.plans = {api::plan_row(0, plan)};
   data.chosen_plan = 0;
   data.chosen = report_timeline("lowgear, fastest", pipeline.dag, replayed, choices);

@@ -82,7 +82,7 @@ struct MonthAccount {
 /// Of the rows whose hours lie within the month.
 [[nodiscard]] MonthAccount account_of(std::span<const UsageRow> rows, const Month& month);
 
-/// What one kWh costs and emits, as far as the operator states it: there are no defaults.
+/// Price and emissions of one kWh, as far as the operator states them: there are no defaults.
 struct EnergyFactors {
   std::optional<double> usd_per_kwh;
   std::optional<double> co2_g_per_kwh;

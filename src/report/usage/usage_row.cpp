@@ -119,10 +119,10 @@ UsageRow read_row(const Line& line) {
                .baseline_energy_j = line.optional_amount("baseline_energy_j"),
                .baseline_error_j = line.optional_amount("baseline_error_j")};
   if (row.hour_s % kHourS != 0 || row.hour_s > kLastHourS) {
-    line.fail("hour_s", "is not the begin of an hour", "give seconds since 1970, a multiple of 3600");
+    line.fail("hour_s", "is not the start of an hour", "give seconds since 1970, a multiple of 3600");
   }
   if (row.measured_iterations > row.iterations) {
-    line.fail("measured_iterations", "is more than iterations", "give as many at most");
+    line.fail("measured_iterations", "is more than iterations", "give at most the value of iterations");
   }
   if (is_absurd_error(row.energy_error_j, row.energy_j)) {
     line.fail("energy_error_j", "is many times the energy itself", "give the standard error of energy_j in joules");

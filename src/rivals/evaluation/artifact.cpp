@@ -42,7 +42,7 @@ void require_ranks(const JsonView& ranks) {
   std::set<long long> seen;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const JsonView rank = ranks.at(i).at("rank");
-    if (!seen.insert(rank.integer()).second) rank.fail(fmt::format("rank {} is there twice", rank.integer()));
+    if (!seen.insert(rank.integer()).second) rank.fail(fmt::format("rank {} occurs twice", rank.integer()));
   }
 }
 
@@ -85,13 +85,13 @@ void set_baseline(Dump& dump) {
     parts.push_back(&window);
   }
   if (parts.empty()) {
-    dump.note = "windows 0 and 1, which the others are compared with, are not there";
+    dump.note = "windows 0 and 1, the baseline of the others, are missing";
     return;
   }
   const auto count = static_cast<double>(parts.size());
   dump.baseline = {sum.time_s / count, sum.energy_j / count};
   if (parts.size() < kWarmUpWindows) {
-    dump.note = fmt::format("window {} is not there: the baseline is window {} alone", 1 - parts.front()->number,
+    dump.note = fmt::format("window {} is missing: the baseline is window {} alone", 1 - parts.front()->number,
                             parts.front()->number);
     return;
   }
@@ -103,8 +103,8 @@ void set_baseline(Dump& dump) {
       parts, [highest](const Window* window) { return window->states && window->states->first < highest; });
   if (lower) {
     dump.note = fmt::format(
-        "windows 0 and 1 did not run at {} alone, the highest power state of the job: they are no "
-        "baseline at full clocks (warmup_iters of the scheduler)",
+        "windows 0 and 1 did not run at {} alone, the highest power state of the job: they are not "
+        "a baseline at full clocks (warmup_iters of the scheduler)",
         highest);
   }
 }
@@ -133,7 +133,7 @@ std::pair<int, int> window_states(std::string_view states_json, const std::strin
     for (std::size_t i = 0; i < states.size(); ++i) {
       constexpr long long kHighest = 100'000;
       const long long value = states.at(i).integer();
-      if (value < 1 || value > kHighest) states.at(i).fail(fmt::format("{} is no power state", value));
+      if (value < 1 || value > kHighest) states.at(i).fail(fmt::format("{} is not a power state", value));
       const int state = static_cast<int>(value);
       if (!range) range = {state, state};
       range = {std::min(range->first, state), std::max(range->second, state)};
@@ -276,7 +276,7 @@ std::vector<PipelineFigures> read_frontier(std::string_view text, const std::str
   for (std::size_t row = 0; row < table.rows(); ++row) {
     rows.push_back({table.number(row, time), table.number(row, energy)});
   }
-  if (rows.empty()) throw InputError(fmt::format("{}: a frontier without rows", source));
+  if (rows.empty()) throw InputError(fmt::format("{}: the frontier has no rows", source));
   return rows;
 }
 
@@ -341,7 +341,7 @@ void add_file(Artifact& artifact, const std::string& path, std::string_view text
   const ArtifactPath parsed = parse_path(path);
   switch (parsed.kind) {
     case ArtifactPath::Kind::none:
-      throw InputError(fmt::format("{}: no file of an artifact", path));
+      throw InputError(fmt::format("{}: is not a file of an artifact", path));
     case ArtifactPath::Kind::profile:
       add_profile(artifact, parsed, text, path);
       break;

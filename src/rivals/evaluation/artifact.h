@@ -21,14 +21,14 @@ using simulator::PipelineFigures;
 
 /// The first iterations of a window, which its figures leave out.
 inline constexpr std::size_t kWarmUpIterations = 2;
-/// The first windows of a job, at the highest power states: what its others are compared with.
+/// The first windows of a job, at the highest power states: the baseline of its other windows.
 inline constexpr int kWarmUpWindows = 2;
 
 /// N of `N.prof.json` or `N.sched.json`; empty for another name.
 [[nodiscard]] std::optional<int> profile_number(std::string_view file_name);
 [[nodiscard]] std::optional<int> states_number(std::string_view file_name);
 
-/// What a window measured, the first iterations left out: the mean over iterations of the slowest rank's time, and of
+/// Figures of a window without its first iterations: the mean over iterations of the slowest rank's time, and of
 /// the energy of all ranks (`total_time_and_energy` of Perseus). Throws InputError on another format, where ranks come
 /// twice or have different numbers of iterations, and where no iteration is left.
 [[nodiscard]] PipelineFigures window_figures(std::string_view profile_json, const std::string& source);
@@ -95,7 +95,7 @@ struct ZeusRows {
   std::vector<PipelineFigures> per_stage;
 };
 
-/// What the folders hold. Figures of the emulation are on the scale of its files, one GPU a rank: a tenth of real
+/// Contents of the folders. Figures of the emulation are on the scale of its files, one GPU a rank: a tenth of real
 /// times, an eightieth of real energies.
 struct Artifact {
   std::map<EmulatedPipeline, profile::StageProfile> profiles;

@@ -62,7 +62,7 @@ struct PublishedDevice {
 [[nodiscard]] std::span<const PublishedEmulation> published_emulations();
 [[nodiscard]] std::span<const PublishedDevice> published_devices();
 
-/// Blocking power of one GPU of this kind (`A100`) or device (`a100_sxm`). Throws InputError naming those that exist.
+/// Blocking power of one GPU of this kind (`A100`) or device (`a100_sxm`). Throws InputError that names the known ones.
 [[nodiscard]] double published_blocking_power_w(std::string_view gpu_or_device);
 
 // Emulated savings.
@@ -106,7 +106,7 @@ struct EmulatedPlans {
 /// A cluster of data-parallel copies of a pipeline, whose stages are each split over several GPUs.
 struct EmulatedCluster {
   int pipelines = 1;
-  int tensor_parallel = 1;  ///< GPUs of a stage; each does and draws what the profile says of one
+  int tensor_parallel = 1;  ///< GPUs of a stage; each runs as the one GPU of the profile
 };
 
 /// Whose plans the pipelines run.
@@ -122,7 +122,7 @@ struct EmulatedStraggler {
   double extrinsic_pct = 0;  ///< against a cluster in which all pipelines run the fastest plan
 };
 
-/// A cluster whose pipelines run with so many microbatches.
+/// A cluster whose pipelines run with this number of microbatches.
 struct Emulation {
   int microbatches = 0;  ///< of one pipeline
   EmulatedCluster cluster;

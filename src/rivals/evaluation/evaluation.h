@@ -46,7 +46,7 @@ enum class CellState : unsigned char {
 /// Figure 8: the saving of waiting for a straggler, beyond the fastest plan.
 struct ExtrinsicCurve {
   struct Point {
-    double factor = 1;  ///< the straggler takes so many times as long
+    double factor = 1;  ///< time of the straggler as a multiple of the others'
     double saving_pct = 0;
   };
   EmulatedRun run;

@@ -271,7 +271,7 @@ void require_1f1b(const schedule::PipelineDag& dag) {
   const bool same = std::ranges::equal(dag.ops, expected.ops, [](const auto& a, const auto& b) {
     return a.rank == b.rank && a.stage == b.stage && a.kind == b.kind && a.microbatch == b.microbatch;
   });
-  if (!same) throw InputError("power states of Perseus' server are of Merak's 1F1B: give --schedule 1f1b");
+  if (!same) throw InputError("power states of Perseus' server belong to Merak's 1F1B: give --schedule 1f1b");
 }
 
 /// The states of the ops of a stage, or what is wrong.
@@ -307,7 +307,7 @@ std::vector<std::size_t> rank_of_stages(const PowerStates& states, int stages) {
   const auto count = static_cast<std::size_t>(stages);
   const std::size_t copies = states.ranks.size() / count;
   if (copies * count != states.ranks.size()) {
-    throw InputError(fmt::format("power states of {} ranks cannot be of {} stages", states.ranks.size(), stages));
+    throw InputError(fmt::format("power states of {} ranks cannot belong to {} stages", states.ranks.size(), stages));
   }
   for (const bool is_stage_outermost : {true, false}) {
     std::vector<std::size_t> first(count);
@@ -341,7 +341,7 @@ PowerStates read_power_states(std::string_view text, const std::string& source) 
     const JsonView rank = view.at(i);
     const int number = rank.at("rank").integer_in(0, static_cast<int>(view.size()) - 1);
     std::vector<int>& of_rank = states.ranks[static_cast<std::size_t>(number)];
-    if (!of_rank.empty()) rank.fail(fmt::format("rank {} is there twice", number));
+    if (!of_rank.empty()) rank.fail(fmt::format("rank {} occurs twice", number));
     const JsonView list = rank.at("power_states");
     for (std::size_t k = 0; k < list.size(); ++k) of_rank.push_back(list.at(k).integer_in(1, kMaxClockMhz));
     if (of_rank.empty()) list.fail("no power states", "there is one for each instruction");

@@ -156,7 +156,7 @@ ForestParameters forest_of(const YamlView& map) {
   parameters.min_samples_leaf = integer_at(map, "min_samples_leaf", 1, kMostRows);
   parameters.min_samples_split = integer_at(map, "min_samples_split", 2, kMostRows);
   if (map.at("max_depth").text() != "None") parameters.max_depth = integer_at(map, "max_depth", 1, kDeepest);
-  if (map.at("max_features").text() != "None") map.at("max_features").fail("only None is known");
+  if (map.at("max_features").text() != "None") map.at("max_features").fail("only None is supported");
   return parameters;
 }
 

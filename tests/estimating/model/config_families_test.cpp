@@ -126,7 +126,7 @@ TEST(ParseModelConfig, RefusesLayersThatItDoesNotKnow) {
 
 TEST(ParseModelConfig, NamesTheLanguageModelOfSeveralParts) {
   EXPECT_THAT(lowgear::error_of([] { (void)parse_config(R"({"text_config": {"model_type": "llama"}})"); }),
-              testing::EndsWith("$.text_config: the language model of one with several parts, without a model_type; "
+              testing::EndsWith("$.text_config: belongs to a model of several parts, which has no model_type; "
                                 "write this object to a file of its own"));
 }
 

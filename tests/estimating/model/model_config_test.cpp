@@ -66,7 +66,7 @@ TEST(WindowedLayers, AreCountedWhereTheSequenceIsLonger) {
   config.window = 2048;
   EXPECT_NEAR(full - training_flops_per_token(config, 4096), 0.25 * 12 * 4096 * 4096, 1) << "a quarter of one layer's";
   config.windowed.pop_back();
-  EXPECT_THAT(error_of([&] { require_valid(config); }), testing::HasSubstr("windowed: says of 31 layers"));
+  EXPECT_THAT(error_of([&] { require_valid(config); }), testing::HasSubstr("windowed: has 31 elements"));
 }
 
 TEST(Trainable, RefusesLayersThatTheTrainerDoesNotHave) {

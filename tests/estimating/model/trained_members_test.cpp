@@ -158,7 +158,7 @@ TEST(TrainableConfig, RefusesFeaturesThatTheTrainerDoesNotHave) {
             "attn_pdrop is missing, which means 0.1: dropout is not supported in training; set it to 0"},
            {changed(kMistral, {{"sliding_window", 4096}}), "$.sliding_window: a sliding window is not supported"},
            {changed(kMistral, {{"sliding_window", kDrop}}),
-            "sliding_window is missing, which means one of 4096 tokens"},
+            "sliding_window is missing, which means a window of 4096 tokens"},
            {changed(kMistral, {{"attention_bias", true}}), "\"attention_bias\" is not known"},
            {changed(kGpt2, {{"scale_attn_weights", false}}),
             "$.scale_attn_weights: \"false\" is not supported in training, only true"},
@@ -166,7 +166,7 @@ TEST(TrainableConfig, RefusesFeaturesThatTheTrainerDoesNotHave) {
            {changed(kGpt2, {{"reorder_and_upcast_attn", true}}), "\"true\" is not supported"},
            {changed(kLlama2, {{"quantization_config", {{"bits", 4}}}}), "quantised weights are not supported"},
            {changed(kGpt2, {{"auto_map", {{"AutoModelForCausalLM", "modeling_own.Own"}}}}),
-            "$.auto_map: code of its own may compute another model; remove it if it does not"},
+            "$.auto_map: the model's own code may compute something else; remove it if it does not"},
            {changed(kLlama2, {{"partial_rotary_factor", 0.5}}), "\"0.5\" is not supported in training, only 1"},
            {changed(kLlama2, {{"hiden_size", 4096}}), "$.hiden_size: \"hiden_size\" is not known, and might change"},
        }) {

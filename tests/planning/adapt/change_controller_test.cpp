@@ -204,7 +204,8 @@ TEST(ChangeController, RefusesWhatCannotBe) {
   EXPECT_THAT(error(one, {}), HasSubstr("1 points; give 2"));
   EXPECT_THAT(error(slowdown_options(), {.good = {0, 3}, .freezing = {}}), HasSubstr("point 3"));
   EXPECT_THAT(error(slowdown_options(), {.good = {1, 0}, .freezing = {}}), HasSubstr("1 frozen block"));
-  EXPECT_THAT(error(freezing_options(), {.good = {1, 0}, .freezing = {}}), HasSubstr("two numbers of frozen blocks"));
+  EXPECT_THAT(error(freezing_options(), {.good = {1, 0}, .freezing = {}}),
+              HasSubstr("two different numbers of frozen blocks"));
 }
 
 TEST(ChangeController, FreezesAtOnceWhereNoTrialIsAskedFor) {

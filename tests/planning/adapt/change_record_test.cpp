@@ -67,7 +67,7 @@ TEST(ChangeRecord, NamesTheLineThatIsWrong) {
   const auto error = [](const std::string& lines) {
     return error_of([&] { (void)read_change_records(lines, "log"); });
   };
-  EXPECT_THAT(error(text.substr(text.find('\n') + 1)), HasSubstr("log:1: $: the first line is no header"));
+  EXPECT_THAT(error(text.substr(text.find('\n') + 1)), HasSubstr("log:1: $: the first line is not a header"));
   EXPECT_THAT(error(text + "{}\n"), HasSubstr("log:803: $: the member \"iteration\" is missing"));
   std::string wrong = text;
   wrong.replace(wrong.find("techniques/1"), 12, "techniques/9");

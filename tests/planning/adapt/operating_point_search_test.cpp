@@ -178,7 +178,7 @@ TEST(OperatingPointSearch, EndsAfterTwoRoundsWhereMoreIterationsAreNotAllowed) {
     decisions = search.observe(iteration.time_s, iteration.energy_j);
   }
   ASSERT_FALSE(decisions.empty());
-  EXPECT_THAT(decisions.back().reason, HasSubstr("1 iterations are all that is allowed"));
+  EXPECT_THAT(decisions.back().reason, HasSubstr("after the allowed 1 iterations"));
   EXPECT_EQ(search.estimate(1).rounds, 2);
 }
 

@@ -34,7 +34,7 @@ TEST(PrecisionChoice, TakesFp8WhereItSavesEnergyAtTheSameLoss) {
 
 TEST(PrecisionChoice, KeepsBf16WithoutAShownSaving) {
   EXPECT_FALSE(choose_precision(pairs({0.8, 1.1, 0.9}), kMarginPct).fp8);
-  EXPECT_THAT(choose_precision(pairs({0.8, 1.1, 0.9}), kMarginPct).reason, HasSubstr("a saving is not shown"));
+  EXPECT_THAT(choose_precision(pairs({0.8, 1.1, 0.9}), kMarginPct).reason, HasSubstr("no saving is shown"));
   EXPECT_FALSE(choose_precision(pairs({1.2, 1.21, 1.2}), kMarginPct).fp8);
   // Less time alone does not count where energy is known.
   EXPECT_FALSE(choose_precision(pairs({1.01, 1.01, 1.01}, 0.8), kMarginPct).fp8);
@@ -43,7 +43,7 @@ TEST(PrecisionChoice, KeepsBf16WithoutAShownSaving) {
 TEST(PrecisionChoice, KeepsBf16WithoutAShownLoss) {
   const PrecisionChoice worse = choose_precision(pairs({0.8, 0.8, 0.8}, 1, 1.006), kMarginPct);
   EXPECT_FALSE(worse.fp8);
-  EXPECT_THAT(worse.reason, HasSubstr("a loss within +0.5 % is not shown"));
+  EXPECT_THAT(worse.reason, HasSubstr("the loss is not shown to stay within +0.5 %"));
   EXPECT_TRUE(choose_precision(pairs({0.8, 0.8, 0.8}, 1, 1.006), 1).fp8);
   std::vector<PrecisionPair> scattered = pairs({0.8, 0.8, 0.8});
   scattered[1].fp8.loss *= 1.02;
@@ -57,7 +57,7 @@ TEST(PrecisionChoice, GoesByTimeWhereEnergyIsNotMeasured) {
   measured[0].bf16.energy_j = kNotMeasured;
   const PrecisionChoice choice = choose_precision(measured, kMarginPct);
   EXPECT_TRUE(choice.fp8);
-  EXPECT_THAT(choice.reason, HasSubstr("time a token (no energy was measured) -20.00 %"));
+  EXPECT_THAT(choice.reason, HasSubstr("time per token (no energy was measured) -20.00 %"));
 }
 
 TEST(PrecisionChoice, NeedsTwoPairs) {

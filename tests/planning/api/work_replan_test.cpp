@@ -116,7 +116,7 @@ TEST(WorkChange, RefusesWhatCannotBe) {
   EXPECT_THAT(refusal({.scales = {{.begin = 0, .end = 1, .energy_factor = 1e6}}}), HasSubstr("give a factor from"));
   EXPECT_THAT(refusal({.scales = {{.begin = 0, .end = 3, .time_factor = 4, .kind = OpKind::forward}},
                        .recomputation = Recomputation::removed}),
-              HasSubstr("was not measured with recomputation"));
+              HasSubstr("was measured without recomputation"));
 }
 
 using ::testing::ElementsAre;

@@ -209,7 +209,7 @@ TEST(EnergyWindows, RefuseTooManyCells) {
   for (int i = 0; i <= static_cast<int>(kMaxCells); ++i) {
     recording.units.push_back({0, 0, OpKind::forward, 0, i * 1.0, i + 0.5, i + 1});
   }
-  EXPECT_THAT(error_of([&] { (void)energy_windows(recording); }), HasSubstr("more than 1024 different"));
+  EXPECT_THAT(error_of([&] { (void)energy_windows(recording); }), HasSubstr("more than 1024 combinations"));
 }
 
 TEST(EnergyWindows, AreNoneWithoutUnitsOrSamples) {

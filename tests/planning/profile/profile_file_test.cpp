@@ -262,7 +262,7 @@ TEST(StageColumns, RefuseWhatIsNoAmountWithItsPlace) {
           "p.csv");
     });
   };
-  EXPECT_THAT(error("0", ""), StartsWith("p.csv:2:23: 0 is no number of bytes"));
+  EXPECT_THAT(error("0", ""), StartsWith("p.csv:2:23: 0 is not a number of bytes"));
   EXPECT_THAT(error("many", ""), StartsWith("p.csv:2:23:"));
   EXPECT_THAT(error("", "-1"), HasSubstr("a transfer of -1 s is not in 0 to 1000"));
   EXPECT_THAT(error("5", ""), HasSubstr("stage 1 has no activation_bytes, and others do"));

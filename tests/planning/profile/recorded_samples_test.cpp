@@ -64,7 +64,7 @@ TEST(SampleDoubts, NameTimesOfUnitsWithoutSamples) {
       sample.time_s += shift_s;
       sample.sm_mhz.reset();
     }
-    EXPECT_THAT(sample_doubts(recording), ElementsAre(HasSubstr("of another clock or job"))) << shift_s;
+    EXPECT_THAT(sample_doubts(recording), ElementsAre(HasSubstr("come from another clock or job"))) << shift_s;
   }
 }
 

@@ -205,7 +205,7 @@ TEST(LeaveOutIncomplete, LeavesOutBackwardsBeforeTheirForwards) {
   swap_kinds(recording, 17);
   EXPECT_THAT(leave_out_incomplete(recording).warnings,
               ElementsAre(AllOf(HasSubstr("backward 0 of stage 0 begins before its forward has ended, in iteration 17"),
-                                HasSubstr("3 of 20 iterations are so: left out"))));
+                                HasSubstr("3 of 20 iterations have this fault and are left out"))));
   EXPECT_THAT(left_out(recording), ElementsAre(17, 18, 19));
   recording = recording_without([](const RecordedUnit&) { return false; });
   swap_kinds(recording, 0);

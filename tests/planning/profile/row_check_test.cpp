@@ -74,10 +74,10 @@ TEST(CheckRows, SaysNothingOfRowsThatAreRight) { EXPECT_THAT(doubts(csv_of(right
 TEST(CheckRows, RefusesARowThatNoGpuCanHaveMeasuredWithItsLine) {
   EXPECT_THAT(doubts_with(1, [](Cell& cell) { cell.energy_j /= 1000; }),
               ElementsAre(AllOf(StartsWith("refused: p.csv:3: stage 0 forward at 1200 MHz draws 0.276"),
-                                HasSubstr("less than any GPU does that computes"))));
+                                HasSubstr("less than any GPU draws that computes"))));
   EXPECT_THAT(doubts_with(3, [](Cell& cell) { cell.energy_j *= 1000; }),
               ElementsAre(AllOf(StartsWith("refused: p.csv:5: stage 0 backward at 1410 MHz draws 360000 W (36000 J in "
-                                           "0.1 s), more than any GPU does"),
+                                           "0.1 s), more than any GPU draws"),
                                 HasSubstr("measure it again or remove the row"))));
   EXPECT_THAT(doubts_with(0, [](Cell& cell) { cell.time_s *= 10; }),
               ElementsAre(StartsWith("refused: p.csv:2: stage 0 forward at 1410 MHz takes 0.5 s, and 0.05525 s at 1200 "

@@ -53,8 +53,8 @@ TEST(StageProfile, NamesWhatIsNotThere) {
 }
 
 TEST(StageProfile, RefusesAnAbsurdNumberOfStages) {
-  EXPECT_THAT(error_of([] { StageProfile(2000000000); }), HasSubstr("the most are 65536"));
-  EXPECT_THAT(error_of([] { StageProfile(-1); }), HasSubstr("the most are 65536"));
+  EXPECT_THAT(error_of([] { StageProfile(2000000000); }), HasSubstr("give 0 to 65536"));
+  EXPECT_THAT(error_of([] { StageProfile(-1); }), HasSubstr("give 0 to 65536"));
   EXPECT_EQ(StageProfile(kMaxStages).stages(), kMaxStages);
 }
 
@@ -172,7 +172,7 @@ TEST(WithVirtualStages, RefusesTooManyStages) {
   EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, 0); }), HasSubstr("0 chunks"));
   EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, -3); }), HasSubstr("-3 chunks"));
   EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, std::numeric_limits<int>::max()); }),
-              HasSubstr("the most stages are 65536"));
+              HasSubstr("at most 65536 virtual stages"));
 }
 
 TEST(StageProfileOps, AreThoseThatHaveRowsStageByStage) {

@@ -145,7 +145,7 @@ TEST(JobTable, NamesTheCellThatIsWrong) {
               HasSubstr("two ranks of a job never share one"));
   EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w,sm_active_pct\na,1,10,200,11\n"),
               HasSubstr("SMs are active 11 %"));
-  EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w\n,1,10,200\n"), HasSubstr("no name of a job"));
+  EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w\n,1,10,200\n"), HasSubstr("is not a valid job name"));
   EXPECT_THAT(error_of("job,memory_gib,busy_pc,power_w\na,1,10,200\n"), HasSubstr("did you mean \"busy_pct\"?"));
   EXPECT_THAT(error_of("job,busy_pct,power_w\na,10,200\n"), HasSubstr("memory_gib"));
   EXPECT_THAT(error_of("job,memory_gib\na,10\n"), HasSubstr("busy_pct"));

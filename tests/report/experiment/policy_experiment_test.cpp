@@ -64,7 +64,7 @@ TEST(ParsePolicyExperiment, RefusesWithFileLineAndColumn) {
   EXPECT_THAT(policy_refusal("jobs: [{name: a, job: b}, {name: a, job: b}]\n" + std::string(kPolicyArms)),
               HasSubstr("e.yaml:1:34: jobs[1].name: the name \"a\" occurs twice"));
   EXPECT_THAT(policy_refusal("jobs: [{name: a, job: b, settings: [global]}]\n" + std::string(kPolicyArms)),
-              HasSubstr("\"global\" is no setting"));
+              HasSubstr("\"global\" is not a setting"));
   EXPECT_THAT(policy_refusal(std::string(kJobs) + "arms: [{name: a, policy: max}]\n"), HasSubstr("e.yaml:2:7"));
   EXPECT_THAT(policy_refusal("baseline: none\n" + std::string(kJobs) + kPolicyArms),
               HasSubstr("e.yaml:1:11: baseline"));

@@ -27,7 +27,7 @@ TEST(RunValidity, OfARunIsThatOfItsEnd) {
   EXPECT_EQ(run.note(), "");
   run.add(marked(false));
   EXPECT_FALSE(run.invalid());
-  EXPECT_THAT(run.note(), HasSubstr("1 of 2 steps are marked invalid, the last of them is the 1. from the first"));
+  EXPECT_THAT(run.note(), HasSubstr("1 of 2 steps are marked invalid, the last of them is number 1:"));
 }
 
 TEST(RunValidity, IsLostWithOneOfTheProcessesOfARun) {
@@ -121,9 +121,8 @@ TEST(ReadMetrics, SaysThatStepsAreMarkedThatDoNotCountAgainstTheRun) {
   const std::string valid = R"("energy_j":10,"energy":"simulated")";
   const RunRecord run = read_metrics(line(0, marked) + line(1, marked) + line(2, valid), "m.jsonl");
   EXPECT_EQ(run.invalid, "");
-  EXPECT_THAT(run.warnings,
-              ::testing::ElementsAre(HasSubstr("m.jsonl: 2 of 3 steps are marked invalid, the last of them is the 2. "
-                                               "from the first")));
+  EXPECT_THAT(run.warnings, ::testing::ElementsAre(
+                                HasSubstr("m.jsonl: 2 of 3 steps are marked invalid, the last of them is number 2:")));
 }
 
 TEST(ReadMetrics, StatesThePolicyThatWasFollowedLast) {
@@ -176,7 +175,7 @@ TEST(ReadMetrics, LeavesOutStepsThatCannotBe) {
   };
   expect_left_out(run_of([](int step, double&, double& energy_j) { energy_j = step == 7 ? 1e12 : energy_j; }),
                   AllOf(HasSubstr("m.jsonl: 1 of 40 steps cannot be right (step 7 shows 1000000000000 J"),
-                        HasSubstr("the mean of the others stands for them")));
+                        HasSubstr("the mean of the others replaces them")));
   expect_left_out(run_of([](int step, double&, double& energy_j) { energy_j = step == 7 ? 4.5e6 : energy_j; }),
                   HasSubstr("1 of 40 steps"));
   expect_left_out(run_of([](int step, double& time_s, double&) { time_s = step == 9 ? 0 : time_s; }),

@@ -50,7 +50,7 @@ TEST(PerseusReport, DrawsTheFitThroughTheOptions) {
   EXPECT_EQ(options.points.size(), 8U);
   EXPECT_NEAR(options.points[0].x, 0.05, 1e-9);
   EXPECT_NEAR(options.points[0].y, 100 * std::exp(-1) + 5, 1e-3);
-  const SeriesPlots::Series& left_out = series_of(fits.plots[0], "option that is left out");
+  const SeriesPlots::Series& left_out = series_of(fits.plots[0], "option left out");
   ASSERT_EQ(left_out.points.size(), 1U);
   EXPECT_NEAR(left_out.points[0].y, 500 - kPowerW * 0.2, 1e-9);
   for (const SeriesPlots::Point& point : series_of(fits.plots[0], "exponential fit").points) {
@@ -73,7 +73,7 @@ TEST(PerseusReport, DrawsPlansOfItsFrontierSlowestFirst) {
   EXPECT_NEAR(pictures.back().time_s, model.fastest_s(), 0.01 * model.fastest_s()) << "replayed with whole times";
   ASSERT_EQ(pictures[0].ranks.size(), 2U);
   EXPECT_EQ(pictures[0].ranks[0].size(), 6U);
-  EXPECT_EQ(series_of(report.series[1].plots[0], "plan that is drawn below").points.size(), pictures.size());
+  EXPECT_EQ(series_of(report.series[1].plots[0], "plan drawn below").points.size(), pictures.size());
 }
 
 TEST(PerseusReport, SaysHowManyPicturesOnePageHas) {

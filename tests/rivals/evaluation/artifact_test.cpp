@@ -44,7 +44,7 @@ TEST(Dump, RefusesRanksThatDoNotFitTogether) {
               HasSubstr("2 iterations, of which the first 2 are warm-up; measure more"));
   EXPECT_THAT(refusal(R"([{"rank":0,"iter_time":[1,1,1],"iter_energy":[1,1,1]},)"
                       R"({"rank":0,"iter_time":[1,1,1],"iter_energy":[1,1,1]}])"),
-              HasSubstr("rank 0 is there twice"));
+              HasSubstr("rank 0 occurs twice"));
   for (const char* other : {"[1,1,1,1]", "[1,1]"}) {
     EXPECT_THAT(refusal(std::string(R"([{"rank":0,"iter_time":[1,1,1],"iter_energy":[1,1,1]},{"rank":1,"iter_time":)") +
                         other + R"(,"iter_energy":[1,1,1]}])"),
@@ -57,7 +57,7 @@ TEST(Dump, ReadsTheRangeOfPowerStates) {
   EXPECT_EQ(window_states(R"([{"rank":0,"power_states":[1410,990]},{"rank":1,"power_states":[1200]}])", "s"),
             (std::pair{990, 1410}));
   EXPECT_THAT(error_of([] { (void)window_states(R"([{"rank":0,"power_states":[0]}])", "s"); }),
-              HasSubstr("0 is no power state"));
+              HasSubstr("0 is not a power state"));
 }
 
 Window window(int number, double time_s, double energy_j, int state = 1410) {
@@ -79,9 +79,9 @@ TEST(Dump, SaysWhereTheBaselineIsNotAtFullClocks) {
   EXPECT_THAT(compare_windows("d", {window(0, 1, 1), window(1, 1, 1, 1200), window(2, 1, 1)}).note,
               HasSubstr("windows 0 and 1 did not run at 1410 alone"));
   EXPECT_THAT(compare_windows("d", {window(0, 1, 1), window(2, 1, 1)}).note,
-              HasSubstr("window 1 is not there: the baseline is window 0 alone"));
+              HasSubstr("window 1 is missing: the baseline is window 0 alone"));
   const Dump none = compare_windows("d", {window(2, 1, 1)});
-  EXPECT_THAT(none.note, HasSubstr("are not there"));
+  EXPECT_THAT(none.note, HasSubstr("are missing"));
   EXPECT_FALSE(none.windows[0].saving_pct);
 }
 

@@ -239,7 +239,7 @@ TEST(PowerStates, OfRanksOfOneStageAreOne) {
   EXPECT_THAT(clocks(four({first, first, last, last})), expected);
   EXPECT_THAT(clocks(four({first, last, first, last})), expected);
   EXPECT_THAT(fault_of(four({first, last, last, first}), 2, 2), HasSubstr("ranks of a stage differ"));
-  EXPECT_THAT(fault_of(four({first, last, first}), 2, 2), HasSubstr("3 ranks cannot be of 2 stages"));
+  EXPECT_THAT(fault_of(four({first, last, first}), 2, 2), HasSubstr("3 ranks cannot belong to 2 stages"));
 }
 
 TEST(PowerStates, OfAnotherPipelineAreRefused) {

@@ -132,7 +132,7 @@ TEST_F(JobPlanningTest, PlansOnceACapHasGoneThatNoPlanCouldKeep) {
   training.register_all();
   cap(kBelowAnyPlan);
   ASSERT_TRUE(training.run_until(JobState::observing));
-  EXPECT_THAT(reason(), StartsWith("the power cap (5 W a GPU at most) is not kept: "));
+  EXPECT_THAT(reason(), StartsWith("the power cap (at most 5 W per GPU) is not kept: "));
   training.restart_server();
   ASSERT_EQ(training.record().state(), JobState::observing);
   cap(std::nullopt);
@@ -157,7 +157,7 @@ TEST_F(JobPlanningTest, SaysAsLongAsACapIsNotKept) {
   train_until_running();
   cap(kBelowAnyPlan);
   EXPECT_EQ(training.record().state(), JobState::running);
-  EXPECT_THAT(reason(), StartsWith("the power cap (5 W a GPU at most) is not kept: "));
+  EXPECT_THAT(reason(), StartsWith("the power cap (at most 5 W per GPU) is not kept: "));
   cap(kKept);
   EXPECT_EQ(reason(), "follows a plan");
 }

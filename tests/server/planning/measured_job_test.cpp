@@ -77,7 +77,7 @@ TEST(MeasuredJob, RefusesACellThatNoGpuCanHaveRun) {
   wrong.measured.cells[2].energy_j *= 1000;
   EXPECT_THAT(error_of([&] { MeasuredJob(std::make_shared<const PipelineModel>(wrong)); }),
               testing::AllOf(HasSubstr("the profile cannot be right: stage 0 forward at"),
-                             HasSubstr("more than any GPU does; profile again")));
+                             HasSubstr("more than any GPU draws; profile again")));
 }
 
 TEST(MeasuredJob, SaysThatAProfileIsInDoubtAndAPlanFasterThanFullClocks) {

@@ -19,7 +19,8 @@ inline constexpr double kLastingOvershoot = 1.15;
 /// Highest power of a GPU whose limit is unknown: the largest modules of 2026 have limits of 1,400 W (a B300), and
 /// 2,700 W with two GPUs and a CPU (a GB200).
 inline constexpr double kHighestGpuPowerW = 3000;
-/// Lowest power of a GPU that answers: the smallest idle at some watts. A lower reading is invalid, or in another unit.
+/// Lowest power of a GPU that responds: the smallest idle at some watts. A lower reading is invalid, or in another
+/// unit.
 inline constexpr double kLowestGpuPowerW = 1;
 /// Highest power of a CPU package or its memory: the largest of 2026 are sold for 500 W.
 inline constexpr double kHighestCpuPowerW = 2000;
@@ -63,14 +64,14 @@ struct StatedEnergy {
   double highest_power_w = kHighestGpuPowerW;
   /// For longer than kOvershootS; `lasting_gpu_power_w` of the highest limit that it may have had.
   double lasting_power_w = kHighestGpuPowerW;
-  /// The least that it draws; kLowestGpuPowerW for a GPU that answered meanwhile.
+  /// The least that it draws; kLowestGpuPowerW for a GPU that responded in that time.
   double lowest_power_w = 0;
   std::optional<IntegratedPower> readings = std::nullopt;
 };
 
 /// The most that a GPU with this power limit can draw for a moment, and any GPU without one.
 [[nodiscard]] double highest_gpu_power_w(std::optional<double> power_limit_w);
-/// The most that such a GPU can draw for longer than kOvershootS.
+/// The most that a GPU with this limit can draw for longer than kOvershootS.
 [[nodiscard]] double lasting_gpu_power_w(std::optional<double> power_limit_w);
 
 /// Why a GPU that answers cannot draw this much, as the rest of a sentence whose subject is the power reading: `is 0 W,

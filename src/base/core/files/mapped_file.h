@@ -8,7 +8,8 @@
 namespace lowgear {
 
 /// The bytes of a file in memory, for reading: only accessed pages are read, and processes of one machine share them.
-/// The file must not be shortened meanwhile, as that kills the process with SIGBUS; replacing it by renaming is safe.
+/// The file must not be shortened while it is mapped: that kills the process with SIGBUS; replacing it by renaming is
+/// safe.
 class MappedFile {
  public:
   /// Throws InputError with the path and the system's reason when the file is missing, unreadable or no regular file,

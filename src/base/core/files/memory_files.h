@@ -17,8 +17,8 @@ class MemoryFiles {
  public:
   using Texts = std::map<std::string, std::string, std::less<>>;
 
-  /// `given` can be read by their names. An output whose name `kept` has, or that lies in a folder of such a name, is
-  /// written here.
+  /// The files of `given` can be read by their names. An output whose name `kept` has, or that lies in a folder of such
+  /// a name, is written here.
   MemoryFiles(Texts given, std::set<std::string, std::less<>> kept);
   ~MemoryFiles();
   MemoryFiles(const MemoryFiles&) = delete;

@@ -89,7 +89,7 @@ class TreeBuilder final : public YAML::EventHandler {
         ++i;
       }
     }
-    fail(mark, "the text in quotes does not end", fmt::format("write {} after it", quotes));
+    fail(mark, "the quoted text has no closing quote", fmt::format("write {} after it", quotes));
   }
 
   [[nodiscard]] YamlNode node(Kind kind, const YAML::Mark& mark) {
@@ -106,7 +106,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void open(Kind kind, const YAML::Mark& mark, const std::string& tag) {
     require_plain(mark, tag);
-    if (awaits_key()) fail(mark, "a key is not a word");
+    if (awaits_key()) fail(mark, "a key must be a single value, not a list or a map");
     if (open_.size() >= kMaxYamlDepth) fail(mark, fmt::format("nested more than {} levels deep", kMaxYamlDepth));
     open_.push_back(node(kind, mark));
   }
@@ -131,7 +131,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void add_key(const YamlNode& key) {
     const SourceLocation where = key.place.location();
-    if (key.kind != Kind::scalar) throw_input_error(where, "a key is not a word");
+    if (key.kind != Kind::scalar) throw_input_error(where, "a key must be a single value, not a list or a map");
     if (open_.back().find(key.scalar) != nullptr) {
       throw_input_error(where, fmt::format("{} occurs twice here", quote(key.scalar)), "keep one of them");
     }

@@ -20,7 +20,7 @@ inline constexpr std::size_t kMaxYamlBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kMaxYamlValues = 10'000;
 inline constexpr std::size_t kMaxYamlDepth = 64;
 
-/// What a piece of YAML was read from.
+/// The text from which a piece of YAML was read.
 struct YamlSource {
   std::string name;  ///< of the file; or the option of the command line that it stood in
   std::string text;
@@ -67,7 +67,7 @@ struct YamlNode {
 struct YamlSetting {
   std::string origin;  ///< what messages call it: `--tp 8`
   std::string path;    ///< of the value in the document: `parallel.tp`
-  std::string value;   ///< as it is: a scalar, whatever stands in it
+  std::string value;   ///< the unchanged text of a scalar
 };
 
 /// A value of a YAML document that knows where it stands, so that a wrong one is reported as

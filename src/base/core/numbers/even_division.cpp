@@ -104,7 +104,7 @@ std::vector<std::int64_t> most_even_boundaries(const PartCosts& cost, std::size_
 std::vector<std::int64_t> divide_evenly(const SequenceCosts& costs, int parts) {
   const auto is_cost = [](double cost) { return cost >= 0 && std::isfinite(cost); };
   if (!is_cost(costs.first) || !is_cost(costs.last) || !std::ranges::all_of(costs.elements, is_cost)) {
-    throw InputError("a cost is negative or not finite; give costs from 0 on");
+    throw InputError("a cost is negative or not finite; give costs of 0 or more");
   }
   if (parts < 1 || costs.elements.size() < static_cast<std::size_t>(parts)) {
     throw InputError(fmt::format("{} elements cannot be divided into {} parts; give 1 to {}", costs.elements.size(),

@@ -123,7 +123,9 @@ constexpr auto kExportModels = std::to_array<ExportModel>({
     {"a800",
      "it is an A100 whose NVLink has 400 GB/s, not 600: name a100-80gb-sxm with intra_node_gb_per_s 200 "
      "(--intra-node-gb-per-s), or a100-80gb-pcie"},
-    {"h20", "it has less than a sixth of the matrix products of an H200 or H100, and none here is like it"},
+    {"h20",
+     "it computes matrix products at less than a sixth of the rate of an H100 or H200, and the catalogue has no "
+     "similar GPU"},
 });
 
 /// As an answer to a name that the catalogue does not have.

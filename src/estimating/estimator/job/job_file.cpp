@@ -417,9 +417,10 @@ void refuse_eadt_config(std::string_view yaml, const std::string& source) {
                   model_option(root), micro, count_of(root, {"max_seq_length", "block_size"}, 512), zero_option(root));
   if (is_on(root, "gradient_checkpointing")) command += " --recompute full";
   if (is_on(root, "bf16") || is_on(root, "fp16")) command += is_on(root, "bf16") ? " --dtype bf16" : " --dtype fp16";
-  root.fail("a configuration of EADT, DeepSpeed or Hugging Face's trainer, not a job of `lowgear estimate`",
-            fmt::format("the same job is `{}`, with B = {} x N; `lowgear train` says what becomes of the other keys",
-                        command, micro * steps));
+  root.fail(
+      "a configuration of EADT, DeepSpeed or Hugging Face's trainer, not a job of `lowgear estimate`",
+      fmt::format("the same job is `{}`, with B = {} x N; `lowgear train` reports what it does with the other keys",
+                  command, micro * steps));
 }
 
 }  // namespace lowgear::estimator

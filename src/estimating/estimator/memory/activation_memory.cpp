@@ -172,7 +172,7 @@ std::vector<double> activation_bytes_of_ranks(const TrainingJob& job, const Memo
 
 std::vector<int> activations_that_fit(const TrainingJob& job, const MemoryEstimate& memory) {
   if (job.schedule != "1f1b" || job.parallel.virtual_stages > 1) {
-    throw InputError("activations that fit are counted for schedule 1f1b with one stage a rank; choose it");
+    throw InputError("activations that fit are counted only for schedule 1f1b with one stage per rank; choose 1f1b");
   }
   const auto microbatches = static_cast<int>(job.microbatches());
   const std::vector<double> bytes = activation_bytes_of_ranks(job, memory);

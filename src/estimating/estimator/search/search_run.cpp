@@ -92,7 +92,7 @@ std::size_t rival_of_first(const std::vector<SearchResult>& results) {
 }
 
 [[noreturn]] void throw_nothing_fits(const SearchRequest& request, const SearchReportData& found) {
-  throw InputError(fmt::format("{} does not fit {} {}: all {} layouts need more memory than there is; use more GPUs",
+  throw InputError(fmt::format("{} does not fit {} {}: all {} layouts need more memory than a GPU has; use more GPUs",
                                request.job.model.name, request.limits.gpus, describe(request.job.gpu),
                                found.too_large));
 }

@@ -84,7 +84,7 @@ struct BlockWork {
 [[nodiscard]] BlockWork embedding_work(const TrainingJob& job);
 [[nodiscard]] BlockWork head_work(const TrainingJob& job);
 
-/// Bytes of a gradient when replicas sum them: Megatron and DeepSpeed sum fp16 as it is, bf16 in fp32.
+/// Bytes of a gradient when replicas sum them: Megatron and DeepSpeed sum fp16 in fp16, bf16 in fp32.
 [[nodiscard]] double summed_gradient_bytes(const TrainingJob& job);
 
 /// Groups of ranks that communicate, with their places on nodes (ParallelLayout defines the order of ranks).

@@ -74,8 +74,8 @@ void WeightGradientRotation::advance() { state_ = turn().after; }
 void WeightGradientRotation::restore(const State& state) {
   const std::int64_t most = block_cost_ * blocks_ * kMillion;
   if (state.next < 0 || state.next >= operations() || state.credit < 0 || state.credit > most) {
-    throw InputError(fmt::format("turn {} of {}, credit {}: that is no state of this rotation", state.next,
-                                 operations(), state.credit));
+    throw InputError(
+        fmt::format("turn {} of {}, credit {}: not a state of this rotation", state.next, operations(), state.credit));
   }
   state_ = state;
 }

@@ -50,7 +50,7 @@ struct SteadyPhase {
 
 [[nodiscard]] SteadyPhase steady_phase(const plan::Plan& plan);
 
-/// What one GPU of each rank draws over the plan's iteration, *planned*: an op's profiled energy over its profiled time
+/// Power of one GPU of each rank over the plan's iteration, *planned*: an op's profiled energy over its profiled time
 /// while it runs, blocking power (by rank) otherwise. From the plan's end to `until_s`, when that is later, it waits.
 /// Throws InputError naming rank and place when ops overlap, a time is out of range, the profile lacks a clock, a power
 /// is above kMaxGpuPowerW or there is not one blocking power for each rank.

@@ -26,7 +26,7 @@ std::string_view scope_word(CapScope scope) { return scope == CapScope::gpu ? "G
 void check_cap(const PowerCap& cap) {
   if (cap.watts && !(*cap.watts > 0 && std::isfinite(*cap.watts))) {
     throw InputError(
-        fmt::format("power cap: {} W a {}; it must be above 0 and finite", *cap.watts, scope_word(cap.scope)));
+        fmt::format("power cap: {} W per {}; it must be above 0 and finite", *cap.watts, scope_word(cap.scope)));
   }
   if (cap.swing_w && !(*cap.swing_w >= 0 && std::isfinite(*cap.swing_w))) {
     throw InputError(fmt::format("power cap: a swing of {} W; it must be 0 or more and finite", *cap.swing_w));
@@ -135,8 +135,8 @@ std::optional<CapScope> cap_scope(std::string_view name) {
 std::string describe(const std::optional<PowerCap>& cap) {
   if (!cap) return "no power cap";
   std::string text;
-  if (cap->watts) text = fmt::format("{:.6g} W a {} at most", *cap->watts, scope_word(cap->scope));
-  if (cap->swing_w) text += fmt::format("{}{:.6g} W between phases at most", text.empty() ? "" : ", ", *cap->swing_w);
+  if (cap->watts) text = fmt::format("at most {:.6g} W per {}", *cap->watts, scope_word(cap->scope));
+  if (cap->swing_w) text += fmt::format("{}at most {:.6g} W between phases", text.empty() ? "" : ", ", *cap->swing_w);
   return text;
 }
 

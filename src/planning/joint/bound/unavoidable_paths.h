@@ -7,7 +7,7 @@
 
 namespace lowgear::joint {
 
-/// What all orders have in common that a bound is for: where the stages run, and how many activations fit into memory.
+/// Properties that all orders of a bound share: the rank of each stage, and the number of activations that fit.
 struct OrderFreedom {
   std::vector<int> rank_of_stage;     ///< by virtual stage; every rank has the same number of them, equal parts of it
   std::vector<int> most_activations;  ///< by rank, at least 1 each: stage-microbatches (`peak_in_flight_activations`)
@@ -26,7 +26,7 @@ struct OrderFreedom {
 };
 
 /// How a path comes to a rank: to its first forward, or to its first backward (input gradient), before which memory
-/// lets it run only so many forwards.
+/// limits its number of forwards.
 enum class PathBegin : unsigned char { first_forward, first_backward };
 
 /// How a path ends: with the rank's last op; with its last backward (input gradient) and the way back from there; or

@@ -82,8 +82,8 @@ int read_count(std::string_view text, std::string_view part) {
   const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), count);
   const bool is_number = error == std::errc() && end == part.data() + part.size();
   if (is_number && count < 1) {
-    throw InputError(fmt::format("--memory-limit {}: no order fits; the least limit that one fits is 1 microbatch; {}",
-                                 text, kForms));
+    throw InputError(fmt::format(
+        "--memory-limit {}: no order fits; every order needs memory for at least 1 microbatch; {}", text, kForms));
   }
   if (!is_number || count > kMostMicrobatches) {
     throw InputError(fmt::format("--memory-limit {}: not a number of microbatches from 1 to {}; {}",
@@ -119,7 +119,7 @@ MemoryLimit parse_memory_limit(std::string_view text, std::span<const double> ac
     if (!activation_bytes.empty()) return counts_of_bytes(text, activation_bytes);
     throw InputError(fmt::format(
         "--memory-limit {}: the profile does not state how many bytes a microbatch's activations take (column "
-        "activation_bytes, for each rank), as bytes (12GiB) need; give 1f1b, or the number of microbatches that fit",
+        "activation_bytes, for each rank), which a limit in bytes needs; give 1f1b, or a number of microbatches",
         text));
   }
   MemoryLimit limit;

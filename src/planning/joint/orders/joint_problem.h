@@ -25,9 +25,9 @@ struct MemoryLimit {
 /// says what is missing. Throws InputError on anything else, on bytes for another number of ranks, and where no
 /// microbatch fits.
 [[nodiscard]] MemoryLimit parse_memory_limit(std::string_view text, std::span<const double> activation_bytes = {});
-/// Whether such a text states bytes.
+/// Whether a memory limit states bytes.
 [[nodiscard]] bool states_bytes(std::string_view text);
-/// The bytes of such a text by rank. Throws InputError as parse_memory_limit.
+/// The bytes that a memory limit states, by rank. Throws InputError as parse_memory_limit.
 [[nodiscard]] std::vector<double> bytes_by_rank(std::string_view text, std::size_t ranks);
 /// As it is given: `1f1b`, `12`, `8,8,6,4`.
 [[nodiscard]] std::string to_string(const MemoryLimit& limit);

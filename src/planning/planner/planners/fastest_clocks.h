@@ -24,7 +24,7 @@ class FastestClocks {
   FastestClocks(const schedule::PipelineDag& dag, const profile::StageProfile& profile, const LatencyPlanner& latency,
                 WorkReport* work);
 
-  /// Ends at once when it finds clocks that take `bound_s` at most, what no clocks can beat.
+  /// Ends at once when it finds clocks that take `bound_s` at most, which no clocks can beat.
   [[nodiscard]] ReplayedClocks find(double bound_s);
 
  private:

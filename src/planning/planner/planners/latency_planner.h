@@ -19,7 +19,7 @@ enum class PlanGranularity {
   per_stage_kind,  ///< one clock for all computations of a (stage, kind): few switches
 };
 
-/// Clocks and what they take when replayed.
+/// Clocks with their replayed time and energy.
 struct ReplayedClocks {
   std::vector<int> clocks_mhz;  ///< by op
   simulator::Timeline timeline;

@@ -110,10 +110,10 @@ struct ReplayedChoices {
 /// A plan's clocks are shifted and shared where changes come late, and settings would have to go along.
 void require_changes_at_once(const profile::StageProfile& profile, double switch_latency_s) {
   if (!profile.has_settings() || !(switch_latency_s > 0)) return;
-  throw InputError(
-      fmt::format("a profile with settings is planned as if clocks changed at once, not {} ms late: give "
-                  "--switch-latency 0, or plan for requests in advance with --ask-ahead",
-                  switch_latency_s * 1e3));
+  throw InputError(fmt::format(
+      "a profile with settings can only be planned for instant clock changes, not for {} ms of latency: give "
+      "--switch-latency 0, or plan for requests in advance with --ask-ahead",
+      switch_latency_s * 1e3));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ struct PlannerOptions {
 class PipelinePlanner {
  public:
   /// `blocking_power_w` by rank. `progress` may be null; else it must outlive the planner, as plans report to it, too.
-  /// Throws InputError when the profile lacks what the schedule needs, or has settings and the options a switch
+  /// Throws InputError when the profile lacks a cell of the schedule, or has settings and the options a switch
   /// latency. The other arguments are copied; observers (for certificates) are shown every vertex during construction.
   PipelinePlanner(const schedule::Schedule& schedule, const profile::StageProfile& profile,
                   std::span<const double> blocking_power_w, const PlannerOptions& options,

@@ -102,14 +102,14 @@ class Rounder {
   [[nodiscard]] TimePs latest_finish_ps(std::int32_t op, TimePs deadline_ps) const;
   void slow_down_within(std::int32_t op, TimePs window_ps, std::vector<std::int32_t>& choice) const;
 
-  /// What two neighbouring ops of a rank may use, with all others as they are.
+  /// The time that two neighbouring ops of a rank may use while all others stay.
   struct PairWindow {
     TimePs first_start_ps = 0;    ///< earliest
     TimePs first_finish_ps = 0;   ///< latest that those allow, apart from the second op, that wait for the first
     TimePs second_start_ps = 0;   ///< earliest that those allow, apart from the first op, that the second waits for
     TimePs second_finish_ps = 0;  ///< latest
   };
-  /// Clocks for both, and what they save.
+  /// Clocks for both, and their saving.
   struct PairChoice {
     EnergyZj saved_zj = 0;
     std::int32_t first = 0;

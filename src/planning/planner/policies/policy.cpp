@@ -98,7 +98,7 @@ PolicyPlan LowgearPolicy::plan(const PlanningProblem& problem, std::optional<dou
 PolicyPlan MaxClockPolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
   PolicyPlan plan;
   plan.clocks_mhz = max_clocks_mhz(problem);
-  if (deadline_s) plan.note = "knows no deadline";
+  if (deadline_s) plan.note = "ignores the deadline";
   return plan;
 }
 

@@ -43,7 +43,7 @@ bool CertificateReader::next() {
     if (stated != static_cast<std::int64_t>(vertices_)) {
       fail(fmt::format("states {} vertices, but {} stand above", stated, vertices_), kFix);
     }
-    if (!rest_.empty()) fail("there is more text after the end", kFix);
+    if (!rest_.empty()) fail("text follows the end of the certificate", kFix);
     return false;
   }
   require(take("vertex "));
@@ -69,13 +69,13 @@ void CertificateReader::fail(std::string_view what, std::string_view fix) const 
 }
 
 void CertificateReader::require(bool is_well_formed) const {
-  if (!is_well_formed) fail(fmt::format("cannot be read from {} on", quote(line_)), kFix);
+  if (!is_well_formed) fail(fmt::format("cannot be read at {}", quote(line_)), kFix);
 }
 
 void CertificateReader::next_line() {
   ++line_number_;
   const std::size_t end = rest_.find('\n');
-  if (end == std::string_view::npos) fail("the text ends in the middle", kFix);
+  if (end == std::string_view::npos) fail("the text ends before the certificate does", kFix);
   line_ = rest_.substr(0, end);
   rest_.remove_prefix(end + 1);
 }

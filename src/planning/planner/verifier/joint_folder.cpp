@@ -214,7 +214,7 @@ void check_profile(const PlanFolder& order, const schedule::Schedule& schedule, 
              std::abs(a.energy_j * parts - b.energy_j) <= kTextRounding * b.energy_j;
     };
     if (std::ranges::equal(rows, whole, same)) continue;
-    findings.add(fmt::format("{}: stage {} is not the {}th part of its rank's work", order.profile.name, stage, parts));
+    findings.add(fmt::format("{}: stage {} is not 1/{} of its rank's work", order.profile.name, stage, parts));
     return;
   }
 }

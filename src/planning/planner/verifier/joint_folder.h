@@ -20,7 +20,7 @@ struct JointFolder {
   PlanFolder::File frontier;            ///< frontier.csv: lower envelope of the orders' frontiers
   PlanFolder::File profile;             ///< profile.csv: one stage for each rank, which orders may divide
   std::optional<MovedLayers> moved;     ///< where layers could move
-  PlanFolder::File lower_bound;         ///< lower_bound.csv: what no order can be below
+  PlanFolder::File lower_bound;         ///< lower_bound.csv: the bound of all orders
   PlanFolder::File bound_prices;        ///< joint_bound.json: what proves it
   PlanFolder::File plans_table;         ///< plans.csv, with the column `order`
   std::vector<PlanFolder::File> plans;  ///< plans/NNNNN.json, in order

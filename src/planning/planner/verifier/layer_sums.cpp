@@ -85,7 +85,7 @@ Layers read_layers(const PlanFolder::File& file) {
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const LayerRow& read = layers.rows.emplace_back(read_row(table, row));
     if (!seen.insert({read.place, read.instruction, read.clock_mhz}).second) {
-      throw_input_error(table.where(row, place), "is there twice", "plan again");
+      throw_input_error(table.where(row, place), "occurs twice", "plan again");
     }
     if (is_end(read.place)) continue;
     layers.count = std::max(layers.count, read.layer + 1);

@@ -116,16 +116,16 @@ class PlanCheck {
 
   /// A figure of the plan and of its row in the table, against what it must be.
   void compare(std::string_view what, double in_plan, double in_table, double found) {
-    if (!is_close(in_plan, found)) fail(fmt::format("{} is {}, but comes out as {}", what, in_plan, found));
+    if (!is_close(in_plan, found)) fail(fmt::format("{} is {}, but the check computes {}", what, in_plan, found));
     if (!is_close(in_table, found)) {
-      fail(fmt::format("{} in the table is {}, but comes out as {}", what, in_table, found));
+      fail(fmt::format("{} in the table is {}, but the check computes {}", what, in_table, found));
     }
   }
 
   void check_settings() {
     const plan::Plan& plan = stated_.plan;
     if (!file_.name.ends_with(fmt::format("{:05}.json", row_.number))) {
-      fail(fmt::format("is in the place of plan {} of the table", row_.number));
+      fail(fmt::format("stands in the place of plan {} of the table", row_.number));
     }
     if (plan.policy != basis_.run.policy || plan.schedule != basis_.run.schedule ||
         plan.microbatches != basis_.run.microbatches) {
@@ -287,7 +287,7 @@ class PlanCheck {
     const double tolerance_pct = 4 * kReplayRounding * 100;
     for (const double stated_pct : {*stated_.gap_pct, *row_.gap_pct}) {
       if (!(std::abs(stated_pct - gap_pct) <= tolerance_pct)) {
-        fail(fmt::format("the gap is stated as {} %, but comes out as {} %", stated_pct, gap_pct));
+        fail(fmt::format("the gap is stated as {} %, but the check computes {} %", stated_pct, gap_pct));
       }
     }
   }

@@ -45,7 +45,8 @@ struct PlanRow {
 /// Throws InputError with line and column of what cannot be read.
 [[nodiscard]] std::vector<PlanRow> read_plan_rows(const PlanFolder::File& table_file);
 
-/// What all plans of a folder are checked against. `proven` is null when no frontier is: bounds are then not compared.
+/// Data against which all plans of a folder are checked. `proven` is null when no frontier is: bounds are then not
+/// compared.
 struct PlanBasis {
   const RunSettings& run;
   const Pipeline& pipeline;

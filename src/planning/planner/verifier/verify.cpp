@@ -103,8 +103,9 @@ void check_ends_and_distance(const PlanFolder& folder, const RunSettings& run, c
   const double epsilon = proven.epsilon();
   const double allowed = run.exact ? kExact : run.epsilon + kRounding;
   if (!(epsilon <= allowed)) {
-    findings.add(fmt::format("{}: the frontier is up to {} above what is proven, relative; at most {} is allowed",
-                             folder.certificate.name, epsilon, allowed));
+    findings.add(
+        fmt::format("{}: the frontier is up to {} above its proven bound (as a share of it); at most {} is allowed",
+                    folder.certificate.name, epsilon, allowed));
   }
 }
 

@@ -174,7 +174,7 @@ class ReadOp {
     }
     if (most == nullptr) {
       fail(parts_.front().second.first_line,
-           fmt::format("{} has only parts without a frequency: its clocks are not known", name_));
+           fmt::format("{} has only parts without a frequency, so its clocks are unknown", name_));
     }
     for (const auto& part : parts_) require_clocks_of(*most, part);
     for (const auto& [part, read] : parts_) require_monotone(part, read);

@@ -21,8 +21,8 @@ using Partition = std::vector<int>;
 /// Time and energy of every layer, kind and clock, from which a stage profile of any partition can be made.
 struct LayerProfile {
   StageProfile layers;  ///< by layer, in the place of the stage. A frozen layer has forwards only
-  /// What the first (0) and the last stage (1) have besides layers: embedding, and final norm with head. Kinds that
-  /// cost nothing of note are missing.
+  /// Costs of the first (0) and the last stage (1) in addition to layers: embedding, and final norm with head. Kinds
+  /// that cost nothing of note are missing.
   StageProfile ends{2};
 };
 

@@ -1,4 +1,4 @@
-// The time-energy plot: the frontier and its lower bound, plans, policies, what was measured and the baseline. It draws
+// The time-energy plot: the frontier and its lower bound, plans, policies, measured points and the baseline. It draws
 // a model: {curve, separateBound: lists of {time_s, energy_j}, fastest first; segments: stretches of the curve within one
 // order, [{order, points}], empty or absent where there is one order; points: [{type, name, basis, time_s,
 // energy_j, label, chosen, ...}]; baseline: what savings are against, or null; boundName, boundBasis, regionLabel,

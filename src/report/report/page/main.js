@@ -104,11 +104,11 @@
     byId('valley-caption').textContent = valleyPlot.caption(report.valleys) +
       (report.valleys.some((valley) => units.isNumber(valley.envpipe_clock_mhz))
         ? ' EnvPipe starts from the clock at which a rank uses least energy in an iteration, waiting included, when all ' +
-          'run at one clock: of those 90 MHz apart from the highest down.' : '');
+          'ranks run at one clock. It compares clocks in steps of 90 MHz from the highest down.' : '');
     return valleyPlot.draw(byId('valleys'), report.valleys);
   };
 
-  // What depends on the colours of the theme.
+  // Draws everything that depends on the colours of the theme.
   const drawColoured = (timeline) => {
     if (!timeline) {
       byId('ranks-panel').hidden = true;
@@ -132,20 +132,19 @@
   const drawReading = () => {
     const {certificate} = report;
     const entries = [
-      ['Baseline', `${baseline.description}. Every saving and slowdown on this page is against it: ` +
+      ['Baseline', `${baseline.description}. Every saving and slowdown on this page is relative to it: ` +
         `${units.time(baseline.time_s, 6)} and ${units.energy(baseline.energy_j, 6)} per iteration.`],
-      ['Energy', 'Of one iteration of one pipeline, one GPU per rank: what its ops draw as profiled, plus blocking power ' +
-        'for as long as a GPU runs no op.'],
+      ['Energy', 'Energy of one iteration of one pipeline with one GPU per rank: the profiled energy of its ops, plus ' +
+        'blocking power for the time in which a GPU runs no op.'],
       ['Planned', 'Computed from the stage profile. Nothing on this page was measured while training with these clocks.'],
-      ['Replayed', 'The clocks that a policy chose, run through the simulator on the same profile and schedule: the ' +
+      ['Replayed', 'The clocks that a policy chose, run through the simulator on the same profile and schedule, in the ' +
         'same way for every policy.'],
       ['Lower bound', 'The least energy of any choice of clocks at that iteration time, also when an op may change its ' +
         'clock halfway' + (report.orders.length ? ', in the order of the plan' : '') +
         '. Gap: how far a plan with one clock per op is above it.'],
       ...(report.orders.length ? [['Orders', 'Searched among those that fit the memory limit and can run. The frontier ' +
         'is the least energy over the orders that were kept. The bound of all orders holds for every order of one or two ' +
-        'stages on each GPU within the memory limit, with backwards all whole or all split, also for those that were not ' +
-        'tried.']] : []),
+        'stages on each GPU within the memory limit whose backwards are all whole or all split, tried or not.']] : []),
       ['Certificate', `${certificate.verified ? 'Verified. ' : 'Not verified. '}${certificate.statement}`,
         certificate.command],
     ];

@@ -37,7 +37,7 @@ const timelineData = (() => {
   };
 
   const kKindNames = {F: 'forward', B: 'backward', I: 'input gradient', W: 'weight gradient', R: 'recomputation',
-    C: 'backward that recomputes'};
+    C: 'recomputing backward'};
 
   // At the foot of an op: bars, each from and to a share of its width. Recomputation has a colour of its own.
   const [kBackward, kRecomputation] = ['#0000006b', '#00e0c6'];

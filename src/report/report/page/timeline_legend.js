@@ -1,4 +1,4 @@
-// What the colours and marks of a timeline mean.
+// Legends of a timeline: the colours of clocks and the marks of kinds.
 const timelineLegend = (() => {
   // Gradient with ticks and, above it, how the chosen plan's busy time spreads over the clocks.
   const clockLegend = (ops, [low, high], colourOf) => {

@@ -134,7 +134,7 @@ std::string slowness_note(const planner::PlanningProblem& problem, std::span<con
   const double slowdown = time_s({clocks_mhz.begin(), clocks_mhz.end()}) / time_s(max_clocks_mhz(problem)) - 1;
   if (slowdown < kWorthAWord) return "";
   const std::string why = options.reconfiguration == EnvPipeOptions::Reconfiguration::off || !reconfigured.threshold_s
-                              ? "nothing reconfigures it"
+                              ? "no reconfiguration corrects it"
                               : fmt::format("a receive below its threshold of {:.3g} ms does not count as waiting",
                                             *reconfigured.threshold_s * 1e3);
   return fmt::format("; {:.1f} % slower than its highest clock: {}", slowdown * 100, why);
@@ -151,7 +151,7 @@ void require_valid(const EnvPipeOptions& options) {
   if (!options.unlisted_gpu.empty() && !(options.start_clock_mhz && options.lowest_clock_mhz)) {
     throw InputError(
         fmt::format("envpipe: EnvPipe lists no clocks of the GPU {}, only of {}: give the highest and the lowest clock "
-                    "that it shall use, --envpipe-start-clock and --envpipe-lowest-clock (in a file start_clock and "
+                    "for it by --envpipe-start-clock and --envpipe-lowest-clock (in a file start_clock and "
                     "lowest_clock)",
                     quote(options.unlisted_gpu), fmt::join(kEnvPipeGpuWords, ", ")));
   }
@@ -160,7 +160,7 @@ void require_valid(const EnvPipeOptions& options) {
   if (!clock_allowed(start) || !clock_allowed(lowest) || start < lowest) {
     throw InputError(
         fmt::format("envpipe: the start clock ({} MHz) and the lowest clock ({} MHz) must be within 1 and {} "
-                    "MHz, the first one not below the other",
+                    "MHz, and the start clock not below the lowest clock",
                     start, lowest, kMaxMhz));
   }
   const auto amount_allowed = [](double amount) { return std::isfinite(amount) && amount >= 0; };
@@ -213,7 +213,7 @@ planner::PolicyPlan EnvPipePolicy::plan(const planner::PlanningProblem& problem,
   plan.note = fmt::format("settles after {} training steps ({} profiling, {} reconfiguring){}{}{}",
                           profiling_steps + reconfigured.steps, profiling_steps, reconfigured.steps,
                           slowness_note(ordered, plan.clocks_mhz, options_, reconfigured), memory_note,
-                          deadline_s ? "; knows no deadline" : "");
+                          deadline_s ? "; ignores the deadline" : "");
   if (plan.schedule && plan.schedule->ranks == problem.schedule->ranks) plan.schedule.reset();  // it is the given one
   return plan;
 }

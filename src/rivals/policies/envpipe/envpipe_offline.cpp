@@ -85,7 +85,7 @@ planner::PolicyPlan EnvPipeOfflinePolicy::plan(const planner::PlanningProblem& p
 
   planner::PolicyPlan plan;
   for (std::size_t op = 0; op < problem.dag->ops.size(); ++op) plan.clocks_mhz.push_back(state.clock_mhz(op));
-  plan.note = fmt::format("{} reconfigurations{}", reconfigurations, deadline_s ? "; knows no deadline" : "");
+  plan.note = fmt::format("{} reconfigurations{}", reconfigurations, deadline_s ? "; ignores the deadline" : "");
   return plan;
 }
 

@@ -89,7 +89,7 @@ class EnvPipeReconfiguration {
 [[nodiscard]] std::string envpipe_step_text(const schedule::PipelineDag& dag, std::span<const int> clocks_mhz,
                                             std::span<const double> receive_s, std::span<const int> path);
 
-/// The state of a reconfiguration, as it is stored.
+/// The stored state of a reconfiguration.
 [[nodiscard]] Json to_json(const EnvPipeState& state);
 /// Throws InputError with the JSON path.
 [[nodiscard]] EnvPipeState read_envpipe_state(const JsonView& view);

@@ -37,7 +37,7 @@ struct CurveOptions {
 /// at every whole number of units.
 struct PerseusCurve {
   std::vector<QuantisedOption> options;    ///< fastest first
-  std::vector<CurvePoint> points;          ///< by option: what the curve is fitted to, in effective energy
+  std::vector<CurvePoint> points;          ///< by option: the fitted points, in effective energy
   std::vector<double> effective_energy_j;  ///< at fastest_units(), fastest_units() + 1, ...
   std::optional<ExponentialCurve> fit;     ///< empty: the options' lower convex hull stands in, see perseus_curve
 

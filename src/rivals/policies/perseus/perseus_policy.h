@@ -39,7 +39,7 @@ class PerseusModel {
     std::vector<int> op_units;  ///< by op
   };
 
-  /// A row of the frontier with its clocks: what the artifact's planner writes into a plan file.
+  /// A row of the frontier with its clocks, as the artifact's planner writes it into a plan file.
   struct RowPlan {
     std::size_t row = 0;  ///< of frontier()
     Row figures;
@@ -94,7 +94,7 @@ class PerseusModel {
   Progress* progress_;
 };
 
-/// Plans with Perseus' model. `own_time_s` and `own_energy_j` are what the model believes; because it rounds times
+/// Plans with Perseus' model. `own_time_s` and `own_energy_j` are the model's own figures; because it rounds times
 /// down to its unit, a replay takes up to 1 % longer. With a deadline: the model's plan at min(deadline, time of least
 /// energy).
 class PerseusPolicy final : public planner::Policy {

@@ -543,7 +543,7 @@ TEST_F(PlanCommand, WritesAPlanForEveryPointOfPerseusFrontier) {
 TEST_F(PlanCommand, DrawsHowPerseusPlans) {
   ASSERT_EQ(plan({"--policy", "perseus", "--perseus-plots", "2"}).exit_code, 0);
   const std::string page = text("perseus.html");
-  EXPECT_THAT(page, HasSubstr("How Perseus' planner comes to its plans"));
+  EXPECT_THAT(page, HasSubstr("How Perseus' planner finds its plans"));
   EXPECT_THAT(page, HasSubstr("Iteration 0 of the search"));
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
   ASSERT_EQ(plan({"--policy", "perseus"}).exit_code, 0);

@@ -108,7 +108,7 @@ TEST_F(ReportCommand, RefusesWithAReason) {
     return result.err;
   };
   EXPECT_THAT(refusal({run, metrics("real.jsonl", 10, "measured")}),
-              AllOf(HasSubstr("real.jsonl: has measured energy"), HasSubstr("do not compare")));
+              AllOf(HasSubstr("real.jsonl: has measured energy"), HasSubstr("cannot be compared")));
   EXPECT_THAT(refusal({}), HasSubstr("nothing to report"));
   EXPECT_THAT(refusal({run, path("none")}), HasSubstr("none: is no run"));
   EXPECT_THAT(refusal({"--arm", run}), HasSubstr("write NAME=RUN"));

@@ -145,8 +145,9 @@ TEST(Yaml, SaysWhereASyntaxErrorIs) {
 }
 
 TEST(Yaml, RefusesQuotesThatDoNotEnd) {
-  EXPECT_EQ(parse_error("a: 1\nb: \"x\nc: 2\n"), "job.yaml:2:4: the text in quotes does not end; write \" after it");
-  EXPECT_EQ(parse_error("a: 'it''s\nc: 2\n"), "job.yaml:1:4: the text in quotes does not end; write ' after it");
+  EXPECT_EQ(parse_error("a: 1\nb: \"x\nc: 2\n"),
+            "job.yaml:2:4: the quoted text has no closing quote; write \" after it");
+  EXPECT_EQ(parse_error("a: 'it''s\nc: 2\n"), "job.yaml:1:4: the quoted text has no closing quote; write ' after it");
   EXPECT_THAT(parse_error("a: \"x\\\"\nc: 2\n"), HasSubstr("does not end"));
   EXPECT_EQ(parse_error("a: 'it''s'\nb: \"x \\\" y\"\nc: |\n  \"x\n"), "no error");
 }
@@ -158,7 +159,7 @@ TEST(Yaml, RefusesDuplicateKeysAtEveryLevel) {
 
 TEST(Yaml, RefusesKeysThatAreNoWords) {
   for (const char* text : {"? [1]\n: 2\n", "? {a: 1}\n: 2\n", "~: 2\n"}) {
-    EXPECT_THAT(parse_error(text), HasSubstr("a key is not a word")) << text;
+    EXPECT_THAT(parse_error(text), HasSubstr("a key must be a single value")) << text;
   }
 }
 

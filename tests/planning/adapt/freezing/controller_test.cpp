@@ -59,7 +59,7 @@ TEST(FreezingController, FreezesOneCalmBlockAfterAnotherUpToItsCap) {
   std::vector<std::int64_t> blocks;
   for (int window = 0; window < 12; ++window) blocks.push_back(controller.observe(calm.next()).blocks);
   EXPECT_THAT(blocks, testing::ElementsAre(0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 4));
-  EXPECT_THAT(controller.observe(calm.next()).reason, HasSubstr("4 blocks are the cap"));
+  EXPECT_THAT(controller.observe(calm.next()).reason, HasSubstr("cap of 4 frozen blocks is reached"));
 }
 
 TEST(FreezingController, NeverFreezesABlockThatChangesOrDriftsMoreThanHalfOfTheOthers) {
@@ -200,7 +200,7 @@ TEST(FreezingController, WaitsWhileAnotherChangeIsUnderWay) {
     EXPECT_EQ(decision.blocks, 0);
   }
   EXPECT_EQ(decision.change, Change::wait);
-  EXPECT_THAT(decision.reason, HasSubstr("another change is under way"));
+  EXPECT_THAT(decision.reason, HasSubstr("waits until another change is over"));
   EXPECT_EQ(controller.observe(calm.next()).change, Change::freeze) << "it knew all that it needed";
 }
 

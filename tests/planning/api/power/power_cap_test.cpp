@@ -71,8 +71,8 @@ TEST(Tightest, NamesTheLimitThatIsNearest) {
 }
 
 TEST(Tightest, RefusesCapsThatMakeNoSense) {
-  EXPECT_THAT(error_of([] { (void)tightest({}, {.watts = 0}); }), HasSubstr("0 W a GPU; it must be above 0"));
-  EXPECT_THAT(error_of([] { (void)tightest({}, {.scope = CapScope::node, .watts = -5}); }), HasSubstr("-5 W a node"));
+  EXPECT_THAT(error_of([] { (void)tightest({}, {.watts = 0}); }), HasSubstr("0 W per GPU; it must be above 0"));
+  EXPECT_THAT(error_of([] { (void)tightest({}, {.scope = CapScope::node, .watts = -5}); }), HasSubstr("-5 W per node"));
   EXPECT_THAT(error_of([] { (void)tightest({}, {.swing_w = std::numeric_limits<double>::quiet_NaN()}); }),
               HasSubstr("a swing of nan W"));
 }
@@ -80,8 +80,8 @@ TEST(Tightest, RefusesCapsThatMakeNoSense) {
 TEST(DescribePowerCap, SaysItInWords) {
   EXPECT_EQ(describe(std::nullopt), "no power cap");
   EXPECT_EQ(describe(PowerCap{.scope = CapScope::node, .watts = 300, .swing_w = 20}),
-            "300 W a node at most, 20 W between phases at most");
-  EXPECT_EQ(describe(PowerCap{.watts = 300}), "300 W a GPU at most");
+            "at most 300 W per node, at most 20 W between phases");
+  EXPECT_EQ(describe(PowerCap{.watts = 300}), "at most 300 W per GPU");
 }
 
 TEST(ShareOfACap, IsOfNodesAndTheJobAndNotOfAGpu) {

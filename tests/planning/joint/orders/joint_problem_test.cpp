@@ -64,7 +64,7 @@ TEST(MemoryLimit, StatesBytesBeforeItIsKnownWhatActivationsTake) {
 
 TEST(MemoryLimit, RefusesWhatItCannotCountWithAndSaysWhatItCan) {
   EXPECT_THAT(error_of([] { (void)parse_memory_limit("40GiB"); }), AllOf(HasSubstr("bytes"), HasSubstr("1f1b")));
-  EXPECT_THAT(error_of([] { (void)parse_memory_limit("0"); }), HasSubstr("least limit that one fits is 1"));
+  EXPECT_THAT(error_of([] { (void)parse_memory_limit("0"); }), HasSubstr("needs memory for at least 1 microbatch"));
   for (const char* text : {"", "-1", "1.5", "3,", ",3", "3,,4", "3,0", "2f2b", "99999999999999999999", "12 "}) {
     EXPECT_THAT(error_of([&] { (void)parse_memory_limit(text); }), HasSubstr("--memory-limit")) << text;
   }

@@ -134,9 +134,9 @@ TEST(Verify, AcceptsASandwichWithinItsEpsilon) {
   EXPECT_LE(report.epsilon, 0.01);
 
   replace(folder.run.text, "epsilon", "0.01", fmt::format("{}", report.epsilon / 2));
-  EXPECT_THAT(verify(folder).failures, Contains(HasSubstr("above what is proven")));
+  EXPECT_THAT(verify(folder).failures, Contains(HasSubstr("above its proven bound")));
   replace(folder.run.text, "frontier_method", "sandwich", "exact");
-  EXPECT_THAT(verify(folder).failures, Contains(HasSubstr("above what is proven")));
+  EXPECT_THAT(verify(folder).failures, Contains(HasSubstr("above its proven bound")));
 }
 
 TEST(Verify, ReplaysPlansWithSwitchLatency) {
@@ -145,7 +145,7 @@ TEST(Verify, ReplaysPlansWithSwitchLatency) {
   PlanFolder folder = planner::sample_folder(run);
   EXPECT_THAT(verify(folder).failures, IsEmpty());
   replace(folder.run.text, "switch_latency_s", "0.015", "0");
-  EXPECT_THAT(verify(folder).failures, Contains(HasSubstr("comes out as")));
+  EXPECT_THAT(verify(folder).failures, Contains(HasSubstr("the check computes")));
 }
 
 /// One way to tamper with a folder.
@@ -411,7 +411,7 @@ TEST(Verify, RefusesASoundFlowThatProvesTooLittle) {
                             "f 0:10000000000 1:10000000000\ne 0:10000000000\n"
                             "vertex 2000000000000 69000000000\nt 0:-1000000000000\n"
                             "f 0+1x2:59000000000\ne 0:59000000000\nend 2\n"));
-  EXPECT_THAT(report.failures, Contains(HasSubstr("above what is proven")));
+  EXPECT_THAT(report.failures, Contains(HasSubstr("above its proven bound")));
   EXPECT_NEAR(report.epsilon, 1.0 / 149.0, 1e-9);
 }
 
@@ -420,13 +420,14 @@ TEST(Verify, RefusesAFrontierWithoutABoundOnSlowerIterations) {
       verify(folder_by_hand("vertex 3000000000000 70000000000\nt 0:2000000000000 1:1000000000000\n"
                             "f 0:70000000000 1:70000000000\ne 0:70000000000\n"
                             "vertex 2000000000000 70000000000\nt 0:-1000000000000\nend 2\n"));
-  EXPECT_THAT(report.failures, Contains(HasSubstr("above what is proven")));
+  EXPECT_THAT(report.failures, Contains(HasSubstr("above its proven bound")));
 }
 
 TEST(Verify, SaysWhereACertificateIsDamaged) {
   PlanFolder folder = planner::sample_folder(planner::sample_run());
   folder.certificate.text.resize(folder.certificate.text.find("\nf ") + 10);
-  EXPECT_THAT(error_of([&] { (void)verify(folder); }), HasSubstr("certificate.txt:6: the text ends in the middle"));
+  EXPECT_THAT(error_of([&] { (void)verify(folder); }),
+              HasSubstr("certificate.txt:6: the text ends before the certificate does"));
 }
 
 TEST(Verify, NamesTheOpWhoseTimeIsNotPossible) {
@@ -477,7 +478,7 @@ TEST(Verify, FindsSettingsThatWereNotMeasuredOrTakeAnotherTime) {
   EXPECT_THAT(verify(other).failures, Contains(HasSubstr("at 1410 MHz with setting c")));
   PlanFolder slower = sample_folder(run_with_settings());
   replace(slower.plans[0].text, "ops", R"("setting":"a")", R"("setting":"b")");
-  EXPECT_THAT(verify(slower).failures, Contains(HasSubstr("comes out as")));
+  EXPECT_THAT(verify(slower).failures, Contains(HasSubstr("the check computes")));
   PlanFolder without = sample_folder(run_with_settings());
   replace(without.plans[0].text, "ops", R"("setting":"a",)", "");
   EXPECT_THAT(verify(without).failures, Contains(HasSubstr("at 1410 MHz without a setting")));

@@ -93,7 +93,7 @@ TEST(PartTable, RefusesContradictions) {
               StartsWith("parts.csv:3: part a of stage 0 forward has count 2 here and 1 in line 2"));
   EXPECT_THAT(refusal("0,forward,a,1410,,1,2,1\n0,forward,a,,,1,2,1\n"),
               StartsWith("parts.csv:3: part a of stage 0 forward has rows with a frequency and rows without one"));
-  EXPECT_THAT(refusal("0,forward,a,,,1,2,1\n"), HasSubstr("its clocks are not known"));
+  EXPECT_THAT(refusal("0,forward,a,,,1,2,1\n"), HasSubstr("its clocks are unknown"));
 }
 
 TEST(PartTable, RefusesOptionsThatAreSlowerAtAHigherClock) {

@@ -92,7 +92,7 @@ TEST(EnvPipeOffline, SaysThatItIgnoresADeadline) {
   const planner::PolicyPlan with = EnvPipeOfflinePolicy(kUnitS).plan(sample.problem(), 100.0);
   EXPECT_EQ(with.clocks_mhz, without.clocks_mhz);
   EXPECT_THAT(without.note, Not(HasSubstr("deadline")));
-  EXPECT_THAT(with.note, HasSubstr("knows no deadline"));
+  EXPECT_THAT(with.note, HasSubstr("ignores the deadline"));
 }
 
 }  // namespace

@@ -276,7 +276,7 @@ TEST(EnvPipe, SaysThatItIgnoresADeadline) {
   const planner::SampleProblem sample = planner::four_stages(4);
   const planner::PolicyPlan plan = EnvPipePolicy().plan(sample.problem(), 100.0);
   EXPECT_EQ(plan.clocks_mhz, plan_with(sample, {}).clocks_mhz);
-  EXPECT_THAT(plan.note, HasSubstr("knows no deadline"));
+  EXPECT_THAT(plan.note, HasSubstr("ignores the deadline"));
 }
 
 }  // namespace

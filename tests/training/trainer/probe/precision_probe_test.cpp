@@ -77,7 +77,7 @@ TEST(PrecisionProbe, TakesTheFasterOneAndLeavesTheJobAsItWas) {
   EXPECT_TRUE(seen.fp8);
   EXPECT_TRUE(seen.began_equal);
   EXPECT_TRUE(seen.restored);
-  EXPECT_THAT(seen.chosen.reason, HasSubstr("3 pairs of blocks: time a token (no energy was measured)"));
+  EXPECT_THAT(seen.chosen.reason, HasSubstr("3 pairs of blocks: time per token (no energy was measured)"));
   EXPECT_EQ(seen.chosen.steps, 10);
   EXPECT_FALSE(seen.chosen.energy_j);
   // Two steps of each to warm up, and then a step of each in turns, each pair on data of its own; the job has three.
