@@ -34,10 +34,8 @@ bool is_address(const std::string& text, int family) {
 
 /// A path that does not depend on where the server was started.
 std::optional<std::filesystem::path> absolute_path(YamlSection& section, std::string_view key) {
-  const std::optional<std::string> text = section.text(key);
-  if (!text) return std::nullopt;
-  std::filesystem::path path(*text);
-  if (!path.is_absolute() || text->find('\0') != std::string::npos) {
+  std::optional<std::filesystem::path> path = section.path(key);
+  if (path && (!path->is_absolute() || path->native().find('\0') != std::string::npos)) {
     section.fail_at(key, "expected a path that begins with /");
   }
   return path;

@@ -42,7 +42,7 @@ bool is_ip_address(const std::string& text) {
 }
 
 std::optional<http::TlsServerFiles> parse_metrics_tls(YamlSection& section) {
-  const auto path = [&](std::string_view key) { return std::filesystem::path(section.text(key).value_or("")); };
+  const auto path = [&](std::string_view key) { return section.path(key).value_or(""); };
   const http::TlsServerFiles files{.certificate = path("metrics_tls_certificate"),
                                    .key = path("metrics_tls_key"),
                                    .client_ca = path("metrics_tls_client_ca")};
@@ -67,9 +67,9 @@ std::optional<MetricsAddress> parse_metrics(YamlSection& section) {
 }
 
 void parse_sockets(YamlSection& section, ProcessOptions& options, const NameLookup& lookup) {
-  options.agent.lease_server.socket = section.text("lease_socket").value_or("/run/lowgear/lease.sock");
+  options.agent.lease_server.socket = section.path("lease_socket").value_or("/run/lowgear/lease.sock");
   options.agent.lease_server.mode = section.file_mode("lease_mode").value_or(0660);
-  options.http_socket = section.text("http_socket").value_or("/run/lowgear/agent.sock");
+  options.http_socket = section.path("http_socket").value_or("/run/lowgear/agent.sock");
   options.http_mode = section.file_mode("http_mode").value_or(0660);
   options.agent.lease_server.group = options.http_group = parse_group(section, "group", lookup);
   if (const auto port = section.integer_in("http_port", 1, 65535))
@@ -107,8 +107,8 @@ void parse_mps(YamlSection& section, MpsOptions& options, const NameLookup& look
   if (std::ranges::find(options.gpus, "all") != options.gpus.end()) {
     section.fail_at("gpus", "\"all\" is not accepted: name each GPU by its UUID or PCI address");
   }
-  if (const auto folder = section.text("folder")) options.folder = *folder;
-  if (const auto program = section.text("program")) options.program = *program;
+  if (const auto folder = section.path("folder")) options.folder = *folder;
+  if (const auto program = section.path("program")) options.program = *program;
   if (const auto percent = section.integer_in("max_percent", 1, kMostPercent)) options.max_percent = *percent;
   if (const auto seconds = section.integer_in("answer_s", 1, 600)) options.answer = std::chrono::seconds(*seconds);
   if (const auto seconds = section.integer_in("grace_s", 0, 60)) options.grace = std::chrono::seconds(*seconds);
@@ -118,8 +118,8 @@ void parse_mps(YamlSection& section, MpsOptions& options, const NameLookup& look
 std::optional<PowerShareOptions> parse_power_share(YamlSection& section) {
   const std::optional<std::string> server = section.text("server");
   PowerShareOptions options;
-  if (const auto file = section.text("token_file")) options.token_file = *file;
-  if (const auto file = section.text("ca_file")) options.ca_file = *file;
+  if (const auto file = section.path("token_file")) options.token_file = *file;
+  if (const auto file = section.path("ca_file")) options.ca_file = *file;
   const std::optional<double> safe_w = section.number_in("safe_w", 1, gpu::kMaxPowerW);
   options.host = section.text("host").value_or(host_name());
   if (server && !safe_w) section.fail("\"safe_w\" is missing: the power limit of each GPU while the server is away");
@@ -189,8 +189,8 @@ Config parse_agent_config(std::string_view text, const std::string& source, cons
   YamlSection power_share = root.section("power_share");
   config.process.power_share = parse_power_share(power_share);
   config.process.agent.shares_power = config.process.power_share.has_value();
-  if (const auto journal = root.text("journal")) config.journal = *journal;
-  if (const auto folder = root.text("clock_log")) config.clock_log = *folder;
+  if (const auto journal = root.path("journal")) config.journal = *journal;
+  if (const auto folder = root.path("clock_log")) config.clock_log = *folder;
   if (const auto rate_hz = root.number_in("telemetry_hz", 0.1, 100)) config.process.agent.telemetry_rate_hz = *rate_hz;
   for (YamlSection& gpu : root.sections("gpu")) {
     for (std::string& name : parse_gpu(gpu)) {

@@ -26,6 +26,8 @@ struct SourceLocation {
   std::string source;  ///< file name, or "<stdin>"
   int line = 0;
   int column = 0;
+
+  friend bool operator==(const SourceLocation&, const SourceLocation&) = default;
 };
 
 /// `file:line:column`, leaving out the parts that are not known.

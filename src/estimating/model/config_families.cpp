@@ -335,13 +335,13 @@ void require_valid_members(const ConfigMembers& members, const ModelConfig& conf
   require_valid(config);
 }
 
-/// The message of the InputError that `require` throws; empty if it throws none.
+/// No, at the place and for the reason of the error that `require` throws at a member; yes if it throws none.
 template <typename Require>
-std::string refusal_of(const Require& require) {
+Verdict verdict_of(const Require& require) {
   try {
     require();
-  } catch (const InputError& refusal) {
-    return refusal.what();
+  } catch (const LocatedError& refusal) {
+    return {refusal.where(), refusal.problem()};
   }
   return {};
 }
@@ -365,8 +365,8 @@ ModelConfig read_model_config(const ConfigMembers& members, std::string name) {
   for (const std::string& note : estimate_notes(members, *family, config.window > 0)) {
     config.notes.push_back(fmt::format("{}: {}", name, note));
   }
-  config.unsupported = refusal_of([&] { require_supported_members(members, *family); });
-  config.untrainable = refusal_of([&] { read_trained_members(members, *family, config); });
+  config.supported_members = verdict_of([&] { require_supported_members(members, *family); });
+  config.trained_members = verdict_of([&] { read_trained_members(members, *family, config); });
   return config;
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/core/error.h"
 #include "base/core/formats/json.h"
 
 namespace lowgear::model {
@@ -117,7 +116,7 @@ ModelConfig parse_model_config(std::string_view json, const std::string& source)
 
 ModelConfig parse_trainable_config(std::string_view json, const std::string& source) {
   ModelConfig config = parse_model_config(json, source);
-  if (const Verdict verdict = trainable(config); !verdict) throw InputError(verdict.refusal);
+  trainable(config).require();
   return config;
 }
 

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/core/error.h"
-
 namespace lowgear::model {
 namespace {
 
@@ -167,11 +165,15 @@ void require_valid(const ModelConfig& config) {
   throw_input_error({message_name(config), 0, 0}, fmt::format("{}: {}", fault->field, fault->what), fault->fix);
 }
 
-Verdict estimable(const ModelConfig& config) { return {config.unsupported}; }
+void Verdict::require() const {
+  if (!*this) throw_input_error(where, problem);
+}
+
+Verdict estimable(const ModelConfig& config) { return config.supported_members; }
 
 Verdict trainable(const ModelConfig& config) {
-  if (!config.unsupported.empty()) return {config.unsupported};
-  if (!config.untrainable.empty()) return {config.untrainable};
+  if (!config.supported_members) return config.supported_members;
+  if (!config.trained_members) return config.trained_members;
   std::string difference;
   if (const std::vector<std::string_view> parts = untrained_parts(config); !parts.empty()) {
     difference = fmt::format("not supported in training: {}", fmt::join(parts, ", "));
@@ -179,7 +181,7 @@ Verdict trainable(const ModelConfig& config) {
     difference =
         config.positions == PositionKind::learned ? difference_from_gpt2(config) : difference_from_llama(config);
   }
-  return {difference.empty() ? "" : fmt::format("{}: {}", message_name(config), difference)};
+  return {{message_name(config), 0, 0}, std::move(difference)};
 }
 
 std::string_view trained_type(const ModelConfig& config) {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/core/error.h"
+
 namespace lowgear::model {
 
 /// The experts of a layer that has them instead of one MLP.
@@ -41,6 +43,18 @@ struct RopeScaling {
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
+/// Yes, or no with the reason.
+struct Verdict {
+  SourceLocation where = {};
+  std::string problem = {};  ///< one line: what, how to repair it; empty means yes
+
+  explicit operator bool() const { return problem.empty(); }
+  /// Throws InputError at the place if the answer is no.
+  void require() const;
+
+  friend bool operator==(const Verdict&, const Verdict&) = default;
+};
+
 /// The description of a decoder-only transformer. The estimator computes costs from it, the trainer builds layers from
 /// it. `trainable` and `estimable` say whether they can.
 struct ModelConfig {
@@ -73,10 +87,10 @@ struct ModelConfig {
   std::int64_t window = 0;          ///< tokens that a token of a windowed layer attends to, itself included; 0: all
   std::vector<bool> windowed = {};  ///< by layer; empty without a window
 
-  // Findings of the reader of its config.json, as messages with their place.
-  std::vector<std::string> notes = {};  ///< members that an estimate ignores, for the user
-  std::string unsupported = {};         ///< the first member that neither estimator nor trainer supports
-  std::string untrainable = {};         ///< the first member that the trainer does not support
+  // Findings of the reader of its config.json.
+  std::vector<std::string> notes = {};  ///< members that an estimate ignores, for the user, with their place
+  Verdict supported_members = {};       ///< refuses the first member that neither estimator nor trainer supports
+  Verdict trained_members = {};         ///< refuses the first member that the trainer does not support
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
@@ -109,13 +123,6 @@ struct ModelFault {
 
 /// Throws InputError with the model's name and the fault.
 void require_valid(const ModelConfig& config);
-
-/// Yes, or no with the reason.
-struct Verdict {
-  std::string refusal = {};  ///< one line: where, what, how to repair it; empty means yes
-
-  explicit operator bool() const { return refusal.empty(); }
-};
 
 /// Whether the estimator knows the cost of every layer of a valid model.
 [[nodiscard]] Verdict estimable(const ModelConfig& config);

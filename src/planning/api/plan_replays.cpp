@@ -76,7 +76,7 @@ simulator::ClusterTimeline replay_copies(const ProfiledPipeline& pipeline, const
   for (int stage = 0; stage < pipeline.dag.stages; ++stage) {
     runs.front().slowdowns.push_back({stage, request.slow_pipeline.value_or(1)});
   }
-  return replay_cluster(pipeline.dag, pipeline.profile, runs, pipeline.blocking_power_w);
+  return replay_cluster(pipeline.dag, pipeline.profile, runs, pipeline.blocking_power_w, request.progress);
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ struct ReplayRequest {
   std::optional<double> late_s = {};         ///< also with this switch latency
   int pipelines = 1;                         ///< pipelines that wait for each other; clocks of a cluster change at once
   std::optional<double> slow_pipeline = {};  ///< factor by which one of them is slower
+  Progress* progress = nullptr;              ///< may be null
 };
 
 /// The replays of one iteration of a plan.

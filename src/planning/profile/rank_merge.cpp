@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "planning/profile/plausibility.h"
+#include "planning/profile/group_check.h"
 
 namespace lowgear::profile {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/core/error.h"
 #include "base/core/numbers/median.h"
 #include "planning/profile/options.h"
-#include "planning/profile/plausibility.h"
+#include "planning/profile/group_check.h"
 #include "planning/profile/rank_profile.h"
 #include "planning/profile/recorded_energy.h"
 #include "planning/profile/recorded_samples.h"

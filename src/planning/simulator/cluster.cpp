@@ -90,11 +90,14 @@ PipelineFigures synchronise(std::span<const PipelineGroup> groups, double blocki
 }
 
 ClusterTimeline replay_cluster(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
-                               std::span<const PipelineRun> runs, std::span<const double> blocking_power_w) {
+                               std::span<const PipelineRun> runs, std::span<const double> blocking_power_w,
+                               Progress* progress) {
   const TimingGraph graph(dag);
   ClusterTimeline cluster;
   std::vector<PipelineGroup> groups;
   for (const PipelineRun& run : runs) {
+    if (progress != nullptr)
+      progress->update("replaying", static_cast<double>(cluster.pipelines.size()) / static_cast<double>(runs.size()));
     std::vector<OpCost> costs = costs_at_clocks(dag, profile, {run.clocks_mhz, run.settings});
     apply_slowdowns(dag, run.slowdowns, costs);
     cluster.pipelines.push_back(replay(dag, graph, costs, blocking_power_w));

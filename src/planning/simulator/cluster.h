@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/core/progress.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 #include "planning/simulator/replay.h"
@@ -50,10 +51,10 @@ struct ClusterTimeline {
 
 /// Replays every pipeline on its own; those that are done wait for the slowest at blocking power. `blocking_power_w` by
 /// rank, the same for all pipelines. Throws what `costs_at_clocks` and `apply_slowdowns` throw, and InputError when
-/// `runs` is empty.
+/// `runs` is empty. `progress` may be null; it hears of every pipeline.
 [[nodiscard]] ClusterTimeline replay_cluster(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
                                              std::span<const PipelineRun> runs,
-                                             std::span<const double> blocking_power_w);
+                                             std::span<const double> blocking_power_w, Progress* progress = nullptr);
 
 /// Energy of one 1F1B (or GPipe) iteration with every op at the highest clock, that is said to take `iteration_time_s`:
 ///   sum over stages of M (e_F + e_B) + P (T - M (t_F + t_B)).

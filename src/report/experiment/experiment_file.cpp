@@ -119,7 +119,7 @@ ExperimentFile parse_experiment(std::string_view text, const std::string& source
   root.require_only(
       {"train", "seeds", "blocks_per_seed", "dropped_blocks", "simulated_gpus", "recording", "arms", "report"});
   ExperimentFile file;
-  file.train = root.at("train").text();
+  file.train = root.at("train").path().string();
   read_seeds(root.at("seeds"), file);
   const auto blocks = [&root](std::string_view key, int low, int& value) {
     if (root.has(key)) value = static_cast<int>(root.at(key).integer_in(low, kMaxBlocks));

@@ -67,7 +67,7 @@ void read_jobs(const YamlView& list, PolicyExperiment& file) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     const YamlView map = list.at(i);
     map.require_only({"name", "job", "settings"});
-    PolicyJob job{.name = map.at("name").text(), .job = map.at("job").text(), .settings = {}};
+    PolicyJob job{.name = map.at("name").text(), .job = map.at("job").path().string(), .settings = {}};
     require_new_name(map.at("name"), job.name, file.jobs);
     if (map.has("settings")) job.settings = job_settings(map.at("settings"));
     file.jobs.push_back(std::move(job));

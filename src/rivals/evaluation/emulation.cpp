@@ -93,7 +93,7 @@ struct Problem {
       : schedule(schedule::one_f_one_b_schedule(emulation.profile->stages(), emulation.microbatches)),
         dag(build_dag(schedule)),
         power_w(blocking_power_w(emulation)),
-        problem{&schedule, &dag, emulation.profile, power_w} {}
+        problem{&schedule, &dag, emulation.profile, power_w, emulation.progress} {}
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
   ~Problem() = default;
@@ -123,7 +123,7 @@ EmulatedPlans plans_of_lowgear(const EmulationCase& emulation) {
 std::vector<simulator::PipelineFigures> plans_of_lowgear(const EmulationCase& emulation,
                                                          std::span<const double> factors) {
   const Problem problem(emulation);
-  planner::PipelinePlanner planner(problem.schedule, *emulation.profile, problem.power_w, {});
+  planner::PipelinePlanner planner(problem.schedule, *emulation.profile, problem.power_w, {}, {}, emulation.progress);
   const double fastest_s = planner.fastest_s();
   const plan::Plan fastest = planner.plan(fastest_s);
   std::vector<simulator::PipelineFigures> plans{{fastest.time_s, fastest.energy_j}};

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/core/progress.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/simulator/cluster.h"
 
@@ -72,6 +73,7 @@ struct EmulationCase {
   const profile::StageProfile* profile = nullptr;  ///< never null
   int microbatches = 0;
   PublishedDevice device;
+  Progress* progress = nullptr;  ///< hears of plans that take long, and may throw to stop them; may be null
 };
 
 /// Plans for one pipeline at its least time, and for a straggler of kFigure7Factor.

@@ -13,7 +13,7 @@
 #include "base/core/error.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/profile/few_clock_fit.h"
-#include "planning/profile/plausibility.h"
+#include "planning/profile/group_check.h"
 #include "planning/profile/regression/monotone_times.h"
 #include "planning/profile/row_check.h"
 #include "planning/schedule/dag.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/files/file.h"
+#include "base/core/files/file_kind.h"
 #include "base/core/text.h"
 #include "training/dataset/token_file.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/core/files/file.h"
+#include "base/core/files/file_kind.h"
 #include "base/core/files/mapped_file.h"
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"

@@ -167,6 +167,7 @@ TEST(AgentConfig, SaysWhereAMistakeIs) {
   expect_refused("journal = \"/j\"", "agent.yaml:1:1: this is TOML");
   expect_refused("\ntelemetry_hz: fast",
                  "agent.yaml:2:15: telemetry_hz: expected a number from 0.1 to 100, not \"fast\"");
+  expect_refused("journal: |\n  /var/lib/lowgear\n", "agent.yaml:1:10: journal: the path ends with a newline");
   expect_refused("socketz: {}", "did you mean sockets?");
   expect_refused("sockets:\n  lease_sokcet: /l", "did you mean lease_socket?");
   expect_refused("allow:\n  - everybody: true\n    max_clock: 5", "max_clock_mhz");

@@ -152,7 +152,7 @@ const std::map<std::string_view, Json>& other_values() {
 /// As an estimate reads it.
 ModelConfig read_config(const Json& json) {
   const ModelConfig config = parse_model_config(json.dump(), "config.json");
-  if (const Verdict verdict = estimable(config); !verdict) throw InputError(verdict.refusal);
+  estimable(config).require();
   ModelConfig read = for_estimates(config);
   read.notes = config.notes;
   return read;

@@ -11,8 +11,8 @@ namespace lowgear::model {
 inline ModelConfig for_estimates(ModelConfig config) {
   const ModelConfig defaults;
   config.notes.clear();
-  config.unsupported.clear();
-  config.untrainable.clear();
+  config.supported_members = {};
+  config.trained_members = {};
   config.norm_epsilon = defaults.norm_epsilon;
   config.rope_theta = defaults.rope_theta;
   config.rope_scaling = defaults.rope_scaling;

@@ -74,7 +74,7 @@ TEST(Trainable, RefusesLayersThatTheTrainerDoesNotHave) {
     config.name = "train.yaml";
     EXPECT_TRUE(trainable(config));
     change(config);
-    return trainable(config).refusal;
+    return error_of([&] { trainable(config).require(); });
   };
   const ModelConfig gpt2 = parsed(kGpt2);
   const ModelConfig llama = parsed(kLlama2);
@@ -98,9 +98,10 @@ TEST(Trainable, RefusesLayersThatTheTrainerDoesNotHave) {
 TEST(Verdicts, AreOfTheFirstMemberThatIsNotSupported) {
   std::string pruned = kGpt2;
   pruned.insert(pruned.find('"'), R"("pruned_heads": {"0": [1]}, )");
-  constexpr const char* kRefusal = "config.json: $.pruned_heads: layers without some of their heads are not supported";
-  EXPECT_EQ(estimable(parsed(pruned)).refusal, kRefusal);
-  EXPECT_EQ(trainable(parsed(pruned)).refusal, kRefusal);
+  const ModelConfig config = parsed(pruned);
+  EXPECT_EQ(estimable(config).where.source, "config.json");
+  EXPECT_EQ(estimable(config).problem, "$.pruned_heads: layers without some of their heads are not supported");
+  EXPECT_EQ(trainable(config), estimable(config));
   EXPECT_TRUE(estimable(parsed(kGpt2)));
   EXPECT_TRUE(trainable(parsed(kGpt2)));
 }

@@ -125,7 +125,7 @@ std::optional<RecordedSchedule> recorded_schedule(const std::vector<std::string>
   return recorded;
 }
 
-std::vector<profile::Recording> load_merak(const fs::path& folder, const profile::MerakRun& run) {
+std::vector<profile::Recording> load_merak(const fs::path& folder, const formats::MerakRun& run) {
   const std::map<int, fs::path> instructions = entries_by_number(folder, "instructions-", ".csv");
   const std::map<int, fs::path> energies = entries_by_number(folder, "time-energy-", ".csv");
   if (instructions.empty()) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planning/profile/recording.h"
+#include "rivals/formats/merak_recording.h"
 
 namespace lowgear::cli {
 
@@ -26,9 +27,9 @@ struct RecordedSchedule {
 [[nodiscard]] std::optional<RecordedSchedule> recorded_schedule(const std::vector<std::string>& paths);
 
 /// All ranks of Merak's raw files `instructions-%d.csv` and `time-energy-%d.csv` in a folder, in the order of their
-/// numbers. Throws InputError when there are none or one of a pair is missing, or as `read_merak` does.
+/// numbers. Throws InputError when there are none or one of a pair is missing, or as `formats::read_merak` does.
 [[nodiscard]] std::vector<profile::Recording> load_merak(const std::filesystem::path& folder,
-                                                         const profile::MerakRun& run);
+                                                         const formats::MerakRun& run);
 
 /// Clocks in MHz from text: a list `1410,1395,1380`, or a range `1410-855/15` (first, last and step; either may be the
 /// higher). In the order of the text. Throws InputError on anything else, a clock that is named twice or not in 1 to

@@ -59,8 +59,8 @@ std::vector<evaluation::Emulation> emulate_all(const EmulateArguments& arguments
     const evaluation::EmulationCase emulation{
         .profile = &profile,
         .microbatches = microbatches,
-        .device = {
-            .device = {}, .gpu = {}, .blocking_power_w = arguments.blocking_power_w, .unit_s = arguments.unit_s}};
+        .device = {.device = {}, .gpu = {}, .blocking_power_w = arguments.blocking_power_w, .unit_s = arguments.unit_s},
+        .progress = &progress};
     results.push_back(emulate(emulation, {pipelines_of(arguments, microbatches), arguments.tensor_parallel},
                               arguments.stragglers, arguments.method, arguments.accounting));
   }

@@ -54,7 +54,7 @@ struct ProfileArguments {
   std::string merak;
   std::string fill;
   std::optional<int> choose;
-  profile::MerakRun merak_run;
+  formats::MerakRun merak_run;
   std::string clocks;  ///< --supported-clocks
   bool predict = false;
   profile::ProfilingOptions profiling;
@@ -169,7 +169,7 @@ ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
 
 std::vector<profile::Recording> load(const ProfileArguments& arguments) {
   if (arguments.merak.empty()) return load_recordings(arguments.recordings);
-  profile::MerakRun run = arguments.merak_run;
+  formats::MerakRun run = arguments.merak_run;
   run.clocks_mhz = parse_clocks(arguments.clocks);
   return load_merak(arguments.merak, run);
 }

@@ -13,6 +13,7 @@
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/terminal/progress.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -126,10 +127,12 @@ PlannedPipeline load_plan(const SimulateArguments& arguments) {
 }
 
 Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& planned) {
+  ProgressBar progress;
   api::ReplayRequest request{.conditions = {arguments.switch_latency.late_by_s(), {}},
                              .late_s = arguments.switch_latency.late_s(),
                              .pipelines = arguments.pipelines,
-                             .slow_pipeline = arguments.slow_pipeline};
+                             .slow_pipeline = arguments.slow_pipeline,
+                             .progress = &progress};
   for (const std::string& straggler : arguments.stragglers) {
     request.conditions.slowdowns.push_back(parse_straggler(straggler));
   }

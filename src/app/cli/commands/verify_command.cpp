@@ -6,6 +6,7 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/plan/plan_folder.h"
+#include "app/cli/terminal/progress.h"
 
 namespace lowgear::cli {
 namespace {
@@ -55,8 +56,12 @@ std::string report_text(const VerifyArguments& arguments, const planner::VerifyR
 }
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {
-  const planner::VerifyReport report = is_joint_folder(arguments.folder) ? verify(read_joint_folder(arguments.folder))
-                                                                         : verify(read_plan_folder(arguments.folder));
+  planner::VerifyReport report;
+  {
+    ProgressBar progress;
+    report = is_joint_folder(arguments.folder) ? verify(read_joint_folder(arguments.folder), &progress)
+                                               : verify(read_plan_folder(arguments.folder), &progress);
+  }
   if (arguments.json) {
     console.print_json(report_json(arguments, report));
   } else {

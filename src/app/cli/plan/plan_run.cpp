@@ -110,8 +110,7 @@ class PlanFiles {
 };
 
 planner::VerifyReport verified(const planner::PlanFolder& files, Progress& progress) {
-  progress.update("verifying", -1);
-  planner::VerifyReport report = verify(files);
+  planner::VerifyReport report = verify(files, &progress);
   if (report.ok()) return report;
   throw Error(fmt::format("nothing was written: the plans do not pass verification: {}", report.failures.front()));
 }
@@ -254,8 +253,7 @@ bool is_quick_to_verify(const api::JointPlanResult& result) {
 }
 
 planner::VerifyReport verified(const planner::JointFolder& files, Progress& progress) {
-  progress.update("verifying", -1);
-  planner::VerifyReport report = verify(files);
+  planner::VerifyReport report = verify(files, &progress);
   if (report.ok()) return report;
   throw Error(fmt::format("nothing was written: the plans do not pass verification: {}", report.failures.front()));
 }

@@ -13,6 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/files/file_kind.h"
 
 namespace lowgear {
 namespace {

@@ -255,7 +255,7 @@ bool JsonView::boolean() const {
 }
 
 void JsonView::fail(std::string_view what, std::string_view fix) const {
-  throw_input_error({fmt::format("{}: {}", source_, path_), 0, 0}, what, fix);
+  throw_input_error({source_, 0, 0}, fmt::format("{}: {}", printable(path_, std::string_view::npos), what), fix);
 }
 
 void JsonView::fail_kind(std::string_view expected) const {

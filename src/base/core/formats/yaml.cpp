@@ -417,6 +417,12 @@ std::string YamlView::text() const {
   return text;
 }
 
+std::filesystem::path YamlView::path() const {
+  const std::string path = text();
+  if (path.ends_with('\n')) fail("the path ends with a newline", "write it without | and >, or with |-");
+  return path;
+}
+
 bool YamlView::boolean() const {
   const std::string text = unquoted("true or false");
   if (text != "true" && text != "false") fail(fmt::format("expected true or false, not {}", quote(text)));

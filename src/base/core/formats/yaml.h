@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -106,6 +107,8 @@ class YamlView {
   [[nodiscard]] YamlView at(std::size_t index) const;
 
   [[nodiscard]] std::string text() const;
+  /// The path of a file, folder or socket. Throws InputError for one that ends with a newline, as a block scalar does.
+  [[nodiscard]] std::filesystem::path path() const;
   [[nodiscard]] bool boolean() const;
   [[nodiscard]] std::int64_t integer_in(std::int64_t low, std::int64_t high) const;
   [[nodiscard]] double number_in(double low, double high) const;

@@ -40,6 +40,11 @@ std::optional<std::string> YamlSection::text(std::string_view key) {
   return value ? std::optional(text_of(*value)) : std::nullopt;
 }
 
+std::optional<std::filesystem::path> YamlSection::path(std::string_view key) {
+  if (!text(key)) return std::nullopt;
+  return map_.at(key).path();
+}
+
 std::optional<mode_t> YamlSection::file_mode(std::string_view key) {
   const std::optional<YamlView> value = find(key);
   if (!value) return std::nullopt;

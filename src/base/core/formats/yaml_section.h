@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
@@ -26,6 +27,8 @@ class YamlSection {
   [[nodiscard]] std::optional<int> integer_in(std::string_view key, int low, int high);
   /// A text; numbers, true and false only in quotes.
   [[nodiscard]] std::optional<std::string> text(std::string_view key);
+  /// The path of a file, folder or socket, as `text` and YamlView::path read it.
+  [[nodiscard]] std::optional<std::filesystem::path> path(std::string_view key);
   /// Permissions of a file, written like "0660"; bits beyond 0777 are dropped.
   [[nodiscard]] std::optional<mode_t> file_mode(std::string_view key);
   [[nodiscard]] std::optional<bool> boolean(std::string_view key);

@@ -140,7 +140,7 @@ model::ModelConfig read_model(const YamlView& model, const ConfigReader& read_co
 
 model::ModelConfig read_estimable_model(const YamlView& view, const ConfigReader& read_config) {
   model::ModelConfig config = read_model(view, read_config);
-  if (const model::Verdict verdict = estimable(config); !verdict) throw InputError(verdict.refusal);
+  estimable(config).require();
   return config;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,7 +19,10 @@ struct Options {
   double loss_margin = 0.005;  ///< share by which the held-out loss may exceed its prediction
 };
 
-/// Measurements of a window of steps; NaN where one is missing.
+/// A figure that was not measured.
+inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
+/// Measurements of a window of steps; kNotMeasured where one is missing.
 struct Observation {
   std::int64_t steps_done = 0;
   bool warming_up = false;   ///< the schedule of the learning rate was in its warm-up

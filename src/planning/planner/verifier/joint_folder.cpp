@@ -271,7 +271,7 @@ PlanFolder order_folder(const JointFolder& folder, std::size_t order) {
   return part;
 }
 
-VerifyReport verify(const JointFolder& folder) {
+VerifyReport verify(const JointFolder& folder, Progress* progress) {
   const RunSettings run = verifier::read_run_settings(folder.run.text, folder.run.name);
   const Json json = parse_json(folder.run.text, folder.run.name);
   const JsonView run_view(json, folder.run.name);
@@ -286,7 +286,7 @@ VerifyReport verify(const JointFolder& folder) {
   Findings findings;
   for (std::size_t i = 0; i < folder.orders.size(); ++i) {
     const PlanFolder order = order_folder(folder, i);
-    const VerifyReport of_order = verify(order);
+    const VerifyReport of_order = verify(order, progress);
     for (const std::string& failure : of_order.failures) findings.add(failure);
     report.vertices += of_order.vertices;
     report.plans += of_order.plans;

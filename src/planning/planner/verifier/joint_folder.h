@@ -38,6 +38,6 @@ struct JointFolder {
 /// over all orders is nowhere above what its prices prove; and that the baseline is that of 1F1B at the highest clocks.
 /// Where layers could move, also that the profiles of both partitions are sums of the same layers.
 /// Throws InputError when a file cannot be read at all.
-[[nodiscard]] VerifyReport verify(const JointFolder& folder);
+[[nodiscard]] VerifyReport verify(const JointFolder& folder, Progress* progress = nullptr);
 
 }  // namespace lowgear::planner

@@ -270,10 +270,11 @@ class Walk {
 }  // namespace
 
 std::optional<ProvenFrontier> prove_frontier(const Pipeline& pipeline, const PlanFolder::File& certificate,
-                                             Findings& findings) {
+                                             Findings& findings, Progress* progress) {
   CertificateReader reader(certificate.text, certificate.name, pipeline.ops().size(), pipeline.precedences().size());
   Walk walk(pipeline);
   while (reader.next()) {
+    if (progress != nullptr) progress->update(kVerifying, -1);
     if (const Fault fault = walk.add(reader)) {
       findings.add(fmt::format("{}: {}", reader.where(), *fault));
       return std::nullopt;

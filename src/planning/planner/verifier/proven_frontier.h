@@ -61,8 +61,9 @@ class ProvenFrontier {
 ///     any times d, sum g(d) >= sum over ops of min over t of (g(t) + f t) - L x longest path of d, since the flow can
 ///     be split into paths, none of which is longer.
 /// At the first vertex that is not sound it adds a finding and returns nothing: what follows builds on it. Throws
-/// InputError when the text cannot be read.
+/// InputError when the text cannot be read. `progress` may be null; it hears of every vertex.
 [[nodiscard]] std::optional<ProvenFrontier> prove_frontier(const Pipeline& pipeline,
-                                                           const PlanFolder::File& certificate, Findings& findings);
+                                                           const PlanFolder::File& certificate, Findings& findings,
+                                                           Progress* progress);
 
 }  // namespace lowgear::planner::verifier

@@ -109,13 +109,15 @@ void check_ends_and_distance(const PlanFolder& folder, const RunSettings& run, c
   }
 }
 
-void check_plans(const PlanFolder& folder, const PlanBasis& basis, VerifyReport& report, Findings& findings) {
+void check_plans(const PlanFolder& folder, const PlanBasis& basis, Progress* progress, VerifyReport& report,
+                 Findings& findings) {
   const std::vector<PlanRow> rows = verifier::read_plan_rows(folder.plans_table);
   if (rows.size() != folder.plans.size()) {
     findings.add(fmt::format("{}: it has {} rows, but there are {} plans", folder.plans_table.name, rows.size(),
                              folder.plans.size()));
   }
   for (std::size_t i = 0; i < std::min(rows.size(), folder.plans.size()); ++i) {
+    if (progress != nullptr) progress->update(kVerifying, -1);
     verifier::check_plan(basis, folder.plans[i], rows[i], findings);
     report.max_gap_pct = std::max(report.max_gap_pct, rows[i].gap_pct.value_or(0));
     const auto asked_s = basis.run.asked_deadline_s;
@@ -126,7 +128,7 @@ void check_plans(const PlanFolder& folder, const PlanBasis& basis, VerifyReport&
 
 }  // namespace
 
-VerifyReport verify(const PlanFolder& folder) {
+VerifyReport verify(const PlanFolder& folder, Progress* progress) {
   const RunSettings run = verifier::read_run_settings(folder.run.text, folder.run.name);
   const schedule::Schedule schedule = read_schedule(folder, run);
   const profile::StageProfile profile = profile::read_profile_file(folder.profile.text, folder.profile.name).profile;
@@ -134,7 +136,8 @@ VerifyReport verify(const PlanFolder& folder) {
 
   VerifyReport report;
   Findings findings;
-  const std::optional<ProvenFrontier> proven = verifier::prove_frontier(pipeline, folder.certificate, findings);
+  const std::optional<ProvenFrontier> proven =
+      verifier::prove_frontier(pipeline, folder.certificate, findings, progress);
   if (proven) {
     check_ends_and_distance(folder, run, pipeline, *proven, findings);
     check_frontier_table(folder.frontier, *proven, findings);
@@ -142,7 +145,7 @@ VerifyReport verify(const PlanFolder& folder) {
     report.epsilon = proven->epsilon();
   }
   const PlanBasis basis{run, pipeline, profile, proven ? &*proven : nullptr};
-  check_plans(folder, basis, report, findings);
+  check_plans(folder, basis, progress, report, findings);
   report.failures = findings.list();
   return report;
 }

@@ -2,9 +2,15 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/core/progress.h"
+
 namespace lowgear::planner {
+
+/// The activity that `verify` reports.
+inline constexpr std::string_view kVerifying = "verifying";
 
 /// The texts of an output folder of `lowgear plan`, as read from its files.
 struct PlanFolder {
@@ -42,6 +48,7 @@ struct VerifyReport {
 ///   - the flow is non-negative and conserved, and the bound that it proves meets the vertex (primal = dual),
 /// that the table of the frontier is what was proven, and that every plan replays to its figures, keeps its deadline,
 /// and has the gap that it states. Throws InputError when a file cannot be read at all.
-[[nodiscard]] VerifyReport verify(const PlanFolder& folder);
+/// `progress` may be null; it hears of every vertex and plan.
+[[nodiscard]] VerifyReport verify(const PlanFolder& folder, Progress* progress = nullptr);
 
 }  // namespace lowgear::planner

@@ -12,7 +12,7 @@ int int_in(const YamlView& view, std::int64_t low, std::int64_t high) {
   return static_cast<int>(view.integer_in(low, high));
 }
 
-fs::path path_at(const YamlView& view, const fs::path& folder) { return folder / view.text(); }
+fs::path path_at(const YamlView& view, const fs::path& folder) { return folder / view.path(); }
 
 void read_optional(const YamlView& map, std::string_view key, const fs::path& folder, std::optional<fs::path>& path) {
   if (map.has(key)) path = path_at(map.at(key), folder);

@@ -87,18 +87,18 @@ EnvPipeConfig read_envpipe(const YamlView& map, const fs::path& folder) {
   map.require_only(kEnvPipeMembers);
   EnvPipeConfig config;
   if (map.has("config")) {
-    const fs::path file = folder / map.at("config").text();
+    const fs::path file = folder / map.at("config").path();
     config.options = policies::read_envpipe_config(read_file(file), file.string());
   }
   read_words(map, config.options);
   read_numbers(map, config.options);
-  if (map.has("log")) config.log = folder / map.at("log").text();
+  if (map.has("log")) config.log = folder / map.at("log").path();
   require_valid(config.options);
   if (map.has("profile") != map.has("blocking_power")) {
     map.fail("profile and blocking_power go together", "profile: profile.csv, blocking_power: 75");
   }
   if (!map.has("profile")) return config;
-  config.profile = folder / map.at("profile").text();
+  config.profile = folder / map.at("profile").path();
   config.blocking_power = map.at("blocking_power").text();
   if (config.blocking_power.ends_with(".csv")) config.blocking_power = (folder / config.blocking_power).string();
   return config;

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <utility>
 
 #include "base/core/error.h"
@@ -15,7 +14,6 @@
 namespace lowgear::trainer {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr int kLargestCount = 1'000'000'000;
 
 adapt::ChangeOptions change_options(const launcher::TrainConfig& config) {
@@ -154,7 +152,10 @@ void ChangeLoop::after_update(std::int64_t iteration, double learning_rate) {
   seen_.decisions = controller_->observe(window);
   seen_.window = std::move(window);
   if (config_->adapt.is_on()) return;  // the iteration is observed, too
-  seen_.iteration = {.steps_done = iteration + 1, .time_s = kNone, .energy_j = kNone, .counted = false};
+  seen_.iteration = {.steps_done = iteration + 1,
+                     .time_s = adapt::freezing::kNotMeasured,
+                     .energy_j = adapt::freezing::kNotMeasured,
+                     .counted = false};
   write(adapt::write_change_line(seen_));
 }
 
@@ -166,7 +167,7 @@ void ChangeLoop::after_iteration(IterationResult& result) {
   if (config_->adapt.is_on()) {
     seen_.iteration = {.steps_done = result.iteration + 1,
                        .time_s = result.time_s,
-                       .energy_j = result.energy_j.value_or(kNone),
+                       .energy_j = result.energy_j.value_or(adapt::freezing::kNotMeasured),
                        .counted = !window_ || !window_->ends_with(result.iteration),
                        .switched = result.ranks_not_switched == 0};
   }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -92,7 +91,6 @@ void FreezingWindow::after_update(std::int64_t iteration) {
 }
 
 adapt::freezing::Observation FreezingWindow::take(std::int64_t iteration, double learning_rate) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   adapt::freezing::Observation seen;
   seen.steps_done = iteration + 1;
   seen.warming_up = seen.steps_done <= config_->optimizer.warmup_steps;
@@ -101,8 +99,9 @@ adapt::freezing::Observation FreezingWindow::take(std::int64_t iteration, double
   const auto* squares = host.data_ptr<double>();
   for (std::int64_t block = 0; block < sums_.size(0); ++block, squares += kSums) {
     const bool frozen = block < optimizer_->store().frozen_blocks();
-    seen.gradients.push_back(frozen ? kNone : std::sqrt(squares[0] / static_cast<double>(samples_)));
-    seen.drifts.push_back(frozen ? kNone : std::sqrt(squares[1] / squares[2]));
+    seen.gradients.push_back(frozen ? adapt::freezing::kNotMeasured
+                                    : std::sqrt(squares[0] / static_cast<double>(samples_)));
+    seen.drifts.push_back(frozen ? adapt::freezing::kNotMeasured : std::sqrt(squares[1] / squares[2]));
   }
   forget_samples();
   return seen;

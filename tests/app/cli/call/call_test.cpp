@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -91,6 +92,28 @@ TEST(Call, SaysWhereAFileIsWrong) {
               HasSubstr("profile.csv:3:16: " + error["problem"].get<std::string>()));
 }
 
+TEST(Call, SaysWhereAMemberOfAModelIsRefused) {
+  constexpr const char* kJob =
+      "gpu: H100-SXM\nbatch: {global: 8, sequence: 1024}\nmodel:\n  model_type: gpt2\n  vocab_size: 512\n"
+      "  n_positions: 1024\n  n_embd: 64\n  n_layer: 2\n  n_head: 2\n  pruned_heads: {0: [1]}\n";
+  const Json error = called("estimate", {{"options", {{"job", "job.yaml"}}}, {"files", {{"job.yaml", kJob}}}})["error"];
+  EXPECT_EQ(error["file"], "job.yaml") << error;
+  EXPECT_EQ(error["line"], 10);
+  EXPECT_EQ(error["column"], 17);
+  EXPECT_EQ(error["problem"], "model.pruned_heads: layers without some of their heads are not supported");
+}
+
+TEST(Call, SaysWhichMemberOfADocumentIsWrong) {
+  Json planned = called("plan", plan_request());
+  Json plan = parse_json(planned["files"]["plan/plans/00000.json"].get<std::string>(), "plan");
+  plan["energy_j"] = "much";
+  const Json error =
+      called("simulate", {{"options", {{"plan", "plan.json"}, {"profile", "profile.csv"}, {"blocking-power", 70}}},
+                          {"files", {{"plan.json", plan.dump()}, {"profile.csv", small_profile(3)}}}})["error"];
+  EXPECT_EQ(error["file"], "plan.json") << error;
+  EXPECT_THAT(error["problem"].get<std::string>(), HasSubstr("$.energy_j: "));
+}
+
 TEST(Call, NamesArgumentsAsItsCallerDoes) {
   Json request = plan_request();
   request["options"]["slowdown"] = -1;
@@ -120,8 +143,18 @@ TEST(Call, RefusesWhatIsNoRequest) {
 }
 
 TEST(Call, EndsWhenItsCallerCancelsIt) {
-  const Json reply = call("plan", plan_request().dump(), [] { return true; });
-  EXPECT_EQ(reply["error"]["kind"], "interrupted") << reply;
+  const Json files = called("plan", plan_request())["files"];
+  const Json simulated = {
+      {"plan", "plan/plans/00000.json"}, {"profile", "plan/profile.csv"}, {"blocking-power", 70}, {"pipelines", 2}};
+  const Json emulated = {{"profile", "plan/profile.csv"}, {"microbatches", 6}, {"blocking-power", 70}};
+  const std::map<std::string, Json> requests = {{"plan", plan_request()},
+                                                {"verify", {{"arguments", {"plan"}}, {"files", files}}},
+                                                {"simulate", {{"options", simulated}, {"files", files}}},
+                                                {"emulate", {{"options", emulated}, {"files", files}}}};
+  for (const auto& [verb, request] : requests) {
+    EXPECT_FALSE(called(verb, request).contains("error")) << verb;
+    EXPECT_EQ(call(verb, request.dump(), [] { return true; })["error"]["kind"], "interrupted") << verb;
+  }
 }
 
 TEST(Call, RunsInManyThreadsAtOnce) {

@@ -28,6 +28,16 @@ TEST(YamlSection, ReadsEveryKindOfValue) {
   EXPECT_NO_THROW(root.finish());
 }
 
+TEST(YamlSection, RefusesAPathThatEndsWithANewline) {
+  YamlSection root = parse("a: /x\nb: |-\n  /x y\nc: |\n  /x\nd: >\n  /x\n");
+  EXPECT_EQ(root.path("a"), "/x");
+  EXPECT_EQ(root.path("b"), "/x y");
+  EXPECT_EQ(root.path("missing"), std::nullopt);
+  EXPECT_EQ(error_of([&] { (void)root.path("c"); }),
+            "a.yaml:4:4: c: the path ends with a newline; write it without | and >, or with |-");
+  EXPECT_THAT(error_of([&] { (void)root.path("d"); }), HasSubstr("a.yaml:6:4: d: the path ends with a newline"));
+}
+
 TEST(YamlSection, HasNothingWhereNothingIsGiven) {
   for (const char* text : {"", "# a comment\n", "---\n", "b:\nc:\n"}) {
     YamlSection root = parse(text);

@@ -1,5 +1,5 @@
 
-#include "planning/profile/plausibility.h"
+#include "planning/profile/group_check.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planning/profile/plausibility.h"
 #include "planning/profile/profile_file.h"
 
 namespace lowgear::profile {
