@@ -50,7 +50,7 @@ TEST(LoadMerak, OrdersFilesByNumberAndNeedsBothOfAPair) {
     write_text(folder / ("instructions-" + std::to_string(rank) + ".csv"), "instruction,start,end\n");
     write_text(folder / ("time-energy-" + std::to_string(rank) + ".csv"), "time,energy\n");
   }
-  const profile::MerakRun run{1, 1, 1, {1410}};
+  const formats::MerakRun run{1, 1, 1, {1410}};
   std::vector<int> ranks;
   for (const profile::Recording& recording : load_merak(folder / ".", run)) ranks.push_back(recording.rank);
   EXPECT_THAT(ranks, ElementsAre(1, 2, 10));
