@@ -61,7 +61,7 @@ TEST(ParseModelConfig, ReadsPhi3AsLayersOfLlama) {
     {"type": "longrope", "short_factor": [1], "long_factor": [4]}})");
   EXPECT_TRUE(estimable(phi));
   EXPECT_THAT(phi.notes, testing::IsEmpty());
-  EXPECT_THAT(trainable(phi).refusal, testing::HasSubstr("\"phi3\" is not supported in training"));
+  EXPECT_THAT(trainable(phi).problem, testing::HasSubstr("\"phi3\" is not supported in training"));
   EXPECT_EQ(phi.kv_heads, 4) << "of all heads, where none are given";
   const ModelConfig llama = parse_config(R"({"model_type": "llama", )" + sizes + R"("rope_theta": 1e4})");
   EXPECT_EQ(parameter_count(phi), parameter_count(llama));
