@@ -1,7 +1,8 @@
-"""The table of panels of Lowgear's dashboards, of which render.py makes Grafana's JSON.
+"""The table of panels of Lowgear's dashboards, from which render.py makes Grafana's JSON.
 
-A query keeps the labels that say whose a value is: job_id, instance (a node or a server), uuid. One that merges them says
-so by `merged`, which becomes the end of the panel's description; tests/deploy/merged_series_test.py refuses others.
+A query keeps the labels that identify a value's origin: job_id, instance (a node or a server), uuid. The panel of a
+query that merges them has `merged`, which becomes the end of its description; tests/deploy/merged_series_test.py
+refuses other queries that merge.
 
 `$node`, `$gpu` and `$job` are variables of a dashboard: regular expressions of the labels `instance`, `gpu` and
 `job_id`."""
@@ -14,14 +15,14 @@ NODE = 'instance=~"$node"'
 GPU = 'instance=~"$node",gpu=~"$gpu"'
 JOB = 'job_id=~"$job"'
 NO_MPS = "no agent shares a GPU"
-NONE = "none"  # what a panel shows without series, where that is the usual state
+NONE = "none"  # text of a panel without series, if that is its usual state
 
 
 @dataclass(frozen=True)
 class Query:
     expr: str
     legend: str = ""
-    column: str = ""  # in a table: what its value is called; empty: hidden
+    column: str = ""  # in a table: name of the value's column; empty: hidden
     unit: str = ""  # of the column
 
 
@@ -39,11 +40,11 @@ class Panel:
     critical: float | None = None  # from this value on red
     stacked: bool = False
     without_series: str = ""  # text; empty: Grafana's "No data"
-    link: tuple = ()  # title and URL, of every value
-    merged: tuple = ()  # how (a key of MERGED), then of what: labels by the names in MERGED_LABELS
+    link: tuple = ()  # title and URL of a link on every value
+    merged: tuple = ()  # how (a key of MERGED), then the merged labels (keys of MERGED_LABELS)
 
 
-# How series become one, in words.
+# How series are merged, in words.
 MERGED = {"sum": "Sum over", "mean": "Mean over", "max": "Highest of", "share": "Share of the sums over"}
 MERGED_LABELS = {"instance of agents": "nodes", "instance of servers": "servers", "uuid": "GPUs", "job_id": "jobs",
                  "zone": "CPU packages and memory", "route": "routes", "method": "methods",
@@ -51,7 +52,7 @@ MERGED_LABELS = {"instance of agents": "nodes", "instance of servers": "servers"
 
 
 def description(panel):
-    """With what its queries merge."""
+    """The panel's description, with the labels that its queries merge."""
     if not panel.merged:
         return panel.description
     how, *labels = panel.merged
@@ -84,17 +85,17 @@ class Dashboard:
 
 
 def lines(title, unit, description, *queries, **more):
-    """Values over time: (expression, legend)..."""
+    """A panel of values over time; `queries`: (expression, legend)..."""
     return Panel(title, "timeseries", unit, tuple(Query(*query) for query in queries), description, **more)
 
 
 def number(title, unit, description, *queries, **more):
-    """The newest values: (expression, legend)..."""
+    """A panel of the newest values; `queries`: (expression, legend)..."""
     return Panel(title, "stat", unit, tuple(Query(*query) for query in queries), description, **{"width": 4, **more})
 
 
 OF_SERVERS = ("sum", "instance of servers")
-OF_GPUS = ("sum", "uuid", "instance of agents")  # of all selected ones together
+OF_GPUS = ("sum", "uuid", "instance of agents")  # all selected GPUs together
 NODES = Variable("node", "Node", "label_values(lowgear_gpu_info, instance)")
 GPUS = Variable("gpu", "GPU", "label_values(lowgear_gpu_info{instance=~\"$node\"}, gpu)")
 JOBS = Variable("job", "Job", "label_values(lowgear_train_info, job_id)")
@@ -108,7 +109,7 @@ TO_GPU_OF_LINE = ("This GPU", "/d/lowgear-gpu?var-node=${__data.fields.instance}
 
 
 def ranks_on_gpus(jobs, gpus):
-    """Power of the GPU of each rank, with the node that the agents' metrics have it on."""
+    """Power of each rank's GPU, with its node by the agents' metrics."""
     return (f"max by (job_id, rank, host, uuid) (lowgear_train_rank_info{{{jobs}}}) * on (uuid) group_left (instance, gpu) "
             f"max by (uuid, instance, gpu) (lowgear_gpu_power_watts{{{gpus}}})")
 
@@ -231,7 +232,7 @@ FLEET = Dashboard(
             lines("Planning", "short", "Jobs whose plan is being computed, and jobs that wait for a thread. Waiting "
                   "for long: alert LowgearPlansWait.",
                   ("sum by (state) (lowgear_server_planned_jobs)", "{{state}}"), minimum=0, merged=OF_SERVERS),
-            # Of all plans: they are too rare for a rate, which also lacks the first of each series.
+            # All plans since the start: they are too rare for a rate, which also lacks the first plan of each series.
             lines("Planning time", "s", "95th percentile of the time to compute a plan, by kind, since the server's "
                   "start.",
                   ("histogram_quantile(0.95, sum by (instance, kind, le) (lowgear_server_plan_seconds_bucket))",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""render.py [FOLDER]: writes what is made of the files here, into this folder or another one:
+"""render.py [FOLDER]: writes files that are made from those here, into this folder or another one:
 
     dashboards/*.json      Grafana's dashboards, of the table in panels.py
     operator/rules.yaml    the rules and alerts for the Prometheus operator
@@ -112,7 +112,7 @@ def panel_json(panel, number, place):
 
 
 def laid_out(rows):
-    """Rows of the grid from top to bottom, panels from left to right."""
+    """Places rows of the grid from top to bottom, and panels from left to right."""
     written, top = [], 0
     for row in rows:
         written.append({"id": len(written) + 1, "type": "row", "title": row.title, "collapsed": False,
@@ -151,7 +151,7 @@ def dashboard_json(dashboard):
 
 
 def dashboards():
-    """Grafana's dashboards, by the names of their files."""
+    """Grafana's dashboards by file name."""
     return {f"{dashboard.uid}.json": dashboard_json(dashboard) for dashboard in panels.DASHBOARDS}
 
 
