@@ -24,7 +24,7 @@ SBOM_PLACE = "usr/share/lowgear/sbom.spdx.json"
 
 
 def unpack_wheel(wheel, place):
-    """The command below bin, the package next to it, where the command finds it; not the simulated GPUs."""
+    """Installs the command, and the package where the command finds it, without the simulated GPUs."""
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             if name.startswith("lowgear/simgpu/"):
@@ -43,7 +43,7 @@ def unpack_wheel(wheel, place):
 
 
 def make_root(spec, table, packages, root, wheel=None):
-    """The root of an image. Returns the owners of its folders that are not of root."""
+    """Makes the root of an image. Returns the owners of folders that do not belong to root."""
     debian_root.unpack(packages, root)
     debian_root.write_users(root, table["users"], table["groups"])
     if "wheel" in spec:

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-# What programs do not read. Copyrights stay.
+# Files that programs do not read. Copyrights stay.
 PRUNED = ("usr/share/man", "usr/share/info", "usr/share/locale", "usr/share/lintian", "usr/share/bash-completion",
           "usr/share/zsh", "usr/share/fish", "usr/share/gdb", "usr/lib/*/gconv", "usr/share/bug", "usr/lib/systemd",
           "usr/lib/sysusers.d", "usr/include")
@@ -49,8 +49,8 @@ def apt(folder, *arguments, archives="archives"):
 
 
 def files_of(folder, *request):
-    """The packages of a request to apt-get, downloaded where they are not there yet. apt names only those that it would
-    download: it is asked with a folder that stays empty."""
+    """Downloads the missing packages of a request to apt-get and returns all of them. apt names only packages that it
+    would download, so it is asked with a folder that stays empty."""
     listed = apt(folder, "--print-uris", *request, archives="none")
     files = [uri_file(line, folder) for line in listed.splitlines() if line.startswith("'")]
     if not all(file.exists() for file in files):
@@ -65,7 +65,7 @@ def uri_file(line, folder):
 
 
 def packages_for(names, own, folder):
-    """Packages with all that they depend on, and base-files without its dependencies: it names the release to scanners.
+    """Packages with all their dependencies, and base-files without its own: scanners read the release from base-files.
     `own`: folder of packages that are preferred to those of the archives."""
     wanted = [next(iter(sorted(Path(own).resolve().glob(f"{name}_*.deb"))), name) for name in names]
     files = files_of(folder, "install", *wanted) + files_of(folder, "download", "base-files")
@@ -87,7 +87,7 @@ def unpack(packages, root):
 
 
 def extract(file, root):
-    """dpkg-deb --extract would put a folder in the place of a link to one."""
+    """Unpacks through tar, as dpkg-deb --extract would replace a link to a folder by a folder."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", file], stdout=subprocess.PIPE) as unpacked:
         subprocess.run(["tar", "-x", "--keep-directory-symlink", "--no-same-owner", "-C", root], stdin=unpacked.stdout,
                        check=True)
@@ -105,7 +105,7 @@ def prune(root):
 
 
 def write_users(root, users, groups):
-    """The users and groups of an image, besides root and nobody."""
+    """Writes the users and groups of an image, besides root and nobody."""
     etc = root / "etc"
     etc.mkdir(exist_ok=True)
     lines = [f"{name}:x:{number}:{number}::/:/usr/sbin/nologin\n" for name, number in users.items()]

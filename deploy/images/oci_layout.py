@@ -1,4 +1,4 @@
-"""Images as the Open Container Initiative lays them out: one layer, and the same bytes for the same root."""
+"""Writes images in the layout of the Open Container Initiative, with one layer and the same bytes for the same root."""
 
 import gzip
 import hashlib
@@ -22,7 +22,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Image:
-    """What an image says of itself."""
+    """The description of an image."""
     name: str
     version: str
     title: str
@@ -41,8 +41,8 @@ def iso_time(epoch):
 
 
 def make_layer(root, owners, epoch):
-    """The files of a folder in the order of their names, of root but for `owners` ({path: user}), and none newer than
-    `epoch`."""
+    """Packs the files of a folder in the order of their names, owned by root except for `owners` ({path: user}), and
+    with times of at most `epoch`."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for path in sorted(p.relative_to(root).as_posix() for p in Path(root).rglob("*")):
@@ -51,7 +51,7 @@ def make_layer(root, owners, epoch):
             member.uid = member.gid = owners.get("/" + path, 0)
             member.uname = member.gname = ""
             member.mtime = min(int(member.mtime), epoch)
-            if member.islnk():  # which of two names comes first is no property of the root
+            if member.islnk():  # the order of two names is not a property of the root
                 member.type, member.linkname, member.size = tarfile.REGTYPE, "", os.stat(file).st_size
             if member.isreg():
                 with open(file, "rb") as content:

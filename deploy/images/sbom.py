@@ -1,4 +1,4 @@
-"""What is in an image, as SPDX 2.3 in JSON, from the packages that were unpacked."""
+"""Lists the contents of an image in SPDX 2.3 (JSON), from its unpacked packages."""
 
 import hashlib
 import json

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the server's tokens, where kustomize looks for them: for the server (all three), for Prometheus (read), and for
-# training jobs (read,jobs). Keeps those that there are.
+# Makes the tokens in the folders where kustomize looks for them: for the server (all three), for Prometheus (read), and
+# for training jobs (read,jobs). Fails if there are tokens already.
 set -eu
 cd "$(dirname "$0")"
 umask 077

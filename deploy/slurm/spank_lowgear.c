@@ -1,6 +1,7 @@
-/* `--lowgear=plan=DIR,slowdown=2%` of srun, sbatch and salloc, by Slurm's SPANK interface. It reaches the tasks as the
- * variable LOWGEAR_SLURM, which the task prolog turns into what `lowgear run` would set. Compile it on a machine with the
- * headers of your Slurm (Debian: libslurm-dev), and again after every upgrade to another release:
+/* Adds the option `--lowgear=plan=DIR,slowdown=2%` to srun, sbatch and salloc through Slurm's SPANK interface. Tasks
+ * get its value as the variable LOWGEAR_SLURM, and the task prolog sets the variables that `lowgear run` would set.
+ * Compile the plugin on a machine with the headers of your Slurm (Debian: libslurm-dev), and again after every upgrade
+ * to another release:
  *
  *   gcc -shared -fPIC -O2 -Wall -o spank_lowgear.so spank_lowgear.c
  */
@@ -16,10 +17,10 @@ static const char kVariable[] = "LOWGEAR_SLURM";
 static const char* const kNames[] = {"plan=",   "server=", "record=",        "slowdown=",      "points=",
                                      "search,", "off,",    "switch-latency=", "search-record="};
 
-/* What --lowgear asks for; empty where it is not there. SPANK gives the callback of an option no place of its own. */
+/* The value of --lowgear; empty without the option. Global, as SPANK passes no pointer to the option's callback. */
 static char options[kLongest];
 
-/* Whether a word of the list, with the comma after it, begins with a name; one that needs a value has one. */
+/* Returns whether the word begins with a known name and has a value if it needs one. A comma follows the word. */
 static int is_known(const char* word) {
   for (size_t i = 0; i < sizeof(kNames) / sizeof(kNames[0]); ++i) {
     const size_t length = strlen(kNames[i]);
@@ -39,7 +40,7 @@ static int take_options(int value, const char* text, int remote) {
   strcat(options, ",");
   for (const char* word = options; !remote && *word != '\0'; word = strchr(word, ',') + 1) {
     if (is_known(word)) continue;
-    slurm_error("lowgear: --lowgear=%s: '%.*s' is not right; write plan=DIR, server=ADDRESS, record=DIR or search, with "
+    slurm_error("lowgear: --lowgear=%s: '%.*s' is not valid; write plan=DIR, server=ADDRESS, record=DIR or search, with "
                 "slowdown=2%%, switch-latency=MS, points=KIND or search-record=FILE, separated by commas, or off",
                 text, (int)(strchr(word, ',') - word), word);
     options[0] = '\0';
@@ -57,7 +58,7 @@ static struct spank_option option = {
     0,
     take_options};
 
-/* A table of options, as SPANK also knows it, is for srun alone. */
+/* Registers the option here, because SPANK reads a static table of options (spank_options) only for srun. */
 int slurm_spank_init(spank_t spank, int count, char** arguments) {
   (void)count;
   (void)arguments;
@@ -66,7 +67,7 @@ int slurm_spank_init(spank_t spank, int count, char** arguments) {
   return spank_option_register(spank, &option) == ESPANK_SUCCESS ? ESPANK_SUCCESS : ESPANK_ERROR;
 }
 
-/* For the shell of salloc, and for jobs whose tasks get the submitter's variables. */
+/* Sets the variable for the shell of salloc, and for jobs whose tasks inherit the submitter's environment. */
 int slurm_spank_init_post_opt(spank_t spank, int count, char** arguments) {
   (void)count;
   (void)arguments;
@@ -74,7 +75,7 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char** arguments) {
   return setenv(kVariable, options, 1) == 0 ? ESPANK_SUCCESS : ESPANK_ERROR;
 }
 
-/* On the node, before the task prolog; also with --export=NONE. */
+/* Sets the variable on the node before the task prolog runs, also with --export=NONE. */
 int slurm_spank_user_init(spank_t spank, int count, char** arguments) {
   (void)count;
   (void)arguments;

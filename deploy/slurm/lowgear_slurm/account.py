@@ -1,4 +1,4 @@
-"""What a job used on one node: from counters at its begin and at its end, by document."""
+"""The account of a job on one node, from the energy counters at its start and at its end."""
 
 import time
 
@@ -6,16 +6,16 @@ from . import records
 
 
 def counters(gpus, uuids):
-    """Joules since the driver was loaded, by UUID; null where the GPU does not report them at present: what the agent read
-    last of one that is lost is not what it has used."""
+    """Joules since the driver was loaded, by UUID; None for a GPU that does not report them now. The last reading of a
+    lost GPU does not count, as it is older than the GPU's last use."""
     return {gpu["uuid"]: (gpu["reading"] or {}).get("energy_j") if gpu["healthy"] else None
             for gpu in gpus if gpu["uuid"] in uuids}
 
 
 def energy_between(begin, end):
-    """Joules of all GPUs of `begin`, an object with `energy_j`, until `end`, another, and "". None and the reason where one
-    GPU's is not known: it was lost, the driver was loaded again, or its counter does not answer or stands, which shows as
-    no energy at all."""
+    """Joules of all GPUs of `begin` from there to `end`, both objects with `energy_j`, and "". None and the reason if
+    the energy of a GPU is unknown: the GPU was lost, the driver was loaded again, or the counter does not answer or stands
+    still."""
     of_begin = begin.get("energy_j")
     if not isinstance(of_begin, dict) or not of_begin:
         return None, ""
@@ -31,7 +31,7 @@ def energy_between(begin, end):
 
 
 def account(job, node, gpus):
-    """The account (`lowgear.slurm-job/1`) of a job until now. `gpus`: of the agent; empty without one."""
+    """The account (`lowgear.slurm-job/1`) of a job until now. `gpus`: the agent's list; empty without an agent."""
     begin = records.job(job) or {"problem": "the prolog has left no record"}
     now_s, begin_s = time.time(), records.number_in(begin, "time_s")
     uuids = list(begin.get("energy_j") or {})
@@ -49,8 +49,8 @@ def _step(step):
 
 
 def part(document):
-    """The node's part of the job's comment, as text by name. The first start of a job has its node's name, later ones also
-    their number."""
+    """The node's part of the job's comment, as text by name. The first start of a job has the node's name, later starts
+    also have their number."""
     figures = {"gpus": str(len(document["gpus"])) if document["gpus"] else "unknown",
                "energy_j": _figure(document["energy_j"]), "time_s": _figure(document["time_s"])}
     steps = document["steps"]

@@ -1,4 +1,4 @@
-"""The agent of this node, by its HTTP socket (docs/agent.md)."""
+"""Requests to the agent of this node through its HTTP socket (docs/agent.md)."""
 
 import http.client
 import json
@@ -13,7 +13,7 @@ PATIENCE_S = 10
 
 
 def http_socket(configuration=CONFIGURATION):
-    """That of the node's agent, which all jobs on the node share: as its configuration names it."""
+    """The socket of the node's agent, which all jobs on the node share, from the agent's configuration."""
     try:
         found = re.search(r"""^(?:[^#\n]*[ {,])?http_socket: +(?:"([^"]+)"|'([^']+)'|([^\s,}#]+))""",
                           configuration.read_text("utf-8"), re.MULTILINE)
@@ -47,7 +47,7 @@ def _ask(method, path, document=None):
 
 
 def gpus():
-    """The GPUs as `GET /v1/gpus` has them. Raises AgentError."""
+    """The GPUs of `GET /v1/gpus`. Raises AgentError."""
     return _ask("GET", "/v1/gpus")["gpus"]
 
 
@@ -57,18 +57,18 @@ def end_lease(lease):
 
 
 def assign(gpu, uid, job, sluid=None):
-    """Lets only this job of the user lease the GPU until it gives it back. Raises AgentError, also of an older agent."""
+    """Lets only this job of the user lease the GPU until it gives it back. Raises AgentError."""
     names = {"job": job, "sluid": sluid} if sluid else {"job": job}
     _ask("PUT", f"/v1/gpus/{gpu}/assignment", {"uid": uid, **names})
 
 
 def give_back(gpu, job):
-    """Ends that. Raises AgentError, also when the GPU is not the job's."""
+    """Ends the assignment. Raises AgentError, also if the GPU is not assigned to the job."""
     _ask("DELETE", f"/v1/gpus/{gpu}/assignment?job={job}")
 
 
 def age_s():
-    """Seconds since the agent was started, by its socket; 0 without one."""
+    """Seconds since the agent started, by the age of its socket; 0 without a socket."""
     try:
         return max(0.0, time.time() - os.stat(http_socket()).st_mtime)
     except OSError:

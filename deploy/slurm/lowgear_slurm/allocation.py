@@ -1,4 +1,4 @@
-"""Which of the node's GPUs Slurm gave to a job or step."""
+"""The GPUs of the node that Slurm gave to a job or step."""
 
 import re
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ class Allocation:
     """GPUs of a job on this node."""
 
     uuids: tuple = ()  # in the order of Slurm's list
-    problem: str = ""  # why the GPUs are not known, or not the job's alone; empty where they are
+    problem: str = ""  # why the GPUs are unknown or shared with other jobs; empty: none
 
 
 def minor_numbers(folder=DRIVER):
-    """The number N of /dev/nvidiaN by PCI address, as NVIDIA's driver has it; empty without the driver."""
+    """The number N of /dev/nvidiaN by PCI address, from NVIDIA's driver; empty without the driver."""
     numbers = {}
     for path in folder.glob("*/information"):
         found = re.search(r"^Device Minor:\s*(\d+)", path.read_text(encoding="utf-8"), re.MULTILINE)
@@ -26,14 +26,14 @@ def minor_numbers(folder=DRIVER):
 
 
 def _numbered(gpus, minors):
-    """UUIDs by Slurm's number: that of the device file, or NVML's index where no driver says (simulated GPUs)."""
+    """UUIDs by Slurm's number: the number of the device file, or NVML's index without a driver (simulated GPUs)."""
     if not minors:
         return {gpu["index"]: gpu["uuid"] for gpu in gpus}
     return {minors[gpu["pci_address"].lower()]: gpu["uuid"] for gpu in gpus if gpu["pci_address"].lower() in minors}
 
 
 def _shared(environment):
-    """Why other jobs may have the same GPUs; empty where they may not."""
+    """The reason why other jobs may have the same GPUs; empty if the job has them alone."""
     for kind, names in {"gres/mps": ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "SLURM_JOB_MPS"),
                         "gres/shard": ("SLURM_SHARDS_ON_NODE", "SLURM_JOB_SHARDS")}.items():
         if any(environment.get(name) for name in names):
@@ -42,8 +42,8 @@ def _shared(environment):
 
 
 def allocation(environment, gpus, minors, variable="SLURM_JOB_GPUS"):
-    """The GPUs that `variable`, a list of numbers or UUIDs, gives to the job. `gpus`: as the agent lists them;
-    `minors`: of minor_numbers()."""
+    """The GPUs that `variable`, a list of numbers or UUIDs, gives to the job. `gpus`: the agent's list;
+    `minors`: from minor_numbers()."""
     words = [word.strip() for word in environment.get(variable, "").split(",") if word.strip()]
     visible = environment.get("CUDA_VISIBLE_DEVICES", "")
     shared = _shared(environment)
@@ -66,9 +66,9 @@ def allocation(environment, gpus, minors, variable="SLURM_JOB_GPUS"):
 
 
 def visible_uuids(environment, gpus, minors):
-    """CUDA_VISIBLE_DEVICES with the UUIDs of its GPUs, or None where it is not certain which they are. Its numbers count
-    the GPUs of the step from 0 where a cgroup hides the others, and all of the node where none does; the lists have the
-    same GPUs in the same order."""
+    """The value of CUDA_VISIBLE_DEVICES with UUIDs in place of numbers, or None if its GPUs are uncertain. With a cgroup
+    its numbers count the step's GPUs from 0, without one all GPUs of the node; both lists have the same GPUs in the
+    same order."""
     words = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
     variable = "SLURM_STEP_GPUS" if environment.get("SLURM_STEP_GPUS") else "SLURM_JOB_GPUS"
     own = allocation(environment, gpus, minors, variable)

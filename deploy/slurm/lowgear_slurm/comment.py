@@ -1,5 +1,5 @@
-"""The job's Comment, in which every node of the job has a part: `lowgear[node1 gpus=8 energy_j=51200.0 time_s=12.5]`. What
-the user has written there stays. slurmctld accepts it while the job runs, not once it is ending."""
+"""The job's Comment, in which every node of the job has a part: `lowgear[node1 gpus=8 energy_j=51200.0 time_s=12.5]`.
+The user's text in the comment stays. slurmctld accepts changes while the job runs, but not while it is ending."""
 
 import random
 import re
@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import time
 
-FOLDERS = "/usr/bin:/usr/local/bin:/opt/slurm/bin"  # for scontrol, after those of the user's PATH
+FOLDERS = "/usr/bin:/usr/local/bin:/opt/slurm/bin"  # where scontrol is looked for after the user's PATH
 PATIENCE_S = 10
 TURNS = 6
-MOST_NODES = 16  # of a job whose nodes write: each asks slurmctld twice and more after every step
+MOST_NODES = 16  # of a job that gets comments: each node sends slurmctld two or more requests after every step
 _PART = re.compile(r"lowgear\[(\S+) ([^\]]*)\]")
 
 
@@ -19,7 +19,7 @@ class CommentError(Exception):
 
 
 def part_of(text, name):
-    """The members of a part, as text by name; empty without one."""
+    """The members of a part, as text by name; empty if the comment lacks the part."""
     for other, members in _PART.findall(text):
         if other == name:
             return dict(member.partition("=")[::2] for member in members.split())
@@ -27,7 +27,7 @@ def part_of(text, name):
 
 
 def with_part(text, name, members):
-    """The comment with this part in place of the one before."""
+    """The comment with this part in place of the node's previous part."""
     rest = _PART.sub(lambda found: "" if found[1] == name else found[0], text)
     words = " ".join(f"{key}={value}" for key, value in members.items())
     return " ".join([*rest.split(), f"lowgear[{name} {words}]"])
@@ -52,8 +52,8 @@ def _read(path, job):
 
 
 def write_part(environment, name, members):
-    """Adds the part. scontrol replaces the whole comment, so that another node may overwrite the part: it is looked at
-    again, after a while that differs from node to node, until it has stayed. Raises CommentError."""
+    """Adds the part. scontrol replaces the whole comment, so that another node may overwrite the part. It checks
+    the comment again, after a delay that differs from node to node, until the part has stayed. Raises CommentError."""
     path, job, nodes = environment.get("PATH", ""), environment["SLURM_JOB_ID"], environment.get("SLURM_JOB_NUM_NODES", "1")
     if not nodes.isdigit() or int(nodes) > MOST_NODES:
         raise CommentError(f"comments are for jobs of at most {MOST_NODES} nodes")

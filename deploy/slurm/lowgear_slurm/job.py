@@ -1,4 +1,4 @@
-"""Prolog and epilog of a job, as root. The agent restores GPUs itself when leases end; these see to it that they have."""
+"""Prolog and epilog of a job, as root. The agent restores GPUs when leases end; these scripts make sure of it."""
 
 import time
 
@@ -8,15 +8,15 @@ from .allocation import allocation, minor_numbers
 from .log import never_fails, say
 
 NOTICE_S = 2  # in which the agent notices by itself that a process has ended
-RETURN_S = 5  # in which processes take their leases again from an agent that was started again
-LATE_RETURN_S = 20  # the same of processes that are there, on a machine so busy that they ask the agent late
-RESTORE_PATIENCE_S = 30  # also for an agent that is started again
+RETURN_S = 5  # in which processes renew their leases after a restart of the agent
+LATE_RETURN_S = 20  # the same for running processes on a busy machine, which ask the agent late
+RESTORE_PATIENCE_S = 30  # covers a restart of the agent
 PAUSE_S = 0.05
 
 
 @never_fails
 def prolog(environment):
-    """The exit status, which is never a failure: a job runs without Lowgear, too."""
+    """Returns the exit status, which is always 0: a job runs without Lowgear, too."""
     if not _has_gpus(environment):
         return 0
     job = environment["SLURM_JOB_ID"]
@@ -39,10 +39,10 @@ def prolog(environment):
 
 
 def _assigned(job, environment, uuids):
-    """The job's GPUs, once no other user can lease them."""
+    """Assigns the job's GPUs to its user, so that no other user can lease them, and returns them."""
     try:
         for uuid in uuids:
-            # Control groups are named by it from Slurm 26.05 on.
+            # From Slurm 26.05 on, it is the name of the job's control group.
             agent.assign(uuid, int(environment["SLURM_JOB_UID"]), job, environment.get("SLURM_JOB_SLUID"))
     except agent.AgentError as error:
         say(job, f"other users can lease its GPUs while it does not: {error}")
@@ -50,7 +50,7 @@ def _assigned(job, environment, uuids):
 
 
 def _give_back(job, gpus):
-    """Of the node's GPUs, those that are assigned to the job."""
+    """Gives back the GPUs that are assigned to the job."""
     for gpu in gpus:
         if (gpu.get("assigned_to") or {}).get("job") != job:
             continue
@@ -61,7 +61,7 @@ def _give_back(job, gpus):
 
 
 def epilog(environment):
-    """The exit status: 1, with which Slurm drains the node, where GPUs of the job are left changed."""
+    """Returns the exit status: 1, for which Slurm drains the node, if GPUs of the job are left changed."""
     if not _has_gpus(environment):
         return 0
     job = environment["SLURM_JOB_ID"]
@@ -105,13 +105,13 @@ def _restored(job, environment):
 
 
 def _is_final(job):
-    """Whether no process of the job takes a lease again that it had before the agent was started."""
+    """Whether no process of the job can still renew a lease from before the agent's restart."""
     age_s = agent.age_s()
     return age_s > LATE_RETURN_S or (age_s > RETURN_S and not processes.outlive(job))
 
 
 def _end_leases(job, gpus):
-    """Of processes that have outlived their job."""
+    """Ends the leases of processes that have outlived their job."""
     for gpu in gpus:
         if gpu["lease"] is None:
             continue
@@ -119,10 +119,10 @@ def _end_leases(job, gpus):
             agent.end_lease(gpu["lease"])
             say(job, f"a process has outlived the job with a lease on {gpu['uuid']}; ended lease {gpu['lease']}")
         except agent.AgentError:
-            pass  # it has ended by itself; the next look says so
+            pass  # the lease has ended by itself; the next check shows it
 
 
 def _never_had_gpus(job):
-    """Whether nothing of the job can have been changed: it had no GPU, or no agent when it began."""
+    """Whether the job cannot have changed a GPU: it had no GPU, or no agent ran when it started."""
     begin = records.job(job)
     return begin is not None and not begin.get("energy_j")

@@ -1,4 +1,4 @@
-"""The node's log, in which an administrator looks for what happened to a job."""
+"""Messages about a job in the node's log."""
 
 import functools
 import sys
@@ -6,7 +6,7 @@ import syslog
 
 
 def say(job, message):
-    """In the system's log, and on standard error, which slurmd keeps of a script that fails."""
+    """Writes to the system's log, and to standard error, which slurmd logs if a script fails."""
     line = f"job {job}: {message}"
     syslog.openlog("lowgear-slurm")
     syslog.syslog(syslog.LOG_WARNING, line)
@@ -14,8 +14,8 @@ def say(job, message):
 
 
 def never_fails(script):
-    """A function of the environment whose failure is logged and no failure for Slurm: it would end the job or drain the
-    node, and training needs nothing of what these scripts do."""
+    """Makes a function of the environment log its failure and return 0: a failure would end the job or drain the node,
+    although training does not depend on these scripts."""
     @functools.wraps(script)
     def run(environment):
         try:

@@ -1,18 +1,18 @@
-"""`srun --lowgear=plan=DIR,slowdown=2%`, which reaches the tasks as the variable LOWGEAR_SLURM: as options of `lowgear run`."""
+"""Converts `srun --lowgear=plan=DIR,slowdown=2%` (LOWGEAR_SLURM in the tasks) to options of `lowgear run`."""
 
 VARIABLE = "LOWGEAR_SLURM"
 OFF = "off"
-# With a value, whose percent sign may be left out, or None for a word without one.
+# The option for a word with a value, whose percent sign is optional; None for a word without a value.
 _OPTIONS = {"plan": "--plan", "server": "--server", "record": "--record", "slowdown": "--slowdown",
             "switch-latency": "--switch-latency", "points": "--points", "search-record": "--search-record", "search": None}
 
 
 class OptionError(Exception):
-    """What is wrong with --lowgear, and how it is right."""
+    """--lowgear is invalid; the message has the remedy."""
 
 
 def run_options(text):
-    """Words of `lowgear run` before `--`; empty for `off`. Raises OptionError."""
+    """The words of `lowgear run` before `--`; empty for `off`. Raises OptionError."""
     if text.strip() == OFF:
         return []
     values = {}

@@ -1,4 +1,4 @@
-"""What a plan says that it saves."""
+"""The planned saving of a plan."""
 
 import csv
 import json
@@ -6,9 +6,10 @@ from pathlib import Path
 
 
 def planned_saving_pct(plan, slowdown_pct):
-    """By how many per cent of the energy at full clocks less an iteration uses by the plan that the job's ranks choose from
-    this output folder of `lowgear plan`: the slowest that takes at most `slowdown_pct` (None: 0) longer than the fastest.
-    *Planned*, not measured. None where the folder does not say, as a single plan does not."""
+    """Planned energy saving of an iteration, in per cent of the energy at full clocks, by the plan that the job's ranks
+    choose from this output folder of `lowgear plan`: the slowest plan that takes at most `slowdown_pct` (None: 0) longer
+    than the fastest.
+    *Planned*, not measured. None if the folder does not state it; a single plan does not."""
     if not plan:
         return None
     try:

@@ -6,15 +6,15 @@ PROC = Path("/proc")
 
 
 def outlive(job, proc=PROC):
-    """Whether a process of the job is there, of those whose environment this user may read; root may read all. Called by the
-    epilog, which is none of them: Slurm gives it the same variable."""
+    """Whether a process of the job runs whose environment this user may read; root may read all. The calling epilog, which
+    has the same variable from Slurm, does not count."""
     wanted, own = f"SLURM_JOB_ID={job}".encode(), _ancestry(proc)
     for folder in proc.glob("[0-9]*"):
         try:
             if folder.name not in own and wanted in (folder / "environ").read_bytes().split(b"\0"):
                 return True
         except OSError:
-            continue  # it has ended, or is another user's
+            continue  # the process has ended, or is another user's
     return False
 
 

@@ -1,6 +1,7 @@
-"""What is kept of a job on its node from prolog to epilog: in memory, as the GPUs' counters do not outlive a boot either.
+"""Records of a job on its node from prolog to epilog. They are kept in memory, as the GPUs' counters do not
+outlive a boot either.
 
-FOLDER/JOB/job.json is root's; FOLDER/JOB/steps belongs to the job's user, so what is in it is read with suspicion."""
+FOLDER/JOB/job.json is root's; FOLDER/JOB/steps belongs to the job's user, so its content is checked when read."""
 
 import json
 import math
@@ -11,19 +12,19 @@ from pathlib import Path
 
 FOLDER = Path("/run/lowgear-slurm")
 ACCOUNTS = Path("/var/log/lowgear-slurm.jsonl")
-MAX_BYTES = 64 * 1024  # of a record
+MAX_BYTES = 64 * 1024  # largest size of a record
 MAX_STEPS = 1000
 
 
 def _write(path, document):
-    """Whole or not at all."""
+    """Writes the whole file or nothing."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(document), encoding="utf-8")
     os.replace(temporary, path)
 
 
 def _read(path):
-    """None where it is no regular file, too long or no JSON object: its writer may be any user."""
+    """Returns None unless the file is a regular one of limited size with a JSON object: its writer may be any user."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -39,7 +40,7 @@ def _read(path):
 
 
 def begin_job(job, uid, gid, document):
-    """Notes the begin of a job, in place of what an earlier start of it has left."""
+    """Notes the start of a job and replaces the records of its earlier starts."""
     FOLDER.mkdir(mode=0o755, exist_ok=True)
     shutil.rmtree(FOLDER / job, ignore_errors=True)
     (FOLDER / job / "steps").mkdir(parents=True)
@@ -50,7 +51,7 @@ def begin_job(job, uid, gid, document):
 
 
 def job(number):
-    """As begin_job() was given it; None without."""
+    """The document that begin_job() wrote; None without one."""
     return _read(FOLDER / number / "job.json")
 
 
@@ -59,7 +60,7 @@ def forget_job(number):
 
 
 def write_step(number, step, moment, document):
-    """`moment`: begin or end. Does nothing where the prolog has not run."""
+    """`moment`: begin or end. Does nothing if the prolog has not run."""
     folder = FOLDER / number / "steps"
     if folder.is_dir():
         _write(folder / f"{step}.{moment}", document)
@@ -81,7 +82,7 @@ def steps(number):
 
 
 def append_account(document):
-    """A line of the node's accounts, which readers find whole."""
+    """Appends a line to the node's accounts in one write, so that readers see only whole lines."""
     descriptor = os.open(ACCOUNTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o640)
     try:
         os.write(descriptor, (json.dumps(document) + "\n").encode())
@@ -90,7 +91,7 @@ def append_account(document):
 
 
 def number_in(document, *names):
-    """The finite number >= 0 of an object within objects; None where there is none."""
+    """The finite number >= 0 at a path of nested objects; None without one."""
     for name in names:
         document = document.get(name) if isinstance(document, dict) else None
     is_number = isinstance(document, (int, float)) and not isinstance(document, bool)

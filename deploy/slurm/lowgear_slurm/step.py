@@ -1,4 +1,5 @@
-"""Task prolog and epilog, as the job's user. What the first prints, Slurm sets for the task: `export NAME=VALUE`."""
+"""Task prolog and epilog, as the job's user. Slurm sets the variables that the task prolog prints as
+`export NAME=VALUE`."""
 
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ PATIENCE_S = 30
 
 @never_fails
 def task_prolog(environment):
-    """The exit status, which is never a failure: the task runs without Lowgear, too, and its output says why."""
+    """Returns the exit status, which is always 0: the task also runs without Lowgear, and its output says why."""
     variables, problem = {}, ""
     try:
         variables = _variables(environment)
@@ -45,8 +46,8 @@ def _print(environment, variables, problem):
 
 @never_fails
 def task_epilog(environment):
-    """The last task to end on the node notes what stays; the first task's tells the job's comment, in which the job itself
-    comes last, as its batch script ends after its steps."""
+    """Notes the counters: those after the last task of the node stay. The epilog of the first task updates the job's
+    comment; the job's own energy comes last, as its batch script ends after its steps."""
     _note(environment, "end", {})
     job = environment["SLURM_JOB_ID"]
     if environment.get("SLURM_LOCALID", "0") != "0" or not (records.job(job) or {}).get("energy_j"):
@@ -55,12 +56,12 @@ def task_epilog(environment):
         document = account(job, environment["SLURMD_NODENAME"], agent.gpus())
         write_part(environment, part_name(document), part(document))
     except (agent.AgentError, CommentError):
-        pass  # a job that is ending, as after scancel, has no comment; the epilog writes the account of every job
+        pass  # a job that is ending, as after scancel, gets no comment; the epilog writes the account of every job
     return 0
 
 
 def _note(environment, moment, members):
-    """The counters of the step's GPUs; that of the first task at the begin."""
+    """Notes the counters of the step's GPUs; at the start only the first task does."""
     if moment == "begin" and environment.get("SLURM_LOCALID", "0") != "0":
         return
     try:
@@ -74,7 +75,7 @@ def _note(environment, moment, members):
 
 
 def _variables(environment):
-    """What `lowgear run` would set, and the GPUs by their UUIDs. Raises OptionError with its message."""
+    """The variables that `lowgear run` would set, and the GPUs by their UUIDs. Raises OptionError with its message."""
     words = run_options(environment.get(VARIABLE, OFF))
     if not words:
         return {}
