@@ -1,4 +1,4 @@
-// Problems that a user should know of before relying on the figures, or should act on.
+// Problems that affect the figures, or that a user should act on.
 import shared from './shared.js';
 import {announce} from './parts.js';
 import {basisOf, clockTime, counted, guardLimit_pct, isOver, isPastGuard, kStates} from './words.js';
@@ -25,7 +25,7 @@ const alertsOf = ({summary: job}, rows, connection) => {
   const alerts = [];
   const add = (severity, text) => alerts.push([severity, text]);
   if (connection.state === 'away') {
-    add('bad', 'The server does not respond: everything on this page is as old as its last response. ' +
+    add('bad', 'The server does not respond: this page shows its last response. ' +
       'Training continues with its last plan.');
   }
   if (job.has_failed) {
@@ -57,7 +57,7 @@ const alertsOf = ({summary: job}, rows, connection) => {
   const moreRefuse = having(rows, 'follows no plans').length - kShownRanks;
   if (moreRefuse > 0) add('warn', `${counted(moreRefuse, 'more rank follows', 'more ranks follow')} no plans.`);
   const late = having(rows, 'old plan');
-  if (late.length) add('warn', `Still following an older plan: ${list(late)}.`);
+  if (late.length) add('warn', `Following an older plan: ${list(late)}.`);
   if (job.power_cap) add('info', capText(job.power_cap));
   if (job.state === 'observing' && job.reason && !job.has_failed) add('info', `Full clocks: ${job.reason}`);
   return alerts;

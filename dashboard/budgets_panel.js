@@ -7,20 +7,20 @@ import {counted} from './words.js';
 const {element, units} = shared;
 
 const kPeriod_ms = 3000;
-// A cluster may have one for each node: those that bind are shown first.
+// A cluster may have a budget for each node: budgets that bind are shown first.
 const kShownBudgets = 12;
 const kShownJobs = 50;
 
 const ofLimit_pct = (watts, budget) => 100 * watts / budget.watts_now;
 
-// Of how jobs are staggered, or could be.
+// Describes how jobs are staggered, or could be.
 function staggerText(stagger) {
   if (!stagger) return '';
   const swing = `${units.power(stagger.staggered.swing_w)} instead of ${units.power(stagger.together.swing_w)}`;
   const kept = stagger.jobs.filter((job) => job.left_out === null).length;
   return stagger.applied
     ? `Staggered: ${kept} of ${counted(stagger.jobs.length, 'job')} kept at phases; planned swing ${swing}`
-    : `Jobs are not staggered; their planned swing would be ${swing}`;
+    : `Jobs are not staggered; with delays the planned swing would be ${swing}`;
 }
 
 class BudgetCard {
@@ -50,14 +50,14 @@ class BudgetCard {
       : 'No power reported');
     setText(price, budget.gpus_per_kw > 0
       ? `Binds: one more kW would bring the training of ${units.significant(budget.gpus_per_kw, 2)} GPUs`
-      : 'Does not bind: one more watt would bring nothing');
+      : 'Does not bind: more watts would bring no training');
     setText(held, !budget.held ? 'Not held by agents' : `Agents of ${counted(budget.held.nodes, 'node')} hold ` +
       `${units.power(budget.held.watts)}` + (budget.held.silent_nodes
       ? `; ${budget.held.silent_nodes} silent, assumed at full power` : ''));
     setText(stagger, staggerText(budget.stagger));
     stagger.hidden = !budget.stagger;
-    setText(unknown, `No job or agent has the ${budget.unknown_hosts.length > 1 ? 'hosts' : 'host'} ` +
-      `${budget.unknown_hosts.join(', ')}: the limit does not reach there`);
+    setText(unknown, `No job or agent names the ${budget.unknown_hosts.length > 1 ? 'hosts' : 'host'} ` +
+      `${budget.unknown_hosts.join(', ')}: the budget limits nothing there`);
     unknown.hidden = budget.unknown_hosts.length === 0;
   }
 }
@@ -101,8 +101,8 @@ export class BudgetsPanel {
     shown.forEach((budget) => cards.get(budget.name).show(budget));
     this.drawShares(jobs);
     const more = budgets.length - shown.length;
-    setText(this.caption, (more > 0 ? `${counted(more, 'more budget')} that bind less. ` : '') +
-      'Watts: mean power of all GPUs by the jobs\u2019 plans. A job\u2019s share is of all jobs that follow plans.');
+    setText(this.caption, (more > 0 ? `${counted(more, 'more budget')} with a lower price of power. ` : '') +
+      'Watts: mean power of all GPUs by the jobs\u2019 plans. Shares: parts of the power of all jobs that follow plans.');
   }
 
   drawShares(jobs) {

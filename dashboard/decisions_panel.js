@@ -1,4 +1,4 @@
-// What the server and the training program decided and why, newest first.
+// Decisions of the server and the training program with their reasons, newest first.
 import shared from './shared.js';
 import {button, panel, setText} from './parts.js';
 import {clockTime, counted, dateTime} from './words.js';

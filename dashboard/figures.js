@@ -23,7 +23,7 @@ class Figure {
 
 const savingText = ({baseline, saved_pct: saved}, basis) => {
   if (!baseline || !units.isNumber(baseline.energy_j)) {
-    return 'There is no baseline, so no saving can be stated.';
+    return 'Without a baseline the saving is unknown.';
   }
   const error = units.isNumber(baseline.energy_error_j) ? ` ± ${units.energy(baseline.energy_error_j, 2)}` : '';
   const text = `${units.energy(baseline.energy_j)}${error}, ` +
@@ -43,7 +43,7 @@ const slowdownText = ({baseline, slowdown_pct: slowdown, slowdown_error_pct: err
 
 const mood = (job) => {
   if (!units.isNumber(job.saved_pct)) return '';
-  // Within its error a saving is none.
+  // A saving within its error does not count.
   if (Math.abs(job.saved_pct) <= (job.saved_error_pct || 0)) return '';
   return job.saved_pct > 0 ? 'good' : 'bad';
 };

@@ -1,4 +1,4 @@
-// The frontier with where the job is on it.
+// The frontier and the job's points on it.
 import shared from './shared.js';
 import {TableBehind, panel, zoomTools} from './parts.js';
 import {basisOf, counted} from './words.js';

@@ -72,7 +72,7 @@ export class JobStore {
     this.iterations = inserted(this.iterations, iteration, 'iteration', kKeptIterations);
   }
 
-  // Whether it is new.
+  // Returns whether the decision is new.
   takeDecision(decision) {
     const before = this.decisions.length ? this.decisions[this.decisions.length - 1].id : -1;
     this.decisions = inserted(this.decisions, decision, 'id', kKeptDecisions);

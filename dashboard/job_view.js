@@ -16,11 +16,11 @@ import {counted, dateTime, duration, isOver, parallelText, stateShown, workText}
 
 const {element} = shared;
 
-// Often enough to look live, seldom enough that a thousand ranks cost little.
+// Redraws often enough to look live, and seldom enough that a thousand ranks cost little.
 const kRedraw_ms = 400;
-// A sign of silence comes without an event.
+// Silence of a rank brings no event.
 const kTick_ms = 2000;
-// What no event brings: the measured point of the frontier, and reports of ranks.
+// No event brings the measured point of the frontier and the reports of ranks.
 const kRefresh_ms = 5000;
 const kRefreshPerRank_ms = 10;
 
@@ -78,7 +78,7 @@ export class JobView {
     });
   }
 
-  // What fails here is asked for again at the next change, and the stream says when the server is away.
+  // A failed request is repeated at the next change, and the stream reports that the server is away.
   async quietly(load) {
     try {
       await load();
@@ -160,7 +160,7 @@ export class JobView {
     const facts = [['Model', job.model], ...(job.work ? [['Work', workText(job.work)]] : []), ['GPU', job.gpu], ['Parallel', parallelText(job.parallel)],
       ['Schedule', `${job.schedule}, ${counted(job.microbatches, 'microbatch', 'microbatches')}`],
       ['Ranks', `${job.registered} of ${job.ranks}`], ['Run', job.run], ['Started', dateTime(job.created_s)],
-      ...(job.finished_s ? [['Took', duration(job.finished_s - job.created_s)]] : [])];
+      ...(job.finished_s ? [['Duration', duration(job.finished_s - job.created_s)]] : [])];
     const text = JSON.stringify(facts);
     if (text === this.factsText) return;
     this.factsText = text;

@@ -141,7 +141,7 @@ export class JobsView {
     const active = all.filter((job) => !isOver(job)).length;
     setText(this.count, `${counted(all.length, 'job')}, ${active} active` +
       (shown.length < all.length ? `; ${shown.length} shown` : '') + '. Time and energy: the last 20 iterations, all ' +
-      'ranks together. Savings are shown only against a baseline that the same job ran at full clocks.');
+      'ranks together. Savings are relative to the same job\u2019s baseline at full clocks.');
     this.table.update(shown);
     document.documentElement.dataset.jobs = String(shown.length);
   }

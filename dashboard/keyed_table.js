@@ -5,7 +5,7 @@ import {setClass, setText} from './parts.js';
 
 const {element} = shared;
 
-// The roles are said again because narrow screens show rows as blocks, and browsers then forget that it is a table.
+// The roles are repeated because narrow screens show rows as blocks, and browsers then drop the table's roles.
 export class KeyedTable {
   // `columns`: [{head, unit, css, text: row => string, or fill: (cell, row), sort: row => number or string}], the first
   // names the row. `key`: row => string. `rowClass`: row => string.

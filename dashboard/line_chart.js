@@ -155,7 +155,7 @@ export class LineChart {
     const marks = (this.data.marks || []).filter(({x}) => x >= this.x.domain()[0] && x <= this.x.domain()[1]);
     marks.forEach(({x, text}, i) => {
       plot.append('line').attr({class: 'switch', x1: this.x(x), x2: this.x(x), y1: top, y2: bottom});
-      // Of marks that are close to each other the last one is named.
+      // Only the last of several close marks gets its label.
       const isHidden = i + 1 < marks.length && this.x(marks[i + 1].x) - this.x(x) < kMarkPx;
       if (!isHidden) plot.append('text').attr({class: 'switch-label', x: this.x(x) + 4, y: top + 9}).text(text);
     });

@@ -1,4 +1,4 @@
-// Keeps a stream of events open: after an interruption it reconnects with back-off and requests what was missed.
+// Keeps a stream of events open: after an interruption it reconnects with back-off and requests the missed data.
 import {ApiError, get, open} from './api.js';
 import {readEvents} from './event_stream.js';
 
@@ -7,8 +7,8 @@ const kLongestWait_ms = 10000;
 const kQuiet_ms = 20000;
 
 export class LiveStream {
-  // `catchUp`: async, called once the stream is open, so that nothing falls between the two. `onEvent(name, object)`.
-  // `onState({state: 'connecting' | 'live' | 'away', retryAt_ms, message})`. `onRefused(ApiError)`: it has given up.
+  // `catchUp`: async, called once the stream is open, so that no change is lost between the two. `onEvent(name, object)`.
+  // `onState({state: 'connecting' | 'live' | 'away', retryAt_ms, message})`. `onRefused(ApiError)`: the stream has given up.
   constructor(path, {catchUp, onEvent, onState, onRefused}) {
     Object.assign(this, {path, catchUp, onEvent, onState, onRefused});
     this.stopper = new AbortController();
@@ -69,7 +69,7 @@ export class LiveStream {
     this.onEvent(name, event);
   }
 
-  // A stream may be quiet because nothing happens or because the server is gone: then it asks.
+  // A stream may be quiet because nothing happens or because the server is gone: a request tells which.
   watchQuiet(giveUp) {
     let heard_ms = Date.now();
     const timer = setInterval(async () => {
@@ -78,7 +78,7 @@ export class LiveStream {
         await get('/healthz');
         heard_ms = Date.now();
       } catch (error) {
-        // Draining or a full disk is an answer.
+        // A server that drains or has a full disk still answers.
         if (error.status === 0) giveUp();
       }
     }, kQuiet_ms / 4);

@@ -39,8 +39,8 @@ const refuse = (error) => {
   setConnection({state: 'none'});
   setClass(main, '');
   if (error.needsToken) {
-    const reason = !token.get() ? 'The jobs are shown after you sign in.'
-      : error.status === 403 ? 'This token may not read jobs.' : 'The server does not know this token.';
+    const reason = !token.get() ? 'Sign in to see the jobs.'
+      : error.status === 403 ? 'This token lacks the scope read.' : 'The server does not know this token.';
     token.clear();
     byId('sign-out').hidden = true;
     signIn(main, reason, route);

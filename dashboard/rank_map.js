@@ -19,7 +19,7 @@ export class RankMap {
     this.legend = element('p', {class: 'caption map-legend'}, [element('span', {class: 'cell fine'}), 'as planned ',
       element('span', {class: 'cell attention'}), 'needs attention ',
       element('span', {class: 'cell silent'}), 'silent ',
-      element('span', {class: 'cell unknown'}), 'nothing known']);
+      element('span', {class: 'cell unknown'}), 'no data']);
     this.node = element('div', {class: 'plot rank-map'}, [this.canvas, this.legend]);
     this.canvas.addEventListener('mousemove', (event) => this.onMove(event));
     this.canvas.addEventListener('mouseleave', () => this.clear());
@@ -42,7 +42,7 @@ export class RankMap {
     });
     this.lines = [...lines.values()];
     this.canvas.setAttribute('aria-label', `Map of ${rows.length} ranks, one row for each pipeline. ` +
-      'Arrow keys move to the neighbour, ' +
+      'Arrow keys move to the next rank, ' +
       'Enter shows the rank in the table below, which has the same data.');
     this.redraw();
   }
@@ -112,7 +112,7 @@ export class RankMap {
       return;
     }
     context.fillStyle = age_s === null ? css.lane : problems.length ? css.bad : css.accent;
-    // What needs attention fills its cell, what is as planned does not: it shows without colour, too.
+    // Only ranks that need attention fill their cell, so that they stand out without colour, too.
     const inset = problems.length || age_s === null ? 0 : Math.max(1, size * 0.2);
     context.fillRect(x + inset, y + inset, size - 2 * inset, size - 2 * inset);
   }

@@ -11,12 +11,12 @@ export const signIn = (container, reason, onDone) => {
   const field = element('input', {id, type: 'password', autocomplete: 'off', spellcheck: 'false', required: '',
     'aria-describedby': `${id}-reason`});
   const form = element('form', {class: 'message sign-in'}, [
-    element('h1', {class: 'message-title', text: 'This server asks for a token'}),
+    element('h1', {class: 'message-title', text: 'This server requires a token'}),
     element('p', {id: `${id}-reason`, role: 'alert', text: reason}),
     element('label', {for: id, text: 'Token'}), field,
     element('button', {type: 'submit', text: 'Sign in'}),
     element('p', {class: 'caption',
-      text: 'A token with the role read is sufficient. This tab keeps it until you close it.'})]);
+      text: 'A token with the scope read is sufficient. This tab keeps it until you close it.'})]);
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     token.set(field.value.trim());

@@ -1,4 +1,4 @@
-// The theme: what the system prefers unless another was chosen here. Runs before anything is drawn.
+// The theme: the system's choice unless the user made another one here. Runs before the page is drawn.
 const theme = (() => {
   const kKey = 'lowgear.theme';
   const kChoices = ['system', 'light', 'dark'];

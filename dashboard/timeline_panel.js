@@ -1,4 +1,4 @@
-// One iteration as it is planned, rank by rank.
+// The planned iteration, rank by rank.
 import shared from './shared.js';
 import {TableBehind, panel, zoomTools} from './parts.js';
 
@@ -7,7 +7,7 @@ const {dataTable, element, interaction, timelineData, timelineLegend, timelinePl
 const kKinds = {forward: 'F', backward: 'B', input_gradient: 'I', weight_gradient: 'W', recomputation: 'R',
   recomputing_backward: 'C'};
 
-// A lowgear.plan/1 as the plot wants it.
+// Converts a lowgear.plan/1 to the data of the plot.
 const timelineOf = (plan) => ({
   time_s: plan.time_s, energy_j: plan.energy_j,
   ranks: plan.stages.map(({stage, ops}) => ops.map((op) => ({
@@ -26,7 +26,7 @@ export class TimelinePanel {
     this.box = element('div', {class: 'plot timeline'});
     this.empty = element('p', {class: 'empty', text: 'The timeline appears with the first plan.'});
     this.caption = element('p', {class: 'caption',
-      text: 'Colour is the clock an op runs at, its number the microbatch. ' +
+      text: 'The colour of an op shows its clock, its number the microbatch. ' +
       'Point at an op, or use the arrow keys, to see its figures and follow its microbatch. ' +
       'Drag to move; click, then scroll to zoom.'});
     this.table = new TableBehind('Ranks of the plan as a table', () => this.rankTable());

@@ -1,5 +1,5 @@
-// Words and texts that several views use. *Measured*, *simulated* and *planned* are different things: what a job on
-// simulated GPUs reports is never called measured.
+// Words and texts that several views use. *Measured*, *simulated* and *planned* are different things: figures of a job
+// on simulated GPUs are never called measured.
 import shared from './shared.js';
 import {serverNow_s} from './api.js';
 
@@ -32,7 +32,7 @@ export const counted = (count, one, many = `${one}s`) => `${count.toLocaleString
 export const parallelText = ({pp, dp, tp, chunks}) =>
   `pp ${pp} × dp ${dp} × tp ${tp}${chunks > 1 ? `, ${chunks} chunks` : ''}`;
 
-// What the ranks train, for example "6 of 24 layers frozen, bf16".
+// The work of a job, for example "6 of 24 layers frozen, bf16".
 export const workText = ({layers, frozen_layers: frozen, precision}) =>
   `${frozen ? `${frozen} of ${counted(layers, 'layer')} frozen` : counted(layers, 'layer')}, ${precision}`;
 

@@ -229,7 +229,7 @@ class SaysWhatIsWhat(DashboardTest):
 
     def test_no_saving_without_a_baseline(self):
         self.open_job(MockJob(iterations=4))
-        self.wait_text("There is no baseline, so no saving can be stated.")
+        self.wait_text("Without a baseline the saving is unknown.")
         self.assertEqual(self.text(".card .value"), "–")
         self.assertNotRegex(self.browser.value(TEXT), r"saved[^%]*\d %")
 
@@ -342,7 +342,7 @@ class ShowsBudgets(DashboardTest):
         for part in ("the limit cannot be kept", "one more kW would bring the training of 1.2 GPUs",
                      "Agents of 40 nodes hold", "2 silent, assumed at full power", "Not held by agents",
                      "reported in the last iterations, by 64 GPUs", "No power reported", "Does not bind",
-                     "No job or agent has the hosts nodee-1, nodee-2"):
+                     "No job or agent names the hosts nodee-1, nodee-2"):
             self.wait_text(part, ".budgets")
         shares = self.browser.value("[...document.querySelectorAll('.shares li')].map((node) => node.innerText)")
         self.assertEqual(len(shares), 4)
