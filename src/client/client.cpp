@@ -266,7 +266,7 @@ void Client::set_work(protocol::JobWork work) {
   if (served_) served_->set_work(std::move(work));
 }
 
-/// What the training thread has found is carried out by another one, as it takes system calls.
+/// Refuses plans if the training thread has found another schedule. Runs on another thread, as it makes system calls.
 void Client::refuse_what_differs() {
   const ExpectedUnits& expected = marks_->expected();
   if (expected.has_failed()) following_->refuse("the schedule differs: " + expected.first_difference());

@@ -64,7 +64,7 @@ std::optional<std::vector<CpuPackagePower>> CpuPower::power() {
 
 namespace {
 
-/// What the dies of a package, or of its memory, have counted together.
+/// Sum of the counters of all dies of a package, or of its memory.
 struct ZoneSum {
   bool is_there = false;
   double energy_j = 0;

@@ -146,7 +146,7 @@ void GpuWorker::Loop::end_lease() {
   restore_failed_ = writer_->status().clock_state == ClockState::failed;
 }
 
-/// What the task's asker holds is not to be restored under it: the end of its lease does that.
+/// Cancels a pending restoration: the lease of the task's client restores the GPU when it ends.
 void GpuWorker::Loop::write(const Task& task) {
   restore_failed_ = false;
   task(*writer_);

@@ -66,7 +66,7 @@ void add_power_limits(const std::vector<GpuStatus>& gpus, metrics::Exposition& e
   }
 }
 
-/// What is read from the driver. A GPU that does not answer has no current values.
+/// Readings of the driver. A GPU that does not answer has no current values.
 void add_readings(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
   for (const gpu::GpuSensor& sensor : gpu::gpu_sensors()) {
     for (const gpu::GpuQuantity& quantity : sensor.quantities) add_quantity(gpus, quantity, exposition);
@@ -74,7 +74,7 @@ void add_readings(const std::vector<GpuStatus>& gpus, metrics::Exposition& expos
   }
 }
 
-/// What the agent knows of itself.
+/// The agent's own state of each GPU.
 void add_control(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
   metrics::MetricFamily& info = exposition.gauge("gpu_info", "Name and PCI address of the GPU; always 1.");
   metrics::MetricFamily& healthy =
@@ -127,7 +127,7 @@ void add_energy_counters(const std::vector<GpuStatus>& gpus, metrics::Exposition
   }
 }
 
-/// What the driver has below clocks and limits. A GPU without it has no samples.
+/// Workload power profiles and power smoothing. A GPU without these features has no samples.
 void add_power_features(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
   metrics::MetricFamily& profiles =
       exposition.gauge("gpu_workload_power_profile",

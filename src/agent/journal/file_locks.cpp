@@ -25,7 +25,7 @@ FileDescriptor open_or_make(const std::filesystem::path& path) {
   // user.
   FileDescriptor file(::open(path.c_str(), kFlags));
   if (!file && errno == ENOENT) file = FileDescriptor(::open(path.c_str(), kFlags | O_CREAT, 0600));
-  // What is there can be held all the same.
+  // A lock on a read-only file system can be held, too.
   if (!file && errno == EROFS) file = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file) return file;
   throw InputError(fmt::format("{}: the lock cannot be opened: {}; it has to be a file of the user who runs the agent",

@@ -275,7 +275,7 @@ void Agent::require_not_of_others(const Peer& peer, std::size_t gpu) {
   if (!job) {
     throw GpuBusy(owner + ", and the agent does not see the calling process, so neither whether it is of that job");
   }
-  // What the agent itself is in sets no process apart from another one of the machine.
+  // The agent's own job or container does not distinguish processes of the machine.
   if (job->kind.empty() || (own_job_ && job->kind == own_job_->kind && job->id == own_job_->id)) return;
   if (!job->id.empty() && (job->id == assigned->job || job->id == assigned->sluid)) return;
   const std::string process = fmt::format("process {} is of {} {}", peer.pid, job->kind, quote(job->id));

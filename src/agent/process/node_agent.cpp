@@ -54,7 +54,7 @@ std::shared_ptr<UnattendedGpus> attend_to_the_rest(const Config& config, const g
   return std::make_shared<UnattendedGpus>(std::move(gpus), std::move(journal), std::move(options));
 }
 
-/// What an agent says, from any of its threads; nothing any more once it is closed.
+/// Messages of an agent from any of its threads; silent once it is closed.
 class Voice {
  public:
   explicit Voice(Messages messages) : messages_(std::move(messages)) {}
@@ -82,7 +82,7 @@ Messages messages_of(const std::shared_ptr<Voice>& voice) {
           .warn = [voice](std::string_view text) { voice->warn(text); }};
 }
 
-/// What has been opened and restored before an agent serves.
+/// State that is opened and restored before the agent serves.
 struct StartedNode {
   std::shared_ptr<gpu::GpuControlSystem> system;
   std::optional<LockFile> machine;

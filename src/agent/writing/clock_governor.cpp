@@ -285,7 +285,7 @@ void ClockGovernor::observe_clock(const GpuReading& reading) {
                   clock_mhz, *status_.requested_min_mhz, *status_.requested_max_mhz));
 }
 
-// What was read before the limit was set says nothing: a driver may hold up the one who reads for seconds.
+// A reading from before the limit was set does not count: a driver may delay a reader for seconds.
 void ClockGovernor::observe_power_limit(const ReadPowerLimit& limit) {
   const Time now = options_.now();
   const bool own = !power_limit_w_ || std::abs(limit.power_limit_w - *power_limit_w_) <= kPowerStepW;

@@ -9,8 +9,8 @@
 namespace lowgear {
 namespace {
 
-/// What the first byte of a character says of it. The range of the second byte keeps out overlong forms, surrogates and
-/// code points beyond U+10FFFF.
+/// Length of a character and range of its second byte, by its first byte. The range keeps out overlong forms,
+/// surrogates and code points beyond U+10FFFF.
 struct Lead {
   std::size_t size = 0;
   unsigned char second_low = 0x80;

@@ -135,7 +135,7 @@ ipc::PlanAnswer AgentConnection::send_plan(const ipc::PlanMessage& plan, std::ch
 void AgentConnection::check() {
   pollfd entry{.fd = socket_.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
   for (;;) {
-    // What has arrived counts also when the connection has closed since: it may say that the lease was ended.
+    // A received frame counts even if the connection has closed since: it may report the end of the lease.
     if (const std::optional<ipc::Frame> frame = reader_.next()) {
       throw_if_ended(*frame);
       throw Error("the agent sent an unexpected message");

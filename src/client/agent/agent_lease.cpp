@@ -104,7 +104,7 @@ void AgentLease::lose(std::string problem) {
   problems_.lease = std::move(problem);
 }
 
-/// What the program has loaded before is not to come back with a plan that it loads for a lease to come.
+/// Forgets the loaded plans, so that they do not return when the program loads a plan for its next lease.
 void AgentLease::give_up(std::string_view reason) {
   lose(fmt::format("the lease was ended: {}; the GPU is asked for again when the program loads a plan", reason));
   forget_plans();

@@ -10,7 +10,7 @@
 namespace lowgear::client {
 namespace {
 
-// What is used of cuda.h.
+// The used parts of cuda.h.
 using CudaResult = int;
 using DevicePointer = unsigned long long;
 constexpr CudaResult kSuccess = 0;

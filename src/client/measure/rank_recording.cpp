@@ -23,7 +23,7 @@ std::string cell(const std::optional<Value>& value) {
 
 constexpr int kMaxParts = 100'000;
 
-/// What the wall clock showed then.
+/// Wall-clock time of a monotonic time.
 double unix_time_s(std::uint64_t monotonic_time_ns) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   return now.count() - (monotonic_s() - static_cast<double>(monotonic_time_ns) * 1e-9);

@@ -95,7 +95,7 @@ PointSearch::PointSearch(PointSearchOptions options, HeldPoint held, std::vector
       record_(open_record(options_.record)),
       since_ns_(now_ns_()) {
   for (measure::GpuMeter& meter : meters) meters_.emplace_back(std::move(meter));
-  // What is out of range is refused now.
+  // Throws for options out of range.
   adapt::ChangeOptions checked = change_options();
   if (options_.choose) checked.points.emplace_back("another");
   (void)adapt::ChangeController(checked);
@@ -145,7 +145,7 @@ void PointSearch::look() {
   }
 }
 
-/// What an agent refuses, it refuses before the first block. Other ranks may not have given their leases back yet.
+/// Requests GPUs before the first block, so that refusals come early. Other ranks may still hold their leases.
 void PointSearch::request_gpus() {
   const std::uint64_t now_ns = now_ns_();
   if (now_ns < since_ns_ + kFirstRequestNs) return;

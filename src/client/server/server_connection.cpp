@@ -44,7 +44,7 @@ class ServerRefusal : public Error {
   std::size_t address_;
 };
 
-/// What the server named, as part of a path or of a header.
+/// Checks a name from the server, which becomes part of a path or of a header.
 const std::string& require_name(const std::string& text, std::string_view what) {
   const auto allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
@@ -129,7 +129,7 @@ void ServerConnection::sleep(milliseconds time) {
   changed_.wait_for(lock, time, [this] { return stops(); });
 }
 
-// What the client hands over.
+// Reports of the client.
 
 void ServerConnection::report(const protocol::IterationReport& report, const protocol::GpuNow& gpu) {
   const std::lock_guard lock(mutex_);
@@ -423,8 +423,8 @@ bool ServerConnection::post_reports_once(HttpChannel& channel, const protocol::R
   return reply.has_value();
 }
 
-/// What was not said is to be said. An older server takes no refusal, and sees by the plan versions that none is
-/// followed; nor does it take begins of iterations, which a newer one has asked for.
+/// Posts reports. If the server refuses them, posts them again without refusal and begins of iterations: the server
+/// sees by the plan versions that the rank follows no plan. Reports that were not sent stay in the outbox.
 bool ServerConnection::post_reports(HttpChannel& channel, protocol::RankReports& body) {
   try {
     if (post_reports_once(channel, body)) return true;
@@ -455,7 +455,7 @@ void ServerConnection::say_profile(HttpChannel& channel) {
   outbox_.heard_profile(result->plan_version);
 }
 
-/// What a job has not got depends on which one it is: it is chosen for the job that it is sent to.
+/// Chooses the decisions for the job of the session, as another job lacks other ones.
 void ServerConnection::say_decisions(HttpChannel& channel) {
   const Session as = session(channel);
   std::optional<protocol::RankDecisions> body;
@@ -469,7 +469,7 @@ void ServerConnection::say_decisions(HttpChannel& channel) {
   outbox_.decisions().sent(*body, taken);
 }
 
-/// What is left, once. A server that is away now does not hear of it: it will miss this rank by itself.
+/// Sends the remaining reports once. A server that is away now misses them, and notices the rank's silence by itself.
 void ServerConnection::finish() {
   try {
     for (bool left = true; left;) {

@@ -141,7 +141,7 @@ constexpr auto kMembers = std::to_array<ConfigMember>({
     {"skip_bias_add", kBloom, without_effect},
     {"skip_bias_add_qkv", kBloom, without_effect},
     {"slow_but_exact", kBloom, without_effect},
-    // What the job says.
+    // The job states these.
     {"gradient_checkpointing", kAll, noted, "false",
      "the recompute of the job counts instead (recompute, --recompute)"},
     {"_attn_implementation", kAll, noted, kFusedAttention, kOfAttention},
@@ -194,7 +194,7 @@ constexpr auto kTrainedMembers = std::to_array<TrainedMember>({
 
 /// Members of all families without any effect.
 constexpr auto kWithoutEffect = std::to_array<std::string_view>({
-    // What the file was made with, and for which library.
+    // Origin of the file and its library.
     "model_type",
     "transformers_version",
     "_name_or_path",

@@ -93,7 +93,7 @@ bool is_windowed(const ModelConfig& config, std::int64_t layer, std::int64_t seq
   return windowed_layers(config, sequence_length, layer, 1) > 0;
 }
 
-/// What the layers of the trainer do not have.
+/// Parts of the model that the trainer's layers lack.
 std::vector<std::string_view> untrained_parts(const ModelConfig& config) {
   std::vector<std::string_view> parts;
   if (config.experts) parts.emplace_back("experts");

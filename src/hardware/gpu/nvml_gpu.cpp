@@ -290,7 +290,7 @@ WorkloadPowerProfiles read_workload_power_profiles(const NvmlGpu& gpu) {
   return {.supported = set_of(now.supported), .requested = set_of(now.requested), .enforced = set_of(now.enforced)};
 }
 
-// What the driver would otherwise resolve silently: it enforces the one of higher priority.
+// Rejects conflicts, which the driver would resolve silently: it enforces the profile of higher priority.
 void require_without_conflicts(const NvmlGpu& gpu, const WorkloadPowerProfileSet& profiles) {
   const auto info = std::make_unique<nvml::WorkloadPowerProfilesInfoV1>();  // 11 KB
   info->version = nvml::struct_version<nvml::WorkloadPowerProfilesInfoV1>(1);

@@ -149,8 +149,9 @@ sigset_t set_of(std::initializer_list<int> signals) {
   return set;
 }
 
-/// What a child starts with, whatever this process made of its signals and output. What was ignored when this process
-/// started (`nohup`) stays so.
+/// Signals and output of a child, independent of this process's own. Signals that were ignored when this process
+/// started
+/// (`nohup`) stay ignored.
 class SpawnSettings {
  public:
   explicit SpawnSettings(CommandOutput output) {

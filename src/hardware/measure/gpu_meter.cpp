@@ -169,7 +169,7 @@ void GpuWindow::add(const GpuSample& sample) {
   }
 }
 
-/// What the counter says: nothing when it started over, or was not read since the window's begin.
+/// Energy by the counter; empty if it started over, or was not read since the window's begin.
 GpuWindow::CoveredEnergy GpuWindow::counted(const std::optional<EnergyEstimate>& end) const {
   if (!start_ || !end || start_->run != end->run || end->time_s <= start_->time_s) return {};
   return {.energy_j = std::max(0.0, end->energy_j - start_->energy_j), .covered_s = end->time_s - start_->time_s};

@@ -52,7 +52,7 @@ void handle_as_before(int number, siginfo_t* info, void* context) {
 
 }  // namespace
 
-/// What the handler knows of a mapping. Slots are static, so that it can look at them at any time.
+/// A mapping as the signal handler sees it. Slots are static, so that the handler can read them at any time.
 struct GuardedMapping::Slot {
   std::atomic<bool> used{false};
   std::atomic<std::byte*> begin{nullptr};  ///< null: there is nothing to handle

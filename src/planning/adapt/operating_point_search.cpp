@@ -145,8 +145,8 @@ std::vector<SearchDecision> OperatingPointSearch::end_round() {
   return decisions;
 }
 
-/// What the two blocks of each point differ by, but for a drift in proportion to the time between them. Half of that
-/// difference has the variance of one result.
+/// Adds the differences between the two blocks of each point, without a drift in proportion to the time between
+/// them. Half of such a difference has the variance of one result.
 void OperatingPointSearch::add_spread_within_round() {
   const std::size_t count = order_.size() / 2;
   const auto half_difference = [&](std::size_t place) {

@@ -70,7 +70,7 @@ bool same_time(double a_s, double b_s) { return std::abs(a_s - b_s) <= kRounding
 
 int largest(const std::vector<int>& values) { return *std::ranges::max_element(values); }
 
-/// What an order holds in memory, against the given one.
+/// Activations that an order holds in memory, compared with the given order.
 std::string activations_text(const schedule::Schedule& order, const schedule::Schedule& given) {
   const int held = largest(peak_in_flight_activations(order));
   const int of_given = largest(peak_in_flight_activations(given));

@@ -319,7 +319,7 @@ void require_own_policy(const PlanOptions& options) {
       fmt::format("the policy {} plans clocks for a given order: name a schedule", options.request.policy));
 }
 
-/// What the given partition would use in the time of the shown plan.
+/// Time and energy of the given partition within the time of the shown plan.
 std::optional<simulator::PipelineFigures> given_plan(const joint::JointProblem& given, PlanOptions options,
                                                      const JointPlanResult& chosen, Progress* progress) {
   const double deadline_s = chosen.plans.at(static_cast<std::size_t>(chosen.shown_plan)).deadline_s;

@@ -160,7 +160,7 @@ class Planning {
     }
   }
 
-  /// What is left of the request for a pipeline that is slow already.
+  /// The request for a pipeline whose slow ranks are accounted for already.
   [[nodiscard]] PlanRequest job_request() const {
     PlanRequest request = options_->request;
     request.slow.clear();
@@ -223,7 +223,7 @@ class Planning {
     result_.shown = std::move(made);
   }
 
-  /// What the shown plan and its baseline take when clock changes come late.
+  /// Replays the shown plan and its baseline with late clock changes.
   void replay_late(double latency_s) {
     const ReplayConditions late{latency_s, {}};
     const planner::PlanningProblem problem = result_.pipeline.problem();

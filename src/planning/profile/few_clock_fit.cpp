@@ -19,7 +19,7 @@ constexpr int kTransitionSteps = 16;
 constexpr int kThrottleSteps = 16;
 /// Cells that the transition clock is found from: a property of the GPU needs no more.
 constexpr std::size_t kMaxTransitionCells = 64;
-/// What all cells together say of the residuals counts as much as this many increments of a cell's own.
+/// Weight of the residuals of all cells together, in increments of a cell's own.
 constexpr double kPooledWeight = 2;
 
 struct Cell {

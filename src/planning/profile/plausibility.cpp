@@ -78,7 +78,7 @@ constexpr auto kBlockingGuesses = std::to_array<UnitGuess>({
     {kKilo, "it looks like kilowatts"},
 });
 
-/// What is likely wrong with these times and powers.
+/// The likely error in these times and powers.
 std::string likely_units(const TypicalFigures& typical, double most_w) {
   const auto* const guess = std::ranges::find_if(kUnitsGuesses, [&](const UnitsGuess& units) {
     const double power_w = typical.power_w * units.energy / units.time;

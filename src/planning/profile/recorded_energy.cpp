@@ -106,7 +106,7 @@ struct Stretch {
 /// Which of the two cannot be right by itself.
 enum class Wrong : unsigned char { unknown, counter, power };
 
-/// What a GPU can draw at most.
+/// Bounds of a GPU's power.
 struct Limits {
   double highest_w = 0;    ///< for a moment
   double least_w = 0;      ///< while it trains

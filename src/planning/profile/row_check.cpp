@@ -158,8 +158,8 @@ class RowChecker {
         ++i;
         continue;
       }
-      // What is left between the neighbours without either; an inner row rather than one at the end, which has only
-      // one.
+      // Contradictions that remain between the neighbours without either row; prefers an inner row to
+      // one at the end, which has only one neighbour.
       const int without_first = i == 0 ? 0 : contradicts(i - 1, i + 1);
       const int at_first = i == 0 ? 0 : contradicts(i - 1, i);
       const bool is_last = i + 2 == series.size();

@@ -259,7 +259,7 @@ struct IssuedEnd {
   int step = 0;
 };
 
-/// What is issued on the way from one rank to another and not yet paired; only one of the two is ever filled.
+/// Unpaired sends and receives from one rank to another; at least one of the two lists is empty.
 struct Link {
   std::deque<IssuedEnd> sends;
   std::deque<IssuedEnd> receives;

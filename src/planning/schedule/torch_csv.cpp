@@ -17,7 +17,7 @@
 namespace lowgear::schedule {
 namespace {
 
-/// What a type of action means for the pipeline.
+/// Meaning of a type of action for the pipeline.
 struct ActionType {
   std::string_view name;
   bool in_pipeline = true;

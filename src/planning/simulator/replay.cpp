@@ -26,8 +26,8 @@ struct LaggingClock {
   friend bool operator==(const LaggingClock&, const LaggingClock&) = default;
 };
 
-/// What the op takes at a clock that another op asked for: as measured there, or at the nearest measured clock below,
-/// or, where the op was measured at none so low, at its lowest.
+/// Cost of the op at a clock that another op requested: measured at this clock, else at the nearest measured clock
+/// below, else at the op's lowest measured clock.
 OpCost cost_near_clock(const profile::StageProfile& profile, const schedule::ComputeOp& op, int clock_mhz,
                        std::string_view setting) {
   const auto measurements = profile.measurements(op.stage, op.kind);
@@ -41,7 +41,7 @@ OpCost cost_near_clock(const profile::StageProfile& profile, const schedule::Com
   return {nearest->time_s, nearest->energy_j};
 }
 
-/// What an op asks for, and what it costs there.
+/// The clock and setting that an op requests, and its cost with them.
 struct OpRequest {
   int clock_mhz = 0;
   std::string_view setting;

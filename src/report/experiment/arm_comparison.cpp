@@ -48,7 +48,7 @@ bool is_loss(Quantity quantity) {
 
 const QuantityRow& row_of(Quantity quantity) { return kRows[static_cast<std::size_t>(quantity)]; }
 
-/// What the runs of a comparison have in common.
+/// Common data of the runs of a comparison.
 struct Common {
   const ComparisonOptions* options;
   double work = 0;

@@ -55,7 +55,7 @@ std::optional<double> energy_of(const Recording& rank, const Span& span) {
   return start_j && end_j ? std::optional(*end_j - *start_j) : std::nullopt;
 }
 
-/// What was left out of the recordings of a part, and which of them are not there or share a GPU.
+/// Warns of data that is left out of the recordings of a part, and of ranks that are missing or share a GPU.
 void warn_of_ranks(const std::vector<Recording>& ranks, RunRecord& run) {
   std::map<std::string, std::vector<int>> ranks_of_gpu;
   for (std::string& line : profile::uncompared_energies(ranks)) {

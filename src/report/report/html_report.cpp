@@ -94,7 +94,7 @@ class CostTable {
     }
     return entry->second;
   }
-  /// What the columns of a row are; only ops with a setting have the last one.
+  /// Names of the columns of a row; only ops with a setting have the last one.
   [[nodiscard]] Json fields() const {
     Json fields = Json::array({"stage", "kind", "clock_mhz", "duration_ticks", "energy_j"});
     if (has_settings_) fields.push_back("setting");

@@ -201,7 +201,7 @@ std::string model_of_run(std::string_view folder) {
   return std::string(folder);
 }
 
-/// What a path says of a file.
+/// Kind and parameters of a file, from its path.
 struct ArtifactPath {
   enum class Kind : unsigned char { none, profile, frontier, envpipe_table, zeus_global, zeus_local, run };
   Kind kind = Kind::none;

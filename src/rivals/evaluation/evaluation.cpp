@@ -22,7 +22,7 @@ constexpr double kRounding = 1e-9;
 
 // ---------------------------------------------------------------- tables 3 and 4: measured workloads
 
-/// What the cells of one workload and method are computed from.
+/// Inputs for the cells of one workload and method.
 struct MeasuredInputs {
   const ZeusRows* zeus = nullptr;
   const std::vector<MeasuredPlan>* plans = nullptr;

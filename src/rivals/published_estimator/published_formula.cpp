@@ -191,7 +191,7 @@ PublishedEstimate published_estimate(const SampledJob& job, const PublishedSampl
 
 namespace {
 
-/// What its regressors see of an operator.
+/// Features of an operator for the published regressors.
 std::vector<float> published_features(const estimator::SampledFunction& function, const estimator::SampledShape& shape,
                                       const estimator::Operator& op) {
   std::vector<std::int64_t> values(std::begin(op.dims), std::end(op.dims));

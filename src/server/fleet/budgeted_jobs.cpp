@@ -16,9 +16,9 @@
 namespace lowgear::server {
 namespace {
 
-/// What a GPU is taken to draw at most whose power limit is not known.
+/// Assumed highest power of a GPU whose power limit is unknown.
 constexpr double kUnknownLimitW = 1200;
-/// What a job measured is of the present for so long after it was heard of.
+/// Measurements of a job count for this time after its last request.
 constexpr double kMeasuredS = 60;
 constexpr double kSlowdownStepPct = 0.001;
 /// Sums of powers are rounded.
@@ -121,7 +121,7 @@ BudgetedRun terms_of(const JobRecord& job, const std::map<std::string, PowerBudg
   return terms;
 }
 
-/// What its GPUs drew in its last iteration; empty: it does not train at present, or reports no energy.
+/// Power of the job's GPUs in its last iteration; empty if it does not train now or reports no energy.
 std::optional<double> measured_power_w(const JobRecord& job, double now_s) {
   if (job.history.kept().empty() || now_s - job.status.heard_s > kMeasuredS) return std::nullopt;
   const JobIteration& last = job.history.kept().back();

@@ -102,7 +102,7 @@ bool PowerBudgets::restore(const StoredDocument& row) {
 protocol::NodeShares PowerBudgets::grant(const std::string& host, const protocol::NodePower& node, double now_s) {
   double most_w = 0;
   for (const protocol::GpuPowerLimit& gpu : node.gpus) most_w += gpu.most_w;
-  // What a node names is taken from the others, so one that names more than it can have would starve them.
+  // Power that a node claims is taken from the others, so a node that claims too much would starve them.
   if (most_w > most_node_w_) {
     throw Refused(
         Refusal::not_allowed,

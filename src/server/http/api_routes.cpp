@@ -297,7 +297,7 @@ void stream_job_events(ApiCall& call) {
   stream_events(call, over != nullptr ? over->id : call.job().id);
 }
 
-// What they change.
+// Requests that change state.
 
 /// The job, to be changed: throws HttpError 409 when it is over.
 const JobRecord& open_job(ApiCall& call) {

@@ -115,7 +115,7 @@ void AuditFile::append(std::string_view lines) {
     bytes_ += lines.size();
     return;
   }
-  // What is half written must not stay before what is written next.
+  // Removes a half-written line before the next one is written.
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes_)) != 0) file_.reset();
   throw Error(reason(options_.path, error));
 }

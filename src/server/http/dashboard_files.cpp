@@ -24,7 +24,7 @@ constexpr auto kOwn = std::to_array<std::string_view>({
     "sign_in.js",   "theme.js",    "timeline_panel.js", "words.js",
 });
 
-/// What it shares with the report.
+/// Files that the dashboard shares with the report.
 constexpr auto kShared = std::to_array<std::string_view>({
     "components.css",
     "d3.min.js",

@@ -176,7 +176,7 @@ bool are_of_one_job(const std::vector<GpuUses::User>& users) {
   return std::ranges::all_of(users, [&](const GpuUses::User& user) { return user.job == users.front().job; });
 }
 
-/// What the rank shares with a rank of another job; `counting`: the job in which the energy counts.
+/// The GPU that the rank shares with a rank of another job; `counting`: the job in which the energy counts.
 SharedGpu shared_gpu(const RegisteredRank& rank, const std::string& own_job, const std::string& counting,
                      const std::string& other) {
   const std::string gpu = fmt::format("{} of rank {}", rank.spec.gpu_uuid, rank.spec.rank);

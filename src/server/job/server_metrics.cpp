@@ -90,7 +90,7 @@ void add_activity(const Activity& activity, metrics::Exposition& exposition) {
   }
 }
 
-/// What is known of a job's plan.
+/// Metrics of the jobs' plans.
 void add_plans(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
   metrics::MetricFamily& info = exposition.gauge("train_info", "Properties of the job; always 1.");
   metrics::MetricFamily& ranks =
@@ -141,7 +141,7 @@ void add_places(const std::vector<JobSnapshot>& jobs, metrics::Exposition& expos
   }
 }
 
-/// What is known of the work of jobs.
+/// Metrics of the jobs' work.
 void add_work(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
   metrics::MetricFamily& layers = exposition.gauge("train_layers", "Layers of the model.");
   metrics::MetricFamily& frozen = exposition.gauge("train_frozen_layers", "Layers that are not trained at present.");

@@ -255,7 +255,7 @@ void append_part(std::string& name, std::string_view part, std::size_t max_bytes
   }
 }
 
-/// What the job runs. All names of a job together leave room for the rest of a file's name.
+/// Appends the job's framework and model. All names of a job together leave room for the rest of a file's name.
 void append_model(std::string& name, const JobInfo& job) {
   append_part(name, job.framework, 32);
   append_part(name, job.model_name, 64);

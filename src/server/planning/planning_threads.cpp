@@ -96,7 +96,7 @@ constexpr std::size_t kLanes = 4;
 struct Piece {
   PlanningTask task;
   PlanningService::Done done;
-  /// What it solves, if it does (`fingerprint`): of several such tasks the others wait for the first one.
+  /// Fingerprint of the pipeline that the task solves, if any: of several such tasks the others wait for the first one.
   std::optional<std::size_t> pipeline = {};
 };
 
@@ -351,7 +351,7 @@ class PlanningThreads::Impl {
     while (const std::optional<UnderWay> work = take(stop, lane)) {
       plan_thoroughly(*work, lane);
       const std::lock_guard lock(mutex_);
-      // What was solved for a job that ended meanwhile is not kept.
+      // Solutions of a job that has ended meanwhile are dropped.
       if (work->limit->is_stopped()) planners_.forget(work->piece.task.job);
       busy_.erase(work->piece.task.job);
       wake_.notify_all();

@@ -82,7 +82,7 @@ double marginal_power_w(std::span<const profile::Option> options, int clock_mhz)
   return (faster.effective_energy_j - slower.effective_energy_j) / (slower.time_s - faster.time_s);
 }
 
-/// What a row's relative errors of time and of power make of the plan's energy.
+/// Errors of the plan's energy from a row's relative errors of time and of power.
 struct Sensitivity {
   double time_j = 0;
   double power_j = 0;

@@ -147,7 +147,7 @@ class Market {
     }
   }
 
-  /// What the jobs of a budget draw there at least.
+  /// Lowest power of the jobs of a budget.
   [[nodiscard]] double least_w(std::size_t budget) const {
     double sum_w = 0;
     for (const Member& member : members_[budget]) sum_w += member.share * jobs_[member.job].curve.least_w();

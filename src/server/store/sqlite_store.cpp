@@ -37,7 +37,7 @@ StoreOutcome outcome_of(DatabaseFault fault) {
   return fault == DatabaseFault::locked ? StoreOutcome::busy : StoreOutcome::failed;
 }
 
-/// What a change takes while it waits; the constant stands for its row, key and callback.
+/// Memory of a waiting change; the constant stands for its row, key and callback.
 std::size_t bytes_of(const StoreChange& change) {
   constexpr std::size_t kRowBytes = 128;
   std::size_t bytes = kRowBytes;
@@ -334,7 +334,7 @@ void SqliteStore::Writer::commit(std::vector<Entry>& batch) {
   std::vector<std::pair<Done, StoreOutcome>> outcomes;
   for (Entry& entry : batch) {
     if (entry.done) outcomes.emplace_back(std::move(entry.done), entry.outcome);
-    // What an archive stands for is removed soon.
+    // The rows that an archive replaces are removed soon.
     if (!entry.change.archives.empty()) next_expiry_ = std::chrono::steady_clock::now();
   }
   if (outcomes.empty()) return;

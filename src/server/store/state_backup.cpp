@@ -216,7 +216,7 @@ auto reading(Read read) {
   }
 }
 
-/// What the file of a backup is called until it is whole: the same in every folder, for `remove_unfinished`.
+/// Name of a backup's file until it is complete: the same in every folder, for `remove_unfinished`.
 constexpr std::string_view kUnfinished = "unfinished-lowgear-backup.";
 constexpr std::string_view kRandomLetters = "XXXXXX";  // mkostemp's
 

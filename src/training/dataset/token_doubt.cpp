@@ -92,7 +92,7 @@ bool alike(const ByteCounts& a, const ByteCounts& b) {
   return (squared - freedom) / each < kAlike + kDeviations * std::sqrt(2 * freedom) / each;
 }
 
-/// What a tokenizer writes is alike at even and odd places. Halves of wider numbers are not.
+/// Tokens have alike distributions at even and odd places, unlike halves of wider numbers.
 bool halves_differ(std::span<const std::int64_t> tokens, std::size_t bytes) {
   constexpr double kBits = 2;
   for (std::size_t byte = 0; byte < bytes; ++byte) {

@@ -62,7 +62,7 @@ void require_partitions(const TrainConfig& config, int stages) {
   }
 }
 
-/// What a rank of a plan computes, as a schedule has it.
+/// Computations of a rank of a plan, as actions of a schedule.
 std::vector<schedule::Action> computations(const std::vector<plan::PlannedOp>& ops) {
   std::vector<schedule::Action> actions;
   actions.reserve(ops.size());

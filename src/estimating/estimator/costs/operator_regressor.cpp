@@ -31,7 +31,7 @@ double least_expert_bytes(const Operator& op) {
   return (weights + 2 * static_cast<double>(op.dims[0]) * static_cast<double>(op.dims[1])) * bytes_of(op.dtype);
 }
 
-/// What any implementation has to move, which is less than what usual kernels do: an embedding may find its rows in the
+/// Bytes that any implementation has to move, fewer than usual kernels move: an embedding may find its rows in the
 /// cache, a loss may be one kernel, an optimizer may keep half-precision weights alone, an addition may work in place.
 double least_bytes(const Operator& op) {
   const double elements = static_cast<double>(op.dims[0]) * static_cast<double>(op.dims[1]) *

@@ -109,9 +109,9 @@ KernelEfficiency kernel_efficiency(std::string_view gpu) {
   KernelEfficiency efficiency;
   efficiency.matmul_peak = matmul_peak(gpu);
   efficiency.batched_product = hopper ? 0.80 : 0.65;
-  // What attention takes in addition to its FLOPs is what the smallest of data/h100-sxm/operator take. The rest:
-  // FlashAttention 2 on A100 (the same samples); cuDNN's on an H100: causal, head width
-  // 128, sequences of 4k and 8k.
+  // The time of attention beyond its FLOPs is that of the smallest samples in data/h100-sxm/operator. The shares are
+  // those of FlashAttention 2 on A100 (the same samples), and of cuDNN on an H100: causal, head width 128, sequences of
+  // 4k and 8k.
   efficiency.attention = hopper ? PassShares{0.48, 0.43} : PassShares{0.55, 0.46};
   // Dropout in fused attention, measured on an H200 in causal attention of 67 to 537 million
   // pairs: cuDNN's kernels for Hopper, and FlashAttention 2 for Ampere, which is assumed to take as many cycles there.

@@ -17,8 +17,8 @@
 namespace lowgear::estimator {
 namespace {
 
-/// What a collective that runs concurrently with computation hides of itself: both slow each other down, since NCCL's
-/// kernels take multiprocessors and memory bandwidth.
+/// Hidden share of the time of a collective that runs concurrently with computation: both slow each other down, since
+/// NCCL's kernels take multiprocessors and memory bandwidth.
 constexpr double kHiddenShare = 0.9;
 
 /// A mean power up to this share of the limit is within it: clocks are found to within a millionth.
@@ -275,7 +275,7 @@ void slow_down(WorkCost& cost, double cores, double all) {
   cost.error_s *= all;
 }
 
-/// What a pass takes under the GPU's power limit, and each of its parts alike: limits hold for means over longer than a
+/// Stretches a pass, and each of its parts alike, to the GPU's power limit: limits hold for means over longer than a
 /// kernel. Returns how much longer the multiprocessors take.
 double limit_power(const GpuModel& gpu, WorkCost& pass, std::vector<CostItem>& items) {
   const WorkCost limited = under_power_limit(gpu, pass);
@@ -430,7 +430,7 @@ double item_s(const std::vector<CostItem>& items, WorkPart part) {
   return found == items.end() ? 0 : found->cost.time_s();
 }
 
-/// What the user may not expect of the job.
+/// Notes on properties of the job that may surprise the user.
 std::vector<std::string> notes_on(const TrainingJob& job, const std::vector<StageEstimate>& stages) {
   constexpr double kNotableShare = 0.05;
   std::vector<std::string> notes;

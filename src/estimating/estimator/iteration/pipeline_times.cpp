@@ -218,7 +218,7 @@ class Rounds {
     return ends;
   }
 
-  /// What a round adds to every time once rounds repeat; nothing while they do not. Times repeat for good when a whole
+  /// Time that a round adds to every time once rounds repeat; empty before. Times repeat for good when a whole
   /// round of forwards and of backwards comes one `shift` after the round before on every rank: each op waits for ops
   /// that are at most a round older, counted with what the first rank runs ahead.
   [[nodiscard]] std::optional<double> repeating_shift_s() const {

@@ -116,7 +116,7 @@ double PlannedJob::slowest_s() const { return scale_.job(planner_.slowest_s(), 0
 
 namespace {
 
-/// What a profile can hold of an op that takes no time at all.
+/// Smallest time and energy in a profile, for an op that takes no time.
 constexpr double kLeastTimeS = 1e-9;
 constexpr double kLeastEnergyJ = 1e-9;
 

@@ -110,7 +110,7 @@ auto choice_of(const YamlView& view, const Values& values) {
             meant ? fmt::format("did you mean {}?", *meant) : "");
 }
 
-/// What a catalogue says of a name, at the place where the name stands.
+/// Looks the name up in a catalogue; errors have the place of the name.
 template <typename Look>
 auto looked_up(const YamlView& view, const Look& look) {
   const std::string name = view.text();
@@ -278,7 +278,7 @@ double amount_within(const YamlView& value, const ValueRange& range, double unit
       fmt::format("the data sheet says {:.6g}", usual / unit));
 }
 
-/// What a GPU has otherwise than its data sheet.
+/// Reads the GPU's deviations from its data sheet.
 void read_gpu_changes(const YamlView& map, GpuModel& gpu) {
   map.require_only({"name", "power_limit_w", "memory_gb", "memory_gb_per_s"});
   const GpuModel usual = named_gpu(gpu.name);
@@ -324,8 +324,8 @@ void read_gpu(const YamlView& root, const YamlView& changes, TrainingJob& job) {
   view.fail(fmt::format("{}: {}", key, fault.what), fault.fix);
 }
 
-/// What the text and the settings say, over what `job` has. Settings within `gpu` are kept apart: the text, and another
-/// setting, may have a plain name there.
+/// Overwrites members of `job` with those of the text and the settings. Settings within `gpu` are kept apart: the text,
+/// and another setting, may have a plain name there.
 TrainingJob read_job(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
                      TrainingJob job, const ConfigReader& read_config) {
   std::vector<YamlSetting> of_gpu;

@@ -65,8 +65,8 @@ Return list_processes(Device device, std::uint32_t* count, ProcessEntry* entries
   return Return::success;
 }
 
-/// What a slot does. Those not known answer nothing: calls on a GPU set their result to zero (a list without entries),
-/// others report success.
+/// The function of a slot. Unknown functions do nothing: calls on a GPU set their result to zero (a list without
+/// entries), others report success.
 template <std::size_t kSlot>
 Return slot(void* first, void* second, void* third, void* /*fourth*/) {
   if constexpr (kSlot == kHandleByIndexSlot) {

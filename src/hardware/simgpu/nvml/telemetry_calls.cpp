@@ -11,7 +11,7 @@ namespace lowgear::simgpu::nvml {
 namespace {
 
 constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20U;
-/// What the driver keeps for itself on an H100 (nvidia-smi -q), and what a CUDA context takes there.
+/// Memory that the driver reserves on an H100 (nvidia-smi -q), and memory of a CUDA context there.
 constexpr std::uint64_t kReservedBytes = 480 * kMebibyte;
 constexpr std::uint64_t kContextBytes = 520 * kMebibyte;
 

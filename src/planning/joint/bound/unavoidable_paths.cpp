@@ -125,7 +125,7 @@ void add_until_last_forward(const OrderFreedom& freedom, const RankWork& work, P
   paths.push_back(path.ending_with(PathEnd::last_forward));
 }
 
-/// What the rank's memory holds: each stage and microbatch from its forward, there and back, to the end of its
+/// Activations in the rank's memory: each stage and microbatch from its forward, there and back, to the end of its
 /// backward. No place in memory is used before the first forward has come or while the last gradient goes back.
 UnavoidablePath held_activations(const OrderFreedom& freedom, const RankWork& work) {
   const int places = freedom.most_activations[static_cast<std::size_t>(work.rank)];

@@ -101,7 +101,7 @@ std::string_view name(FrontierMethod method) {
 
 namespace {
 
-/// What the ops of a plan run with, and what that takes when replayed.
+/// The choices of a plan's ops, and their replayed timeline.
 struct ReplayedChoices {
   plan::OpChoices choices;
   simulator::Timeline timeline;

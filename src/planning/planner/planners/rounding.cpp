@@ -172,7 +172,7 @@ void Rounder::trade_between_neighbours(DiscretePlan& plan, TimePs deadline_ps) {
     if (best.saved_zj == 0) continue;
     const std::int32_t first_before = std::exchange(choice[at(first)], best.first);
     const std::int32_t second_before = std::exchange(choice[at(second)], best.second);
-    // What the second op waits for may itself wait for the first, which the window does not see: only a replay tells.
+    // An op before the second may wait for the first, which the window does not show: only a replay does.
     const std::array<std::int32_t, 2> changed{first, second};
     if (bring_finishes_up_to_date(changed, choice, deadline_ps)) {
       bring_latest_finishes_up_to_date(changed, choice, deadline_ps);

@@ -95,7 +95,7 @@ std::optional<DiscretePlan> SharedClockPlanner::plan(const ContinuousPlan& conti
   return plan;
 }
 
-/// What the time of a group's ops is worth in the continuous optimum, in watts per op; a little everywhere, so that a
+/// Price of the time of a group's ops in the continuous optimum, in watts per op; a little everywhere, so that a
 /// high enough multiple makes every group take its fastest clock.
 std::vector<double> SharedClockPlanner::group_prices(const ContinuousPlan& continuous) const {
   std::vector<double> prices;

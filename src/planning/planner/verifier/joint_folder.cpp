@@ -81,7 +81,7 @@ double energy_j_at(const std::vector<FrontierPoint>& points, double time_s) {
   return time_s > points.back().time_s ? std::min(energy_j, points.back().energy_j) : energy_j;
 }
 
-/// What the run states of memory: microbatches on each rank.
+/// The run's memory limit: microbatches on each rank.
 std::vector<int> stated_limits(const JsonView& joint, const RunSettings& run) {
   const std::string text = joint.at("memory_limit").text();
   std::vector<int> limits;

@@ -40,7 +40,7 @@ struct Cost {
   std::size_t parts = 0;  ///< layers and ends in it
 };
 
-/// What the layers of each rank sum to.
+/// Sums over the layers of each rank.
 struct RankSums {
   std::map<std::tuple<int, std::string, long long>, Cost> at_clock;  ///< by rank, instruction and clock
   /// Places that have the instruction at any clock, all of which a sum must have.

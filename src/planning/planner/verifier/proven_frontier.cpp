@@ -163,7 +163,7 @@ double ProvenFrontier::distance_at_kinks() const {
 
 namespace {
 
-/// What is wrong, if anything.
+/// Description of an error; empty without one.
 using Fault = std::optional<std::string>;
 
 /// Follows the vertices of a certificate and keeps the sums that few ops change from one to the next.

@@ -69,7 +69,7 @@ std::optional<Measurement> mean_layer(const StageProfile& stages, const Partitio
   return Measurement{clock_mhz, sum.time_s / layers, sum.energy_j / layers};
 }
 
-/// What a stage at an end takes beyond its layers, by clock; empty where that is nothing of note.
+/// Costs of a stage at an end beyond its layers, by clock; empty if they are negligible.
 std::vector<Measurement> end_costs(const StageProfile& stages, const Partition& partition, int end, OpKind kind) {
   const int stage = end == 0 ? 0 : stages.stages() - 1;
   const std::vector<int> reference = reference_stages(stages.stages(), end);

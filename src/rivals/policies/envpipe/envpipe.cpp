@@ -98,7 +98,7 @@ std::vector<double> simulated_receives_s(const planner::PlanningProblem& problem
   return receive_s;
 }
 
-/// What a loop has come to.
+/// Result of a reconfiguration loop.
 struct Reconfigured {
   int steps = 0;
   std::optional<double> threshold_s = std::nullopt;  ///< shorter receives do not count as waiting
@@ -122,7 +122,7 @@ Reconfigured reconfigure(const planner::PlanningProblem& problem, const EnvPipeO
   return {steps, state.state().threshold_s};
 }
 
-/// What a user should know of a plan that is slower than full clocks; empty of another one.
+/// Note for the user on a plan that is slower than full clocks; empty for any other plan.
 std::string slowness_note(const planner::PlanningProblem& problem, std::span<const int> clocks_mhz,
                           const EnvPipeOptions& options, const Reconfigured& reconfigured) {
   const auto time_s = [&](const std::vector<int>& clocks) {

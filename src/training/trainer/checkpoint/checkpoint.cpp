@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using torch::autograd::AutoGradMode;
 
-/// What is saved of every parameter, in the words of OptimizerState.
+/// Saved values of a parameter, with their name in OptimizerState.
 struct Moment {
   std::string_view name;
   at::Tensor values;  ///< of the state's stretch

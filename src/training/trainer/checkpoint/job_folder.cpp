@@ -30,8 +30,8 @@ constexpr std::string_view kSuffix = ".lowgear-tmp";
 constexpr char kUsers = 'u';
 constexpr char kSystems = 's';
 
-/// What an action throws, as a letter for its kind and its text; empty when it does not throw. The loss of another rank
-/// goes through: there is no meeting any more.
+/// Error that an action throws, as a letter for its kind and its text; empty if it does not throw. The loss of another
+/// rank is thrown on: ranks can no longer meet.
 std::string failure_of(const std::function<void()>& action) {
   try {
     action();

@@ -37,7 +37,7 @@ bool UnitMarks::is_measured(const schedule::Action& unit) const {
 
 void UnitMarks::unit_ended(const schedule::Action& unit) {
   if (is_measured(unit)) {
-    // What a stage of this rank passes on to the next one is its output, which has been counted.
+    // The input from a stage of this rank is that stage's output, which has been counted.
     const bool received = stages_(unit.stage - 1) == nullptr;
     activations_.forward_ended(unit.stage, received ? stages_(unit.stage)->kept_input_bytes(unit.microbatch) : 0);
   }

@@ -31,7 +31,7 @@ const fp8::Cast& cast_of(LinearWeight& weight) {
   return weight.fp8->cast;
 }
 
-/// What the gradients of a layer are made of: matrices that sum over the rows. `rows` is the output's gradient, for the
+/// Factors of a layer's gradients: matrices whose product sums over the rows. `rows` is the output's gradient, for the
 /// bias alone.
 struct GradientFactors {
   fp8::Matrix output_gradient;
@@ -56,7 +56,7 @@ void add_fp8_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const Gra
   }
 }
 
-/// What a layer keeps for the gradient of its weight.
+/// Input that a layer keeps for the gradient of its weight.
 enum class Kept : unsigned char { nothing, fp8_input, input };
 
 Kept kept_for(const at::Tensor& input, const LinearWeight& weight) {

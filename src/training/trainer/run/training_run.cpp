@@ -24,7 +24,7 @@ namespace lowgear::trainer {
 
 namespace {
 
-/// What the configuration writes can be written: known before weights are read.
+/// Prepares the outputs of the configuration, so that errors show before weights are read.
 const launcher::TrainConfig& with_prepared_outputs(const launcher::TrainConfig& config, Collective& world) {
   if (config.export_folder) prepare_export(*config.export_folder, world);
   return config;
