@@ -198,10 +198,10 @@ TEST(ChangeController, RefusesWhatCannotBe) {
   const auto error = [](const ChangeOptions& options, const ChangeState& state) {
     return error_of([&] { (void)ChangeController(options, state); });
   };
-  EXPECT_THAT(error({}, {}), HasSubstr("there is none"));
+  EXPECT_THAT(error({}, {}), HasSubstr("neither operating points nor freezing is configured"));
   ChangeOptions one = slowdown_options();
   one.points = {"full"};
-  EXPECT_THAT(error(one, {}), HasSubstr("1 points; give 2"));
+  EXPECT_THAT(error(one, {}), HasSubstr("1 operating points; give 2"));
   EXPECT_THAT(error(slowdown_options(), {.good = {0, 3}, .freezing = {}}), HasSubstr("point 3"));
   EXPECT_THAT(error(slowdown_options(), {.good = {1, 0}, .freezing = {}}), HasSubstr("1 frozen block"));
   EXPECT_THAT(error(freezing_options(), {.good = {1, 0}, .freezing = {}}),

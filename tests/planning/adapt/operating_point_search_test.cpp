@@ -186,7 +186,7 @@ TEST(OperatingPointSearch, RefusesWhatItCannotUse) {
   const auto refusal = [](const std::vector<std::string>& points, const SearchOptions& options) {
     return error_of([&] { OperatingPointSearch search(points, options); });
   };
-  EXPECT_THAT(refusal({"one"}, {}), HasSubstr("1 points; give 2 to 64"));
+  EXPECT_THAT(refusal({"one"}, {}), HasSubstr("1 operating points; give 2 to 64"));
   EXPECT_THAT(refusal({"a", "b"}, {.allowed_slowdown_pct = -1}), HasSubstr("0 to 1000 %"));
   EXPECT_THAT(refusal({"a", "b"}, {.block_s = 0}), HasSubstr("more than 0 s"));
   EXPECT_THAT(refusal({"a", "b"}, {.settle_iterations = -1}), HasSubstr("to settle"));
@@ -200,7 +200,7 @@ TEST(OperatingPointSearch, RefusesWhatItCannotUse) {
     EXPECT_THAT(error_of([&] { (void)search.observe(1, wrong); }), HasSubstr("must be positive and finite"));
   }
   EXPECT_EQ(search.cost().iterations, 0);
-  EXPECT_THAT(error_of([&] { search.restart({}); }), HasSubstr("0 points"));
+  EXPECT_THAT(error_of([&] { search.restart({}); }), HasSubstr("0 operating points"));
   EXPECT_THAT(error_of([&] { (void)search.estimate(2); }), HasSubstr("there is no point 2"));
 }
 

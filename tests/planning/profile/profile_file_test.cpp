@@ -223,7 +223,7 @@ TEST(ReadProfileFile, RefusesColumnsInSecondsUnderAnotherName) {
                                                 "\n0,forward,1410,0.1,30,0.02\n0,backward,1410,0.2,60,0.02\n",
                                             "p.csv");
                   }),
-                  AllOf(StartsWith("p.csv:1:41: no column"), HasSubstr("name it " + column + ", and give seconds")));
+                  AllOf(StartsWith("p.csv:1:41: the column"), HasSubstr("name it " + column + ", and give seconds")));
     }
   }
 }

@@ -169,8 +169,8 @@ TEST(WithVirtualStages, DividesEachStageAmongItsChunks) {
 
 TEST(WithVirtualStages, RefusesTooManyStages) {
   const StageProfile profile(8);
-  EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, 0); }), HasSubstr("0 chunks"));
-  EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, -3); }), HasSubstr("-3 chunks"));
+  EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, 0); }), HasSubstr("0 virtual stages"));
+  EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, -3); }), HasSubstr("-3 virtual stages"));
   EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, std::numeric_limits<int>::max()); }),
               HasSubstr("at most 65536 virtual stages"));
 }

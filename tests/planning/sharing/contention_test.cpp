@@ -135,12 +135,12 @@ TEST(JobTable, TakesWhatWasMonitored) {
 
 TEST(JobTable, NamesTheCellThatIsWrong) {
   EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w\na,1,101,200\n"),
-              HasSubstr("jobs.csv:2:5: busy_pct is 0 to 100"));
-  EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w\na,-1,10,200\n"), HasSubstr("memory_gib is 0 to"));
+              HasSubstr("jobs.csv:2:5: busy_pct must be from 0 to 100"));
+  EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w\na,-1,10,200\n"), HasSubstr("memory_gib must be from 0 to"));
   EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w\na,x,10,200\n"), HasSubstr("jobs.csv:2:3"));
   EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w,gpus\na,1,10,200,1.5\n"),
               HasSubstr("jobs.csv:2:12: gpus: expected a whole number"));
-  EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w,gpus\na,1,10,200,0\n"), HasSubstr("gpus is 1 to 64"));
+  EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w,gpus\na,1,10,200,0\n"), HasSubstr("gpus must be from 1 to 64"));
   EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w\na,1,10,200\na,1,10,200\n"),
               HasSubstr("two ranks of a job never share one"));
   EXPECT_THAT(error_of("job,memory_gib,busy_pct,power_w,sm_active_pct\na,1,10,200,11\n"),

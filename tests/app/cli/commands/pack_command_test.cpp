@@ -87,7 +87,7 @@ TEST_F(PackCommand, RefusesWrongInput) {
   EXPECT_THAT(refusal("job,memory_gib,busy_pct,power_w\na,1,10,20\n"), HasSubstr("draws 20 W, less than a GPU"));
   EXPECT_THAT(refusal("job,memory_gib,busy_pct,power_w\na,100,10,200\n"), HasSubstr("holds 100 GiB"));
   EXPECT_THAT(refusal(kJobs, {"--jobs-per-gpu", "5"}), HasSubstr("--jobs-per-gpu"));
-  EXPECT_THAT(refusal(kJobs, {"--idle-power", "200"}), HasSubstr("do not rise"));
+  EXPECT_THAT(refusal(kJobs, {"--idle-power", "200"}), HasSubstr("must rise in this order"));
   EXPECT_THAT(refusal(kJobs, {"--by", "magic"}), HasSubstr("--by"));
   EXPECT_EQ(run_lowgear({"pack", (folder_ / "none.csv").string(), "--gpu", "h100-sxm"}).exit_code, 2);
 }
