@@ -147,7 +147,7 @@ void PowerShareKeeper::look() {
     set_ = {};
   }
   if (now - set_ >= kSet) hold();
-  // The server counts with the current limits, so it is told of new ones as soon as they hold.
+  // The server divides budgets by the limits in force: report new ones at once.
   if (!is_asking_ && (now - asked_ >= kAsk || (is_renewed_ && is_held()))) ask();
   timer_.expires_after(kLook);
   timer_.async_wait([this](const boost::system::error_code& error) {
