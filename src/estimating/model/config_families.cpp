@@ -351,7 +351,7 @@ Verdict verdict_of(const Require& require) {
 ModelConfig read_model_config(const ConfigMembers& members, std::string name) {
   constexpr std::string_view kType = "model_type";
   if (const std::string_view part = language_part(members); !part.empty() && !members.has(kType)) {
-    members.fail(part, "the language model of a model with several parts needs a model_type",
+    members.fail(part, "belongs to a model of several parts, which has no model_type",
                  "write this object to a file of its own");
   }
   const std::string type = members.text(kType);

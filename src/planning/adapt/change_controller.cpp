@@ -76,8 +76,9 @@ std::string_view name(ChangeAction action) {
 
 ChangeController::ChangeController(ChangeOptions options, const ChangeState& start)
     : options_(std::move(options)), good_(start.good), search_due_(start.search_due && !options_.points.empty()) {
-  if (options_.points.empty() && !options_.freezing)
+  if (options_.points.empty() && !options_.freezing) {
     throw InputError("techniques: neither operating points nor freezing is configured");
+  }
   (void)OperatingPointSearch(options_.points.empty() ? std::vector<std::string>(2) : options_.points, options_.search);
   require_start(options_, good_);
   if (!options_.freezing) return;

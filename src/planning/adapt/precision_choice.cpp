@@ -48,8 +48,7 @@ bool all(std::span<const PrecisionPair> pairs, double PrecisionBlock::*quantity)
 }  // namespace
 
 PrecisionChoice choose_precision(std::span<const PrecisionPair> pairs, double loss_margin_pct) {
-  if (pairs.size() < 2)
-    return {false, fmt::format("{} pairs of blocks are too few to compare; at least 2 are needed", pairs.size())};
+  if (pairs.size() < 2) return {false, fmt::format("{} pairs of blocks are too few to compare", pairs.size())};
   if (!all(pairs, &PrecisionBlock::loss)) return {false, "a loss is not a number"};
   const bool has_energy = all(pairs, &PrecisionBlock::energy_j);
   if (!has_energy && !all(pairs, &PrecisionBlock::time_s)) return {false, "a time is not a number"};

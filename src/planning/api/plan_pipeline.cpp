@@ -179,8 +179,8 @@ class Planning {
     if (planner.fastest_s() <= without_latency_s * (1 + kWorthAWord)) return;
     warn(
         fmt::format("T_min is {:.6g} s with this switch latency, {:.2f} % above the frontier's: clock changes take "
-                    "effect late, and "
-                    "the highest clock is not the fastest of every op (noise, or a power limit; see lowgear inspect)",
+                    "effect late, and the highest clock is not the fastest for every op (noise, or a power limit; see "
+                    "lowgear inspect)",
                     planner.fastest_s(), 100 * (planner.fastest_s() / without_latency_s - 1)));
   }
 

@@ -57,10 +57,8 @@ std::vector<schedule::EnvPipeStage> envpipe_stages(const profile::StageProfile& 
 profile::StageProfile split_backward(const profile::StageProfile& profile, double share) {
   for (int stage = 0; stage < profile.stages(); ++stage) {
     if (!profile.has(stage, OpKind::input_gradient)) continue;
-    throw InputError(
-        fmt::format("backward_split: the profile has input_gradient rows for stage {}, which are used instead; leave "
-                    "backward_split out",
-                    stage));
+    throw InputError(fmt::format(
+        "backward_split: the profile has input_gradient rows for stage {} already; leave backward_split out", stage));
   }
   return with_split_backward(profile, share);
 }

@@ -29,8 +29,9 @@ void check(std::span<const Demand> jobs, double margin) {
   }
   if (!(margin >= 0 && margin <= 10)) throw InputError(fmt::format("the margin must be from 0 to 10, not {}", margin));
   for (const Demand& job : jobs) {
-    if (!(job.busy >= 0 && job.busy <= 1))
+    if (!(job.busy >= 0 && job.busy <= 1)) {
       throw InputError(fmt::format("a busy share must be from 0 to 1, not {}", job.busy));
+    }
     if (!(job.width > 0 && job.width <= 1)) {
       throw InputError(fmt::format("a share of the SMs must be above 0 and at most 1, not {}", job.width));
     }
@@ -159,8 +160,9 @@ class Cells {
   }
   [[nodiscard]] double number(std::size_t row, std::string_view column, double low, double high) const {
     const double value = table_.number(row, table_.column(column));
-    if (value < low || value > high)
+    if (value < low || value > high) {
       fail(row, column, fmt::format("{} must be from {} to {}, not {}", column, low, high, value));
+    }
     return value;
   }
   [[noreturn]] void fail(std::size_t row, std::string_view column, const std::string& what,

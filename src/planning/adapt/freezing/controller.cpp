@@ -39,9 +39,8 @@ void require_options(std::int64_t blocks, const Options& options) {
                         std::isfinite(options.steady_drift) && std::isfinite(options.loss_margin);
   if (!in_range) {
     throw InputError(
-        "freezing: the cap must be at least 0 and below 1, numbers of windows at least 1, the steady drift above 0, "
-        "and "
-        "the loss margin at least 0");
+        "freezing: the cap must be at least 0 and below 1, numbers of windows at least 1, the steady drift above "
+        "0, and the loss margin at least 0");
   }
 }
 
@@ -141,8 +140,9 @@ Decision Controller::decide_freezing(const Observation& observation) const {
   if (state_.windows < dwell()) {
     return keep(observation, fmt::format("{} of {} windows since the last change", state_.windows, dwell()));
   }
-  if (next + 1 > most_blocks())
+  if (next + 1 > most_blocks()) {
     return keep(observation, fmt::format("the cap of {} frozen blocks is reached", most_blocks()));
+  }
   if (state_.gradients.empty()) return keep(observation, "the first window");
   std::vector<double> changes;
   std::vector<double> drifts;

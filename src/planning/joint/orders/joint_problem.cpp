@@ -119,8 +119,7 @@ MemoryLimit parse_memory_limit(std::string_view text, std::span<const double> ac
     if (!activation_bytes.empty()) return counts_of_bytes(text, activation_bytes);
     throw InputError(fmt::format(
         "--memory-limit {}: the profile does not state how many bytes a microbatch's activations take (column "
-        "activation_bytes, for each rank), which a limit in bytes needs; give 1f1b, or the number of microbatches that "
-        "fit",
+        "activation_bytes, for each rank), which a limit in bytes needs; give 1f1b, or a number of microbatches",
         text));
   }
   MemoryLimit limit;

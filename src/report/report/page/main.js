@@ -134,8 +134,8 @@
     const entries = [
       ['Baseline', `${baseline.description}. Every saving and slowdown on this page is relative to it: ` +
         `${units.time(baseline.time_s, 6)} and ${units.energy(baseline.energy_j, 6)} per iteration.`],
-      ['Energy', 'Energy of one iteration of one pipeline with one GPU per rank: the profiled energy of its ops, plus blocking ' +
-        'power for the time in which a GPU runs no op.'],
+      ['Energy', 'Energy of one iteration of one pipeline with one GPU per rank: the profiled energy of its ops, plus ' +
+        'blocking power for the time in which a GPU runs no op.'],
       ['Planned', 'Computed from the stage profile. Nothing on this page was measured while training with these clocks.'],
       ['Replayed', 'The clocks that a policy chose, run through the simulator on the same profile and schedule, in the ' +
         'same way for every policy.'],

@@ -124,8 +124,9 @@ const valleyPlot = (() => {
 
   const caption = (valleys) => {
     const stages = byStage(valleys).length;
-    return 'Energy of one op at each profiled clock, in per cent of the energy at the highest clock; waiting is not counted. ' +
-      'The axis does not start at zero.' + (stages > kMostStages ? ` ${kMostStages} of ${stages} stages are shown.` : '');
+    return 'Energy of one op at each profiled clock, in per cent of the energy at the highest clock; waiting ' +
+      'is not counted. The axis does not start at zero.' +
+      (stages > kMostStages ? ` ${kMostStages} of ${stages} stages are shown.` : '');
   };
 
   return {draw, legend, caption};
