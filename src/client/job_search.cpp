@@ -10,6 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
 #include "base/core/numbers/number.h"
+#include "base/core/numbers/quantity.h"
 #include "client/rank/gpu_choice.h"
 #include "planning/adapt/operating_point_search.h"
 
@@ -33,9 +34,9 @@ double parse_allowed_slowdown_pct(std::string_view text) {
   constexpr std::string_view kPrefix = "slowdown=";
   std::string_view number = text;
   if (number.starts_with(kPrefix)) number.remove_prefix(kPrefix.size());
-  if (number.ends_with('%')) number.remove_suffix(1);
-  const std::optional<double> percent = number_within(number, 0, kMostSlowdownPct);
-  if (!percent || !text.starts_with(kPrefix)) {
+  const std::optional<double> percent = parse_quantity(number, Unit::percent);
+  if (percent && may_be_share(number)) throw InputError(fmt::format("{}: {}", text, share_or_percent(number)));
+  if (!percent || *percent < 0 || *percent > kMostSlowdownPct || !text.starts_with(kPrefix)) {
     throw InputError(fmt::format("{} is no bound of a search; give how much longer an iteration may take: slowdown=2%",
                                  quote(text)));
   }

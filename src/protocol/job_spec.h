@@ -16,6 +16,8 @@ namespace lowgear::protocol {
 inline constexpr int kMaxJobRanks = 100'000;
 /// Highest SM clock that a rank or a profile may name, in MHz.
 inline constexpr int kMaxRankClockMhz = 20'000;
+/// Switch latency of a job that states none: that of an A100.
+inline constexpr double kDefaultSwitchLatencyMs = 25;
 
 /// How the ranks of a job share the model and the data.
 struct JobParallel {
@@ -76,7 +78,8 @@ struct JobSpec {
   int microbatch_size = 1;
   double slowdown_pct = 0;
   double guard_pct = 2;
-  double switch_latency_ms = 0;  ///< from asking for a clock until it is in effect; agents ask that much ahead
+  /// Time from the request of a clock until it takes effect; agents request clocks that long ahead.
+  double switch_latency_ms = kDefaultSwitchLatencyMs;
   std::optional<JobProfiling> profiling;
   std::optional<JobPolicy> policy;    ///< as the job states it; empty: the server's
   std::optional<JobEnvPipe> envpipe;  ///< of a job that states `policy: envpipe`, and always there then

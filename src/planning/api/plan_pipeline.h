@@ -27,12 +27,13 @@ struct PlanOptions {
   Deadlines deadlines = {};
   std::string gpu_name = {};          ///< written into the plans, at most kMaxGpuNameBytes; empty: not stated
   double clock_lead_s = 0;            ///< written into the plans (`plan::Plan`)
-  std::optional<double> late_s = {};  ///< also replay the shown plan with this switch latency, where none is known
+  std::optional<double> late_s = {};  ///< also replay the shown plan with this switch latency
   SecondsClock now_s = {};            ///< for the times that other policies took
   TaskStarter start = {};             ///< lets other policies plan concurrently; empty: after Lowgear
 };
 
-/// A plan that was made as if clocks changed at once, replayed with changes that come late.
+/// A plan that was made as if clocks changed at once, replayed with changes this late: as if nobody requested them
+/// ahead.
 struct LateReplay {
   double switch_latency_s = 0;
   simulator::PipelineFigures plan;

@@ -14,8 +14,7 @@
 
 namespace lowgear::api {
 
-/// The switch latency that is assumed where none is stated: that of an A100. Plans are then made as if changes came
-/// at once, and replayed with this, too.
+/// The switch latency that is assumed where none is stated: that of an A100.
 inline constexpr double kAssumedSwitchLatencyS = 0.025;
 
 /// The conditions of a replay that the profile does not state.

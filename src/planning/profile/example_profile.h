@@ -52,6 +52,9 @@ struct TransformerModel {
 /// The one that comes with Lowgear: GPT-3 175B on eight stages of A100-like GPUs.
 [[nodiscard]] StageProfile example_profile();
 
+/// Power of a GPU that waits in examples: assumed.
+inline constexpr double kExampleBlockingPowerW = 75;
+
 /// Whether this is `example_profile()`, so that whatever is made from it can say so.
 [[nodiscard]] bool is_example_profile(const StageProfile& profile);
 

@@ -107,7 +107,9 @@ std::optional<std::string> units_doubt(const TypicalFigures& typical, const Prof
         "check the units of the profile: its ops draw {:.4g} W (energy by time, median), {}; {}", typical.power_w,
         typical.power_w > most_w ? excess_text(context.gpu) : lack_text(context.gpu), likely_units(typical, most_w));
     const bool is_possible = typical.power_w >= kLeastBlockingW && typical.power_w <= highest_gpu_power_w(limit_w);
-    if (!is_possible && typical.time_s >= kShortestUnitS) throw_input_error({context.source, 0, 0}, what);
+    if (!is_possible && typical.time_s >= kShortestUnitS && context.units == ImpossibleUnits::refuse) {
+      throw_input_error({context.source, 0, 0}, what, "or accept the units as they are: --accept-units");
+    }
     return what;
   }
   if (typical.time_s < kShortestUnitS) {
@@ -144,7 +146,8 @@ std::vector<std::string> row_doubts(const StageProfile& profile, double waiting_
   return doubts;
 }
 
-std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigures& typical) {
+/// Throws InputError where it is impossible and another unit is likely, unless units are accepted.
+std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigures& typical, ImpossibleUnits units) {
   const auto can_be = [&](double power_w) { return power_w >= kLeastBlockingW && power_w <= typical.highest_power_w; };
   if (blocking_w == 0) return std::nullopt;
   if (can_be(blocking_w)) {
@@ -158,10 +161,15 @@ std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigu
       std::ranges::find_if(kBlockingGuesses, [&](const UnitGuess& unit) { return can_be(blocking_w * unit.factor); });
   const std::string_view what = blocking_w < kLeastBlockingW ? "is less than any GPU draws while it waits"
                                                              : "is more than any op of the profile draws";
-  return fmt::format(
+  const bool is_likely = guess != kBlockingGuesses.end();
+  const std::string problem = fmt::format(
       "check --blocking-power: {:.6g} W {} ({:.3g} W at most); {}: give the watts of one GPU that waits", blocking_w,
-      what, typical.highest_power_w,
-      guess == kBlockingGuesses.end() ? "a GPU that waits draws less than one that computes" : guess->text);
+      what, typical.highest_power_w, is_likely ? guess->text : "a GPU that waits draws less than one that computes");
+  if (is_likely && units == ImpossibleUnits::refuse) {
+    throw InputError(
+        fmt::format("{}, {:.6g}, or accept it as it is: --accept-units", problem, blocking_w * guess->factor));
+  }
+  return problem;
 }
 
 /// Of rows, and of the units and the blocking power that all of them together show.
@@ -171,7 +179,7 @@ std::vector<std::string> doubts_of_rows(const StageProfile& profile, const Profi
   if (const auto doubt = units_doubt(typical, context)) return {*doubt};
   double waiting_w = 0;
   for (const double blocking_w : context.blocking_power_w) {
-    if (const auto doubt = blocking_warning(blocking_w, typical)) {
+    if (const auto doubt = blocking_warning(blocking_w, typical, context.units)) {
       std::vector<std::string> doubts = row_doubts(profile, 0, context);
       doubts.insert(doubts.begin(), *doubt);
       return doubts;

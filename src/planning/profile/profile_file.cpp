@@ -13,6 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
+#include "planning/profile/options.h"
 #include "planning/profile/rank_merge.h"
 #include "planning/profile/row_check.h"
 
@@ -20,6 +21,7 @@ namespace lowgear::profile {
 namespace {
 
 constexpr std::string_view kActivations = "activation_bytes";
+constexpr std::string_view kBlocking = "blocking_power";
 constexpr std::string_view kTransfer = "transfer";
 constexpr std::string_view kLatency = "switch_latency";
 constexpr double kMostBytes = 1e15;
@@ -126,7 +128,7 @@ class RowReader {
 /// Columns that are read, and those that profilers write for themselves.
 constexpr auto kColumns =
     std::to_array<std::string_view>({"stage", "instruction", "frequency", "time", "energy", "rank", "setting",
-                                     kActivations, kTransfer, kLatency, "dp_rank", "pp_rank", "tp_rank"});
+                                     kActivations, kTransfer, kLatency, kBlocking, "dp_rank", "pp_rank", "tp_rank"});
 
 /// Optional ones, in seconds, that are likely to be written with a unit.
 constexpr auto kSecondsColumns = std::to_array<std::string_view>({kTransfer, kLatency});
@@ -268,6 +270,12 @@ void check_latency(double latency_s, const SourceLocation& where) {
                                   : fmt::format("give seconds: did you mean {}?", latency_s / 1e3));
 }
 
+void check_blocking(double power_w, const SourceLocation& where) {
+  if (power_w >= 0 && power_w <= kMaxBlockingPowerW) return;
+  throw_input_error(where, fmt::format("a blocking power of {} W is not in 0 to {}", power_w, kMaxBlockingPowerW),
+                    "give the watts of one GPU that waits, or leave the cell empty");
+}
+
 /// The largest value of each stage in an optional column; rows may leave the cell empty.
 std::vector<std::optional<double>> largest_by_stage(const CsvTable& table, const RowReader& reader, int stages,
                                                     std::string_view name, ValueCheck check) {
@@ -304,7 +312,9 @@ StageColumns read_columns(const CsvTable& table, const RowReader& reader, int st
       .activation_bytes = complete_values(largest_by_stage(table, reader, stages, kActivations, check_bytes), all,
                                           table.source(), kActivations, "state it for every stage, or for none"),
       .transfer_s = complete_values(largest_by_stage(table, reader, stages, kTransfer, check_transfer), all - 1,
-                                    table.source(), kTransfer, "state it for every stage but the last, or for none")};
+                                    table.source(), kTransfer, "state it for every stage but the last, or for none"),
+      .blocking_power_w = complete_values(largest_by_stage(table, reader, stages, kBlocking, check_blocking), all,
+                                          table.source(), kBlocking, "state it for every stage, or for none")};
 }
 
 std::optional<double> read_latency(const CsvTable& table, const RowReader& reader, int stages) {
@@ -332,30 +342,32 @@ std::string optional_header(const ProfileFile& file) {
   add(file.profile.has_settings(), "setting");
   add(!file.columns.activation_bytes.empty(), kActivations);
   add(!file.columns.transfer_s.empty(), kTransfer);
+  add(!file.columns.blocking_power_w.empty(), kBlocking);
   add(file.switch_latency_s.has_value(), kLatency);
   return header;
 }
 
 /// The cells of a stage below those columns, but for `setting`.
 std::string stage_cells(const ProfileFile& file, std::size_t stage) {
-  const auto& [activation_bytes, transfer_s] = file.columns;
+  const auto& [activation_bytes, transfer_s, blocking_power_w] = file.columns;
   std::string cells;
   if (!activation_bytes.empty()) cells += fmt::format(",{}", activation_bytes.at(stage));
   if (!transfer_s.empty()) cells += stage < transfer_s.size() ? fmt::format(",{}", transfer_s[stage]) : ",";
+  if (!blocking_power_w.empty()) cells += fmt::format(",{}", blocking_power_w.at(stage));
   if (file.switch_latency_s) cells += fmt::format(",{}", *file.switch_latency_s);
   return cells;
 }
 
 }  // namespace
 
-ProfileFile read_profile_file(std::string_view text, const std::string& source) {
+ProfileFile read_profile_file(std::string_view text, const std::string& source, ImpossibleUnits units) {
   const CsvTable table(text, source);
   const RowReader reader(table);
   const bool has_ranks = table.has_column("rank");
   std::vector<ProfileRow> rows = read_rows(table, reader);
   refuse_duplicates(rows, source, has_ranks);
   ProfileFile file{.source = source, .ranks = profiles_by_rank(rows), .doubts = unread_columns(table)};
-  for (const StageProfile& measured : file.ranks) (void)profile_doubts(measured, {.source = source});
+  for (const StageProfile& measured : file.ranks) (void)profile_doubts(measured, {.source = source, .units = units});
   if (has_ranks) {
     MergedRanks merged = merge_ranks(rows, source);
     rows = std::move(merged.rows);
@@ -366,7 +378,7 @@ ProfileFile read_profile_file(std::string_view text, const std::string& source) 
   for (ProfileRow& row : rows) file.profile.add(row.stage, row.kind, std::move(row.measurement));
   refuse_missing_kinds(file.profile, source);
   // Merged ranks are written as a profile, and read again.
-  if (has_ranks) (void)profile_doubts(file.profile, {.source = source});
+  if (has_ranks) (void)profile_doubts(file.profile, {.source = source, .units = units});
   file.columns = read_columns(table, reader, file.profile.stages());
   file.switch_latency_s = read_latency(table, reader, file.profile.stages());
   return file;

@@ -18,6 +18,8 @@ struct StageColumns {
   /// `transfer` (s): time of a message between a stage and the next one once both sides are ready, by the first of
   /// both, one less than stages; empty: not stated.
   std::vector<double> transfer_s = {};
+  /// `blocking_power` (W): power of a GPU of the stage while it waits, by stage; empty: not stated.
+  std::vector<double> blocking_power_w = {};
 
   friend bool operator==(const StageColumns&, const StageColumns&) = default;
 };
@@ -45,7 +47,8 @@ struct ProfileFile {
 ///   have neither, where all their layers are frozen; the last one may not), or with half of the pair,
 /// - values that some stages state and others do not,
 /// - a file without rows.
-[[nodiscard]] ProfileFile read_profile_file(std::string_view text, const std::string& source);
+[[nodiscard]] ProfileFile read_profile_file(std::string_view text, const std::string& source,
+                                            ImpossibleUnits units = ImpossibleUnits::refuse);
 
 /// The text of `profile`, `columns` and `switch_latency_s`: stage by stage, highest clock first, with enough digits to
 /// be read back unchanged. A column is written only where it has values.

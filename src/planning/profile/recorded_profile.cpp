@@ -411,6 +411,15 @@ RecordedProfile profile_one_rank(std::span<const Recording> parts, const Profili
   return profile_ranks(parts, options, {});
 }
 
+std::vector<double> usable_blocking_power_w(std::span<const RecordedBlocking> blocking) {
+  std::vector<double> by_stage_w;
+  for (const RecordedBlocking& row : blocking) {
+    if (!row.doubt().empty()) return {};
+    by_stage_w.push_back(row.power_w);
+  }
+  return by_stage_w;
+}
+
 std::string write_blocking_power(std::span<const RecordedBlocking> blocking) {
   std::string text = "stage,blocking_power\n";
   for (const RecordedBlocking& row : blocking) {

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/core/formats/json.h"
+#include "base/core/numbers/number.h"
 #include "report/report/page_template.h"
 
 namespace lowgear::report {
@@ -206,6 +207,13 @@ Json order_rows(const Data& data) {
   return rows;
 }
 
+/// In per cent of the baseline, as the cards show them.
+Json late_object(const std::optional<api::LateReplay>& late) {
+  if (!late) return nullptr;
+  return {{"energy_pct", change_pct(late->baseline.energy_j, late->plan.energy_j)},
+          {"time_pct", change_pct(late->baseline.time_s, late->plan.time_s)}};
+}
+
 }  // namespace
 
 std::string report_json(const Data& data) {
@@ -219,6 +227,8 @@ std::string report_json(const Data& data) {
       {"microbatches", data.microbatches},
       {"blocking_power_w", data.blocking_power_w},
       {"switch_latency_s", data.switch_latency_s},
+      {"clock_lead_s", data.clock_lead_s},
+      {"late", late_object(data.late)},
       {"baseline",
        {{"description", data.baseline.description},
         {"time_s", data.baseline.time_s},

@@ -7,6 +7,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/op_kind.h"
 #include "planning/api/comparison.h"
+#include "planning/api/plan_pipeline.h"
 #include "planning/api/run_folder.h"
 #include "planning/plan/plan.h"
 #include "planning/profile/stage_profile.h"
@@ -77,7 +78,9 @@ struct Data {
   int stages = 0;            ///< virtual stages
   int microbatches = 0;
   std::vector<double> blocking_power_w;  ///< by rank: power of a waiting GPU
-  double switch_latency_s = 0;           ///< how late a clock change takes effect; 0: not modelled
+  double switch_latency_s = 0;           ///< how late a clock change takes effect in the plan; 0: in time
+  double clock_lead_s = 0;               ///< how long before a unit the agent requests its clock
+  std::optional<api::LateReplay> late;   ///< the chosen plan if clocks were requested only when their units begin
 
   Baseline baseline;
   std::vector<simulator::PipelineFigures> frontier;  ///< vertices of the convex curve, fastest first

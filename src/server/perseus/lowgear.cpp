@@ -221,7 +221,9 @@ void LowgearScheduler::make_plan() {
   for (std::size_t stage = 0; stage < pipeline_.ranks.size(); ++stage) {
     blocking_power_w.push_back(profile_.blocking_power_w(stage));
   }
-  doubts_ = profile_doubts(measured, {.source = "the job's profile", .blocking_power_w = blocking_power_w});
+  doubts_ = profile_doubts(
+      measured,
+      {.source = "the job's profile", .blocking_power_w = blocking_power_w, .units = profile::ImpossibleUnits::accept});
   if (!doubts_.empty()) plan_files_.push_back({"warnings.txt", fmt::format("{}\n", fmt::join(doubts_, "\n"))});
   const profile::StageProfile profile = fit_few_clocks(measured, all_mhz).profile();
   planner::PipelinePlanner planner(pipeline_, profile, blocking_power_w, {}, {}, progress_.get());

@@ -72,8 +72,8 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
       app, "--envpipe-raise-step", {1, kMaxClockMhz}, given<int>(arguments, &EnvPipeOptions::raise_step_mhz),
       "envpipe: rise of a clock in one step of the reconfiguration; greedy raises it by three times as much, in "
       "MHz (default 30)");
-  add_number(
-      app, "--envpipe-transfer", {0, 1e6},
+  add_quantity(
+      app, "--envpipe-transfer", Unit::millisecond, {0, 1e6},
       [&arguments](double time_ms) {
         arguments.given.emplace_back([time_ms](EnvPipeOptions& options) {
           options.transfer_s = time_ms * 1e-3;

@@ -131,7 +131,6 @@ void require_free_order(const ScheduleArguments& arguments) {
   if (arguments.extra_activations) {
     throw InputError("--extra-activations: give --memory-limit, which holds for every order of the search");
   }
-  if (!arguments.microbatches) throw InputError("--schedule auto needs --microbatches");
 }
 
 /// Bytes of activations belong to the layers that a rank has in the profile.
@@ -156,8 +155,9 @@ void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_l
 
 JointInput load_joint_input(const PipelineArguments& arguments, const std::optional<std::string>& memory_limit,
                             const std::optional<std::string>& layers) {
+  require_given(arguments);
   require_free_order(arguments.schedule);
-  const profile::ProfileFile file = load_profile(arguments.profile);
+  const profile::ProfileFile file = load_profile(arguments.profile, arguments.units);
   JointInput input;
   input.profile_name = arguments.profile;
   joint::JointProblem& problem = input.problem;
@@ -182,8 +182,10 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
     input.free_layers = api::FreeLayers{layer_profile_of(problem.profile, given), given};
   }
   api::require_planning_memory(ranks, problem.microbatches, kMostChunks, available_memory_bytes());
-  problem.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, ranks);
-  input.doubts = doubts_of(file, problem.blocking_power_w, arguments.gpu_name);
+  BlockingPower blocking = blocking_power_of(arguments, file, ranks);
+  problem.blocking_power_w = std::move(blocking.by_rank_w);
+  input.doubts = doubts_of(file, problem.blocking_power_w, arguments.gpu_name, arguments.units);
+  if (blocking.assumption) input.doubts.insert(input.doubts.begin(), *blocking.assumption);
   return input;
 }
 

@@ -103,6 +103,27 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<doub
   return app.add_option_function<std::string>(name, read, help)->type_name("X");
 }
 
+CLI::Option* add_quantity(CLI::App& app, const std::string& name, Unit unit, NumberRange<double> range,
+                          std::function<void(double)> set, const std::string& help) {
+  const auto read = [name = shown_name(name), unit, range, set = std::move(set)](const std::string& text) {
+    const auto number = parse_quantity(text, unit);
+    if (!number || !(*number >= range.low) || !(*number <= range.high)) {
+      throw CLI::ValidationError(name, fmt::format("expected a number from {0} to {1} {2}, alone or with its unit as "
+                                                   "{0}{2}, not {3}",
+                                                   range.low, range.high, symbol(unit), quote(text)));
+    }
+    set(*number);
+  };
+  return app.add_option_function<std::string>(name, read, help)->type_name(std::string(symbol(unit)));
+}
+
+CLI::Option* add_slowdown(CLI::App& app, double most_pct, std::function<void(double)> set, const std::string& help) {
+  constexpr const char* kName = "--slowdown";
+  CLI::Option* const option = add_quantity(app, kName, Unit::percent, {0, most_pct}, std::move(set), help);
+  return option->check(
+      [](const std::string& text) -> std::string { return may_be_share(text) ? share_or_percent(text) : ""; });
+}
+
 CLI::Option* add_whole_numbers(CLI::App& app, const std::string& name, NumberRange<int> range,
                                std::function<void(std::vector<int>)> set, const std::string& help) {
   return add_list(app, name, range, whole_number_in, std::move(set), help)->type_name("N,N");

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/core/numbers/quantity.h"
+
 namespace lowgear::cli {
 
 /// Inclusive bounds of a number.
@@ -29,6 +31,14 @@ CLI::Option* add_whole_number(CLI::App& app, const std::string& name, NumberRang
 /// A finite number in `range`, handed to `set`.
 CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<double> range,
                         std::function<void(double)> set, const std::string& help);
+
+/// A number in `range` of `unit`, alone or with a unit of its own (`25`, `25ms`, `0.025s`), handed to `set`.
+CLI::Option* add_quantity(CLI::App& app, const std::string& name, Unit unit, NumberRange<double> range,
+                          std::function<void(double)> set, const std::string& help);
+
+/// `--slowdown`: per cent, up to `most_pct`, handed to `set`. A number below 0.5 has to state its sign: it may be meant
+/// as a share.
+CLI::Option* add_slowdown(CLI::App& app, double most_pct, std::function<void(double)> set, const std::string& help);
 
 /// Whole numbers in `range`, separated by commas, handed to `set` together.
 CLI::Option* add_whole_numbers(CLI::App& app, const std::string& name, NumberRange<int> range,

@@ -1,9 +1,11 @@
 #include "app/cli/arguments/pipeline_input.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -13,7 +15,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/memory_files.h"
-#include "base/core/numbers/number.h"
+#include "base/core/numbers/quantity.h"
 #include "base/core/text.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "planning/api/profile_fitting.h"
@@ -134,7 +136,7 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
 
 CLI::Option* add_profile_option(CLI::App& app, std::string& path) {
   return app
-      .add_option("--profile", path,
+      .add_option("profile,--profile", path,
                   "Stage profile: CSV file with the columns stage,instruction,frequency,time,energy in MHz, s and J")
       ->type_name("FILE");
 }
@@ -143,7 +145,8 @@ CLI::Option* add_blocking_power_option(CLI::App& app, std::string& argument) {
   return app
       .add_option("--blocking-power", argument,
                   "Power that one GPU draws while it waits: a number in W, or a CSV file with the columns "
-                  "stage,blocking_power in W")
+                  "stage,blocking_power in W (default: the profile's column blocking_power; else that of --gpu; else "
+                  "assumed, and said)")
       ->type_name("W|FILE");
 }
 
@@ -154,9 +157,12 @@ void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view 
 }
 
 void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
-  add_profile_option(app, arguments.profile)->required();
+  add_profile_option(app, arguments.profile);
   add_schedule_options(app, arguments.schedule);
-  add_blocking_power_option(app, arguments.blocking_power)->required();
+  add_blocking_power_option(app, arguments.blocking_power);
+  app.add_flag_callback(
+      "--accept-units", [&arguments] { arguments.units = profile::ImpossibleUnits::accept; },
+      "Plan although times, energies or blocking power look like other units; warnings say what is in doubt");
   add_number(app, "--backward-split", {1e-6, 1 - 1e-6}, into(arguments.shares.backward_split),
              "Share of a backward pass' time and energy that its input gradient takes, 0 to 1; for schedules that "
              "split backward passes (zb-h1, zb-h2, zb-v) on a profile without split ones");
@@ -171,38 +177,71 @@ schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profi
                                           : read_schedule(arguments);
 }
 
-profile::ProfileFile load_profile(const std::string& path) { return profile::read_profile_file(read_file(path), path); }
+profile::ProfileFile load_profile(const std::string& path, profile::ImpossibleUnits units) {
+  return profile::read_profile_file(read_file(path), path, units);
+}
 
 std::vector<std::string> doubts_of(const profile::ProfileFile& file, std::span<const double> blocking_power_w,
-                                   std::string_view gpu_name) {
-  return profile_doubts(file, {.blocking_power_w = blocking_power_w, .gpu = estimator::power_limit_of(gpu_name)});
+                                   std::string_view gpu_name, profile::ImpossibleUnits units) {
+  return profile_doubts(
+      file, {.blocking_power_w = blocking_power_w, .gpu = estimator::power_limit_of(gpu_name), .units = units});
+}
+
+void require_given(const PipelineArguments& arguments) {
+  const ScheduleArguments& schedule = arguments.schedule;
+  const bool is_file = !is_generator(schedule.schedule) && schedule.schedule != kFreeOrder;
+  std::vector<std::string_view> missing;
+  if (arguments.profile.empty()) missing.emplace_back("the profile, a CSV file");
+  if (!is_file && !schedule.microbatches) missing.emplace_back("--microbatches N");
+  if (missing.empty()) return;
+  throw InputError(fmt::format("missing: {}; for example: {} --microbatches {}", fmt::join(missing, " and "),
+                               arguments.profile.empty() ? "profile.csv" : arguments.profile,
+                               schedule.microbatches.value_or(32)));
 }
 
 PipelineInput load_pipeline(const PipelineArguments& arguments) {
+  require_given(arguments);
   PipelineInput input;
   api::ProfiledPipeline& pipeline = input.pipeline;
-  input.file = load_profile(arguments.profile);
+  input.file = load_profile(arguments.profile, arguments.units);
   pipeline.profile = input.file.profile;
   // Blocking power is by rank; a named schedule has as many as --stages says, which may be wrong for the profile.
   ScheduleArguments schedule = arguments.schedule;
+  std::optional<std::string> assumption;
+  const auto resolve_blocking_power = [&](int ranks) {
+    BlockingPower blocking = blocking_power_of(arguments, input.file, ranks);
+    pipeline.blocking_power_w = std::move(blocking.by_rank_w);
+    assumption = std::move(blocking.assumption);
+  };
   if (is_generator(schedule.schedule)) {
     // With several chunks a profile may be by rank or by virtual stage: then the number of ranks has to be given.
     if (!schedule.stages && schedule.chunks.value_or(1) == 1) schedule.stages = pipeline.profile.stages();
-    if (schedule.stages) {
-      pipeline.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, *schedule.stages);
-    }
+    if (schedule.stages) resolve_blocking_power(*schedule.stages);
   }
   pipeline.schedule = without_communication(load_schedule(schedule, &pipeline.profile, pipeline.blocking_power_w));
-  if (pipeline.blocking_power_w.empty()) {
-    pipeline.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, pipeline.schedule.rank_count());
-  }
+  if (pipeline.blocking_power_w.empty()) resolve_blocking_power(pipeline.schedule.rank_count());
   pipeline.profile = api::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, arguments.gpu_name);
+  pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, arguments.gpu_name, arguments.units);
+  if (assumption) pipeline.doubts.insert(pipeline.doubts.begin(), *assumption);
   return input;
 }
 
 namespace {
+
+/// GPUs draw 0.17 to 0.24 of their power limit while they wait (estimating/estimator/gpu/gpu_tables.cpp).
+constexpr double kBlockingShare = 0.2;
+constexpr std::string_view kStateBlockingPower =
+    "lowgear profile measures it, --blocking-power W states it (docs/profiling.md#blocking-power)";
+
+double median_power_at_max_clock_w(const profile::StageProfile& profile) {
+  std::vector<double> powers_w;
+  for (const profile::StageOp& op : profile.ops()) {
+    const profile::Measurement& row = profile.at_max_clock(op.stage, op.kind);
+    powers_w.push_back(row.energy_j / row.time_s);
+  }
+  return profile::median_of(std::move(powers_w));
+}
 
 std::string read_blocking_power_file(const std::string& argument) {
   try {
@@ -215,8 +254,24 @@ std::string read_blocking_power_file(const std::string& argument) {
 
 }  // namespace
 
+BlockingPower blocking_power_of(const PipelineArguments& arguments, const profile::ProfileFile& file, int ranks) {
+  if (!arguments.blocking_power.empty()) return {blocking_power_from_argument(arguments.blocking_power, ranks)};
+  const std::vector<double>& by_stage_w = file.columns.blocking_power_w;
+  const auto count = static_cast<std::size_t>(ranks);
+  if (by_stage_w.size() == count) return {by_stage_w};
+  if (!by_stage_w.empty()) return {std::vector<double>(count, profile::median_of(by_stage_w))};
+  if (const auto known_w = estimator::blocking_power_of(arguments.gpu_name)) {
+    return {std::vector<double>(count, *known_w), fmt::format("blocking power: {:.4g} W, Lowgear's figure for {}; {}",
+                                                              *known_w, arguments.gpu_name, kStateBlockingPower)};
+  }
+  const double power_w = std::round(kBlockingShare * median_power_at_max_clock_w(file.profile));
+  return {std::vector<double>(count, power_w),
+          fmt::format("blocking power: assumed {:.4g} W, a fifth of the power of ops at their highest clock; {}",
+                      power_w, kStateBlockingPower)};
+}
+
 std::vector<double> blocking_power_from_argument(const std::string& argument, int stages) {
-  const std::optional<double> power_w = parse_number(argument);
+  const std::optional<double> power_w = parse_quantity(argument, Unit::watt);
   if (!power_w) return profile::read_blocking_power(read_blocking_power_file(argument), argument, stages);
   if (!(*power_w >= 0 && *power_w <= profile::kMaxBlockingPowerW)) {
     throw InputError(fmt::format("blocking power {} W is not in 0 to {}; give the watts of one GPU that waits",

@@ -32,20 +32,22 @@ struct ScheduleArguments {
 struct PipelineArguments {
   ScheduleArguments schedule;
   std::string profile;         ///< path
-  std::string blocking_power;  ///< watts, or path
+  std::string blocking_power;  ///< watts, or path; empty: that of the profile or the GPU, else assumed
   api::FittingShares shares;
   std::string gpu_name;  ///< model on which the profile was measured; empty: not stated
+  profile::ImpossibleUnits units = profile::ImpossibleUnits::refuse;  ///< `--accept-units`
 };
 
 /// `--schedule`, `--stages`, `--microbatches`, `--virtual-stages`, `--extra-activations`, `--p2p`.
 void add_schedule_options(CLI::App& app, ScheduleArguments& arguments);
-/// `--profile`.
+/// The profile, as first argument or `--profile`.
 CLI::Option* add_profile_option(CLI::App& app, std::string& path);
 /// `--blocking-power`.
 CLI::Option* add_blocking_power_option(CLI::App& app, std::string& argument);
 /// `--gpu`, the model that a profile was measured on; `use` ends the help text.
 void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view use);
-/// `--profile`, `--blocking-power`, the options of schedules, `--backward-split` and `--recomputation-share`.
+/// The profile, `--blocking-power`, `--accept-units`, the options of schedules, `--backward-split` and
+/// `--recomputation-share`.
 void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
 
 /// A pipeline as all commands use it, and the file of its profile.
@@ -61,14 +63,31 @@ struct PipelineInput {
                                                std::span<const double> blocking_power_w);
 
 /// Reads the stage profile in this file. Throws InputError.
-[[nodiscard]] profile::ProfileFile load_profile(const std::string& path);
+[[nodiscard]] profile::ProfileFile load_profile(const std::string& path,
+                                                profile::ImpossibleUnits units = profile::ImpossibleUnits::refuse);
 
 /// Reasons to doubt the rows of a profile, one line each (`profile_doubts`). `gpu_name` may be empty.
 [[nodiscard]] std::vector<std::string> doubts_of(const profile::ProfileFile& file,
-                                                 std::span<const double> blocking_power_w, std::string_view gpu_name);
+                                                 std::span<const double> blocking_power_w, std::string_view gpu_name,
+                                                 profile::ImpossibleUnits units = profile::ImpossibleUnits::refuse);
+
+/// Throws InputError that lists what is missing of a profile and, where the schedule is not a file, of a number of
+/// microbatches.
+void require_given(const PipelineArguments& arguments);
 
 /// Reads all files. Throws InputError.
 [[nodiscard]] PipelineInput load_pipeline(const PipelineArguments& arguments);
+
+/// Blocking power of a GPU of each rank, in watts, and what to know of it.
+struct BlockingPower {
+  std::vector<double> by_rank_w;
+  std::optional<std::string> assumption = {};  ///< where nobody stated it: its value, source and how to state it
+};
+
+/// The blocking power that the user states, else that of the profile, else that of the GPU model from the estimator's
+/// table, else a share of the power of computing. Throws InputError as `blocking_power_from_argument` does.
+[[nodiscard]] BlockingPower blocking_power_of(const PipelineArguments& arguments, const profile::ProfileFile& file,
+                                              int ranks);
 
 /// Blocking power of each stage in watts, from the user's argument: a number for all stages, or the path of a CSV with
 /// the columns `stage,blocking_power` (W), as `read_blocking_power` takes it. Throws InputError for anything else, or

@@ -12,7 +12,7 @@
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/numbers/number.h"
+#include "base/core/numbers/quantity.h"
 #include "base/core/units.h"
 #include "planning/api/plan_replays.h"
 #include "planning/plan/plan.h"
@@ -37,7 +37,9 @@ constexpr auto kOfPerseusAlone = std::to_array<const char*>(
 constexpr double kSmallestEpsilon = 1e-9;
 constexpr double kSmallestNoiseFactor = 0.01;
 constexpr double kLargestEpsilon = 0.5;
-constexpr double kMaxLatencyMs = profile::kMaxSwitchLatencyS * 1e3;
+constexpr double kMsPerS = 1e3;
+constexpr double kMaxLatencyMs = profile::kMaxSwitchLatencyS * kMsPerS;
+constexpr std::string_view kInstant = "instant";
 
 }  // namespace
 
@@ -55,48 +57,67 @@ void add_planner_options(CLI::App& app, PlannerArguments& arguments) {
   add_switch_latency_option(app, arguments.switch_latency);
 }
 
-std::string_view SwitchLatencyArgument::source() const {
-  if (!is_known()) return "unknown";
-  return is_from_profile ? "profile" : "given";
+std::string_view name(SwitchLatencyArgument::Source source) {
+  constexpr auto kNames = std::to_array<std::string_view>({"unknown", "given", "profile", "assumed"});
+  return kNames.at(static_cast<std::size_t>(source));
 }
 
 std::optional<double> SwitchLatencyArgument::late_s() const {
-  return is_known() ? std::nullopt : std::optional(api::kAssumedSwitchLatencyS);
+  return latency_s || lead_s > 0 ? std::nullopt : std::optional(api::kAssumedSwitchLatencyS);
 }
 
 void SwitchLatencyArgument::complete_from(std::optional<double> of_profile_s) {
-  if (!is_known() && of_profile_s) {
-    latency_ms = *of_profile_s * 1e3;
-    is_from_profile = true;
+  if (latency_s || !of_profile_s) return;
+  latency_s = of_profile_s;
+  source = Source::profile;
+}
+
+void SwitchLatencyArgument::complete_for_plan(std::optional<double> of_profile_s) {
+  complete_from(of_profile_s);
+  if (!latency_s) {
+    latency_s = api::kAssumedSwitchLatencyS;
+    source = Source::assumed;
   }
-  if (!ask_ahead) return;
-  if (!is_known()) {
-    throw InputError(
-        "--ask-ahead: the switch latency is not known: give --switch-latency MS, or a profile that has one (lowgear "
-        "profile, or lowgear doctor --measure-switch-latency)");
+  if (!asks_ahead) return;
+  if (*latency_s > plan::kMaxClockLeadS) {
+    throw InputError(fmt::format(
+        "--switch-latency: agents request clocks at most {} s before their units, not {} s; add --no-ask-ahead to plan "
+        "with clocks that change that late",
+        plan::kMaxClockLeadS, *latency_s));
   }
-  if (latency_s() > plan::kMaxClockLeadS) {
-    throw InputError(fmt::format("--ask-ahead: clocks are asked for at most {} s before their units, not {} s",
-                                 plan::kMaxClockLeadS, latency_s()));
-  }
-  lead_s = latency_s();
+  lead_s = *latency_s;
 }
 
 void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument) {
-  add_number(
-      app, "--switch-latency", {0, kMaxLatencyMs}, into(argument.latency_ms),
-      "Time from the request of a clock change until it takes effect, in ms (default: that of the profile, or 0)");
+  const auto read = [&argument](const std::string& text) {
+    const auto latency_ms =
+        lower_case(text) == kInstant ? std::optional<double>(0) : parse_quantity(text, Unit::millisecond);
+    if (!latency_ms || !(*latency_ms >= 0) || !(*latency_ms <= kMaxLatencyMs)) {
+      throw CLI::ValidationError("--switch-latency", fmt::format("expected a time from 0 to {} ms, as 25 or 25ms, or "
+                                                                 "{}, not {}",
+                                                                 kMaxLatencyMs, kInstant, quote(text)));
+    }
+    argument.latency_s = *latency_ms / kMsPerS;
+    argument.source = SwitchLatencyArgument::Source::given;
+  };
+  app.add_option_function<std::string>(
+         "--switch-latency", read,
+         fmt::format("Time from the request of a clock change until it takes effect, in ms, or {} (default: that of "
+                     "the profile, or {} ms)",
+                     kInstant, api::kAssumedSwitchLatencyS * kMsPerS))
+      ->type_name("MS|instant");
 }
 
 void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument) {
-  app.add_flag("--ask-ahead", argument.ask_ahead,
-               "Plan as if clocks changed at once; the agent requests each clock one switch latency before its unit is "
-               "expected to begin");
+  app.add_flag(
+      "--ask-ahead,!--no-ask-ahead", argument.asks_ahead,
+      "The agent requests each clock by the switch latency before its unit is expected to begin, so that it "
+      "changes in time (the default); --no-ask-ahead: when the unit begins, and the plan allows for the delay");
 }
 
 void add_perseus_options(CLI::App& app, PerseusArguments& arguments) {
-  add_number(app, "--perseus-unit", {1e-9, 1e3}, into(arguments.unit_s),
-             "Time step of the policies perseus and envpipe-offline, in s (default 0.001)");
+  add_quantity(app, "--perseus-unit", Unit::second, {1e-9, 1e3}, into(arguments.unit_s),
+               "Time step of the policies perseus and envpipe-offline, in s (default 0.001)");
   add_number(app, "--perseus-noise-factor", {kSmallestNoiseFactor, 1}, into(arguments.noise.factor),
              "perseus: an option is dropped where another is below this factor times its time and energy, if "
              "otherwise three options or fewer are left (default 0.95)");
@@ -157,17 +178,17 @@ constexpr double kMaxFactor = 1e6;
 }  // namespace
 
 void add_single_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
-  CLI::Option* deadline = add_number(app, "--deadline", {0, kMaxTimeS}, into(deadlines.deadline_s),
-                                     "Make one plan whose iteration takes at most this time, in s");
-  CLI::Option* slowdown =
-      add_number(app, "--slowdown", {0, kMaxSlowdownPct}, into(deadlines.slowdown_pct),
-                 "Make one plan whose deadline is this percentage above the fastest possible iteration time (T_min)");
-  CLI::Option* straggler = add_number(app, "--straggler", {1, kMaxFactor}, into(deadlines.straggler_factor),
-                                      "Make one plan for a pipeline that waits for a straggler, which takes FACTOR x "
-                                      "T_min: deadline min(FACTOR x T_min, T*)");
+  CLI::Option* deadline = add_quantity(app, "--deadline", Unit::second, {0, kMaxTimeS}, into(deadlines.deadline_s),
+                                       "Make one plan, for an iteration time of at most this, in s");
+  CLI::Option* slowdown = add_slowdown(
+      app, kMaxSlowdownPct, into(deadlines.slowdown_pct),
+      "Make one plan, for a deadline this many per cent above the fastest possible iteration time (T_min)");
+  CLI::Option* straggler = add_number(
+      app, "--straggler", {1, kMaxFactor}, into(deadlines.straggler_factor),
+      "Make one plan, for waiting for a straggler that takes FACTOR x T_min: deadline min(FACTOR x T_min, T*)");
   straggler->type_name("FACTOR");
-  deadline->type_name("SECONDS")->excludes(slowdown)->excludes(straggler);
-  slowdown->type_name("PERCENT")->excludes(straggler);
+  deadline->excludes(slowdown)->excludes(straggler);
+  slowdown->excludes(straggler);
 }
 
 void add_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
@@ -195,7 +216,7 @@ api::RankSlowdown slow_rank(const std::string& text) {
 
 api::PowerCap power_cap(const std::string& text) {
   const auto [watts, scope] = split_at(text, ':');
-  const auto number = parse_number(watts);
+  const auto number = parse_quantity(watts, Unit::watt);
   const auto named = scope.empty() ? std::optional(api::CapScope::gpu) : api::cap_scope(scope);
   if (!number || !(*number > 0) || !(*number <= kMaxWatts) || !named || named == api::CapScope::node) {
     throw CLI::ValidationError("--power-cap",

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,26 +15,27 @@
 
 namespace lowgear::cli {
 
-/// `--switch-latency`, and its source.
+/// `--switch-latency` and `--ask-ahead`: how late clocks change, and whether the agent requests them ahead.
 struct SwitchLatencyArgument {
-  std::optional<double> latency_ms;
-  bool is_from_profile = false;
-  bool ask_ahead = false;  ///< `--ask-ahead`
-  double lead_s = 0;       ///< how long before a unit the agent asks for its clock
+  enum class Source : std::uint8_t { unknown, given, profile, assumed };
 
-  [[nodiscard]] bool is_known() const { return latency_ms.has_value(); }
-  /// 0 for an unknown latency.
-  [[nodiscard]] double latency_s() const { return latency_ms.value_or(0) * 1e-3; }
-  /// How late clocks change after their units begin.
-  [[nodiscard]] double late_by_s() const { return std::max(0.0, latency_s() - lead_s); }
-  /// Latency with which plans are also replayed when the real one is not known (kAssumedSwitchLatencyS).
+  std::optional<double> latency_s;
+  Source source = Source::unknown;
+  bool asks_ahead = true;  ///< of plans that are made: `--no-ask-ahead` clears it
+  double lead_s = 0;       ///< how long before a unit the agent requests its clock
+
+  /// How late clocks change after their units begin. 0 for an unknown latency.
+  [[nodiscard]] double late_by_s() const { return std::max(0.0, latency_s.value_or(0) - lead_s); }
+  /// Latency of a second replay where the real one is not known: kAssumedSwitchLatencyS.
   [[nodiscard]] std::optional<double> late_s() const;
-  /// `given`, `profile` or `unknown`.
-  [[nodiscard]] std::string_view source() const;
-  /// Without `--switch-latency`, uses the profile's latency, if the profile has one. Throws InputError when
-  /// `--ask-ahead` was given, and the latency is not known or longer than plan::kMaxClockLeadS.
+  /// Without `--switch-latency`, uses the profile's latency, if the profile has one.
   void complete_from(std::optional<double> of_profile_s);
+  /// The same for a plan that is made: assumes kAssumedSwitchLatencyS where the profile has none, and sets `lead_s`.
+  /// Throws InputError when the latency is longer than plan::kMaxClockLeadS and the agent is to request ahead.
+  void complete_for_plan(std::optional<double> of_profile_s);
 };
+
+[[nodiscard]] std::string_view name(SwitchLatencyArgument::Source source);
 
 /// Settings of Lowgear's own planner on the command line.
 struct PlannerArguments {
@@ -45,9 +47,9 @@ struct PlannerArguments {
 
 /// `--frontier`, `--epsilon`, `--granularity`, `--switch-latency`.
 void add_planner_options(CLI::App& app, PlannerArguments& arguments);
-/// `--switch-latency` alone, in milliseconds.
+/// `--switch-latency` alone: milliseconds, or `instant`.
 void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument);
-/// `--ask-ahead`.
+/// `--ask-ahead` and `--no-ask-ahead`.
 void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument);
 /// Settings of the policy `perseus` on the command line.
 struct PerseusArguments {

@@ -154,7 +154,7 @@ api::ComparisonOptions comparison_options(const CompareArguments& arguments) {
 std::string render_page(const CompareArguments& arguments, const PipelineInput& input,
                         planner::PipelinePlanner& planner, const api::PolicyComparison& comparison) {
   report::Data data =
-      report::comparison_report(comparison, input.pipeline, planner, arguments.planner.switch_latency.latency_s());
+      report::comparison_report(comparison, input.pipeline, planner, arguments.planner.switch_latency.late_by_s());
   data.lowgear_version = version();
   data.profile_name = std::filesystem::path(input.file.source).filename().string();
   return render_html_report(data);
@@ -225,7 +225,7 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
     json["warnings"] = pipeline.doubts;
     for (const std::string& finding : comparison.findings) json["warnings"].push_back(finding);
     json["modelled"] = is_example_profile(pipeline.profile);
-    json["switch_latency"] = {{"source", latency.source()}, {"planned_with_s", latency.latency_s()}};
+    json["switch_latency"] = {{"source", name(latency.source)}, {"planned_with_s", latency.late_by_s()}};
     if (options.late_s) json["switch_latency"]["late_s"] = *options.late_s;
     json["frontier"] = {{"method", name(planner.method())},
                         {"fastest_s", planner.fastest_s()},

@@ -144,7 +144,8 @@ ExitCode run_emulate(const EmulateArguments& arguments, Console& console) {
 VerbAction declare_emulate(CLI::App& app) {
   auto arguments = std::make_shared<EmulateArguments>();
   add_profile_option(app, arguments->profile)->required();
-  add_number(app, "--blocking-power", {0, 1e5}, into(arguments->blocking_power_w), "Power of a GPU that waits, in W")
+  add_quantity(app, "--blocking-power", Unit::watt, {0, 1e5}, into(arguments->blocking_power_w),
+               "Power of a GPU that waits, in W")
       ->required();
   add_whole_numbers(app, "--microbatches", {1, kMaxEmulatedMicrobatches}, into(arguments->microbatches),
                     "Microbatches of a pipeline in an iteration; several for a table of strong scaling")
@@ -164,8 +165,8 @@ VerbAction declare_emulate(CLI::App& app) {
       [arguments](std::size_t place) { arguments->method = static_cast<evaluation::PlansOf>(place); },
       "Policy whose plans the pipelines run: Lowgear's, replayed (lowgear, the default), or those of Perseus' model "
       "(perseus)");
-  add_number(app, "--perseus-unit", {1e-9, 1e3}, into(arguments->unit_s),
-             "perseus: its time step, in s (default 0.001)");
+  add_quantity(app, "--perseus-unit", Unit::second, {1e-9, 1e3}, into(arguments->unit_s),
+               "perseus: its time step, in s (default 0.001)");
   add_choice(
       app, "--accounting", kAccountingWords,
       [arguments](std::size_t place) {

@@ -26,9 +26,8 @@ constexpr std::string_view kReadme =
     "It is MODELLED, not measured: times are t = a + b / f and powers P = p0 + p1 f V(f)^2, with the parameters and\n"
     "sources of Lowgear's docs/profiling.md. Figures made from it show what Lowgear does, not what a GPU would save.\n"
     "\n"
-    "A waiting GPU is assumed to draw 75 W:\n"
-    "  lowgear plan --profile profile.csv --stages 8 --microbatches 32 --schedule 1f1b --blocking-power 75 --out "
-    "plan\n";
+    "A waiting GPU is assumed to draw 75 W (column blocking_power):\n"
+    "  lowgear plan profile.csv --microbatches 32\n";
 
 ExitCode run_example(const ExampleArguments& arguments, Console& console) {
   const std::filesystem::path folder = arguments.out;
@@ -37,7 +36,10 @@ ExitCode run_example(const ExampleArguments& arguments, Console& console) {
   if (error) throw_input_error({arguments.out, 0, 0}, "cannot be made: " + error.message(), "name another folder");
   // File by file: the folder may hold plans that were made in it since.
   const std::filesystem::path profile = folder / "profile.csv";
-  write_listed_file(folder, "profile.csv", profile::write_profile_file({.profile = profile::example_profile()}));
+  profile::ProfileFile file{.profile = profile::example_profile()};
+  file.columns.blocking_power_w.assign(static_cast<std::size_t>(file.profile.stages()),
+                                       profile::kExampleBlockingPowerW);
+  write_listed_file(folder, "profile.csv", profile::write_profile_file(file));
   write_listed_file(folder, "README.txt", kReadme);
   if (arguments.json) {
     console.print_json(
@@ -45,7 +47,7 @@ ExitCode run_example(const ExampleArguments& arguments, Console& console) {
   } else {
     console.print(
         fmt::format("{}: modelled, not measured (see README.txt there)\n"
-                    "next: lowgear plan --profile {} --microbatches 32 --blocking-power 75 --out {}\n",
+                    "next: lowgear plan {} --microbatches 32 --out {}\n",
                     profile.string(), shell_word(profile.string()), shell_word((folder / "plan").string())));
   }
   return ExitCode::ok;

@@ -101,8 +101,7 @@ ExitCode run_inspect(const InspectArguments& arguments, Console& console) {
   }
   if (modelled) console.note(profile::kExampleProfileNotice);
   console.print(summary_table(rows) +
-                fmt::format("Next: lowgear plan --profile {} --microbatches M --blocking-power W --out DIR\n",
-                            shell_word(arguments.profile)));
+                fmt::format("Next: lowgear plan {} --microbatches M\n", shell_word(arguments.profile)));
   return ExitCode::ok;
 }
 

@@ -254,18 +254,14 @@ void add_gpu_options(CLI::App& app, PackArguments& arguments) {
   app.add_option("--gpu", arguments.gpu, "GPU of the node, by the names of lowgear estimate: its memory and power")
       ->type_name("NAME")
       ->required();
-  add_number(app, "--gpu-memory", kMemoryRange, into(arguments.memory_gib),
-             "Memory of a GPU in GiB (default: that of --gpu)")
-      ->type_name("GIB");
-  add_number(app, "--idle-power", kPowerRange, into(arguments.idle_w),
-             "Power of a GPU that no process uses, in W (default: that of --gpu)")
-      ->type_name("W");
-  add_number(app, "--awake-power", kPowerRange, into(arguments.awake_w),
-             "Power of a GPU with a process and no kernel, in W (default: that of --gpu)")
-      ->type_name("W");
-  add_number(app, "--power-limit", kPowerRange, into(arguments.limit_w),
-             "Power limit of a GPU in W (default: that of --gpu)")
-      ->type_name("W");
+  add_quantity(app, "--gpu-memory", Unit::gibibyte, kMemoryRange, into(arguments.memory_gib),
+               "Memory of a GPU in GiB (default: that of --gpu)");
+  add_quantity(app, "--idle-power", Unit::watt, kPowerRange, into(arguments.idle_w),
+               "Power of a GPU that no process uses, in W (default: that of --gpu)");
+  add_quantity(app, "--awake-power", Unit::watt, kPowerRange, into(arguments.awake_w),
+               "Power of a GPU with a process and no kernel, in W (default: that of --gpu)");
+  add_quantity(app, "--power-limit", Unit::watt, kPowerRange, into(arguments.limit_w),
+               "Power limit of a GPU in W (default: that of --gpu)");
   add_choice(
       app, "--compute-mode", kComputeModes,
       [&arguments](std::size_t place) { arguments.compute_mode = static_cast<sharing::ComputeMode>(place); },
@@ -290,18 +286,16 @@ void add_sharing_options(CLI::App& app, sharing::PackOptions& options) {
   add_whole_number(app, "--jobs-per-gpu", {2, sharing::kMaxJobsPerGpu}, into(options.max_jobs_per_gpu),
                    "Largest number of jobs per GPU (default 2)")
       ->type_name("N");
-  add_number(
-      app, "--max-slowdown", kSlowdownRange, [&options](double pct) { options.max_slowdown = pct / kPctPerShare; },
-      "Largest predicted slowdown of a job, in per cent (default 5)")
-      ->type_name("PCT");
-  add_number(
-      app, "--margin", kSlowdownRange, [&options](double pct) { options.margin = pct / kPctPerShare; },
+  add_quantity(
+      app, "--max-slowdown", Unit::percent, kSlowdownRange,
+      [&options](double pct) { options.max_slowdown = pct / kPctPerShare; },
+      "Largest predicted slowdown of a job, in per cent (default 5)");
+  add_quantity(
+      app, "--margin", Unit::percent, kSlowdownRange, [&options](double pct) { options.margin = pct / kPctPerShare; },
       "Cost of sharing beyond the model, in per cent; part of the upper bound (default 43 for mps, 5 for "
-      "time-slicing)")
-      ->type_name("PCT");
-  add_number(app, "--reserve", {0, 1e4}, into(options.reserve_gib),
-             "Memory of each GPU that stays free, in GiB (default 1)")
-      ->type_name("GIB");
+      "time-slicing)");
+  add_quantity(app, "--reserve", Unit::gibibyte, {0, 1e4}, into(options.reserve_gib),
+               "Memory of each GPU that stays free, in GiB (default 1)");
 }
 
 }  // namespace

@@ -42,34 +42,35 @@ const api::PlanFigures& shown_plan(const api::PlanResult& result) {
 }
 
 std::string_view latency_source_text(const SwitchLatencyArgument& latency) {
-  return latency.is_from_profile ? "from the profile" : "--switch-latency";
+  switch (latency.source) {
+    case SwitchLatencyArgument::Source::profile:
+      return "of the profile";
+    case SwitchLatencyArgument::Source::assumed:
+      return "assumed: lowgear profile and lowgear doctor --measure-switch-latency measure it";
+    default:
+      return "--switch-latency";
+  }
 }
 
-/// What clock changes that come late make of the plan.
+/// Effect of clock changes that come late on the plan.
 std::string latency_text(const SwitchLatencyArgument& latency, const api::PlanResult& result) {
-  if (latency.ask_ahead) {
-    return fmt::format(
-        "clocks    change {:.3g} ms after the request ({}); the agent asks for each that long before its unit, so that "
-        "the "
-        "figures above are as if they changed at once\n",
-        latency.latency_s() * 1e3, latency_source_text(latency));
-  }
-  if (!result.late) {
-    return fmt::format("clocks    change {:.3g} ms after the request ({}), which the figures above include\n",
-                       latency.latency_s() * 1e3, latency_source_text(latency));
-  }
+  if (latency.latency_s == 0.0) return "clocks    change at once (--switch-latency), which no GPU does\n";
+  const std::string change = fmt::format("clocks    change {:.3g} ms after the request ({})", *latency.latency_s * 1e3,
+                                         latency_source_text(latency));
+  if (!result.late) return change + ", which the figures above include\n";
   const api::LateReplay& late = *result.late;
   return fmt::format(
-      "replayed  with clocks that change {:.3g} ms late: {:.6g} s, {:.6g} J: {:+.2f} % energy, {:+.2f} % time. The "
-      "latency is not known: lowgear profile measures it, --switch-latency MS plans with it\n",
-      late.switch_latency_s * 1e3, late.plan.time_s, late.plan.energy_j,
-      change_pct(late.baseline.energy_j, late.plan.energy_j), change_pct(late.baseline.time_s, late.plan.time_s));
+      "{}. The agent requests each that long before its unit, so that it changes in time; requested when units begin, "
+      "the "
+      "plan would take {:+.2f} % energy, {:+.2f} % time\n",
+      change, change_pct(late.baseline.energy_j, late.plan.energy_j),
+      change_pct(late.baseline.time_s, late.plan.time_s));
 }
 
 Json latency_json(const SwitchLatencyArgument& latency, const api::PlanResult& result) {
-  Json json = {{"source", latency.source()}};
-  if (latency.is_known()) json["planned_with_s"] = latency.late_by_s();
-  if (latency.ask_ahead) json["asked_ahead_s"] = latency.lead_s;
+  Json json = {{"source", name(latency.source)}, {"latency_s", or_null(latency.latency_s)}};
+  json["planned_with_s"] = latency.late_by_s();
+  json["asked_ahead_s"] = latency.lead_s;
   if (!result.late) return json;
   const api::LateReplay& late = *result.late;
   json["replayed"] = {{"switch_latency_s", late.switch_latency_s},
@@ -171,7 +172,7 @@ ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console)
   StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
   std::optional<ProgressBar> progress(std::in_place);
   PlanArguments plan = arguments.plan;
-  plan.planner.switch_latency.complete_from(input.switch_latency_s);
+  plan.planner.switch_latency.complete_for_plan(input.switch_latency_s);
   const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
   folder.commit();
   progress.reset();
@@ -201,7 +202,7 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
   std::optional<ProgressBar> progress(std::in_place);
   PlanArguments plan = arguments.plan;
-  plan.planner.switch_latency.complete_from(input.file.switch_latency_s);
+  plan.planner.switch_latency.complete_for_plan(input.file.switch_latency_s);
   const PlanSummary summary = make_plans(plan, std::move(input), folder, *progress);
   folder.commit();
   progress.reset();
@@ -237,9 +238,9 @@ VerbAction declare_plan(CLI::App& app) {
   schedule->description(schedule->get_description() +
                         "; or auto: the order is searched together with the clocks, within --memory-limit");
   app.add_option("--out", plan.out,
-                 "Folder to write. The output of an earlier run is replaced; a folder with other files is refused")
-      ->type_name("DIR")
-      ->required();
+                 "Folder to write (default plan). The output of an earlier run is replaced; a folder with other files "
+                 "is refused")
+      ->type_name("DIR");
   add_deadline_options(app, plan.deadlines);
   take_names_of_any_case(
       app.add_option("--policy", plan.request.policy,

@@ -131,9 +131,7 @@ void write_page(const ProfileArguments& arguments, const profile::StageProfile& 
 
 std::string next_text(const ProfileArguments& arguments) {
   if (arguments.out == "-") return "";
-  return fmt::format("Next: lowgear plan --profile {} --microbatches M --blocking-power {} --out DIR\n",
-                     shell_word(arguments.out),
-                     arguments.blocking_power_out.empty() ? "W" : shell_word(arguments.blocking_power_out));
+  return fmt::format("Next: lowgear plan {} --microbatches M\n", shell_word(arguments.out));
 }
 
 ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
@@ -213,6 +211,7 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   if (!activations.warning.empty()) console.warn(activations.warning);
   if (!activations.bytes.empty()) json["activation_bytes"] = activations.bytes;
   file.columns.activation_bytes = activations.bytes;
+  file.columns.blocking_power_w = usable_blocking_power_w(recorded.blocking);
   if (latency) file.switch_latency_s = latency->latency_s;
   const std::string basis = recorded.simulated ? "simulated" : "measured";
   const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);
@@ -316,9 +315,10 @@ VerbAction declare_profile(CLI::App& app) {
       "all: rows for the recorded clocks (default); few: also predicted rows for the other supported clocks");
   add_whole_number(app, "--skip-iterations", {0, kMaxSkippedIterations}, into(arguments->profiling.skipped_iterations),
                    "Number of first iterations of each recording to leave out (default 2)");
-  add_number(app, "--blocking-power", {0, profile::kMaxBlockingPowerW}, into(arguments->profiling.blocking_w),
-             "Power that one GPU draws while it waits, in W, if it was measured separately; compose: leaves out slower "
-             "options that cost more than waiting");
+  add_quantity(
+      app, "--blocking-power", Unit::watt, {0, profile::kMaxBlockingPowerW}, into(arguments->profiling.blocking_w),
+      "Power that one GPU draws while it waits, in W, if it was measured separately; compose: leaves out slower "
+      "options that cost more than waiting");
   add_whole_number(app, "--max-options", {2, static_cast<int>(profile::kMaxSettings)}, into(arguments->max_options),
                    "compose: most options of a stage, instruction and clock (default 64)");
   add_whole_number(app, "--own-clock", {1, kMaxClockMhz}, into(arguments->profiling.own_clock_mhz),

@@ -196,11 +196,12 @@ void take_clocks_of(const api::RunContents& contents, PlannerArguments& planner,
                     std::optional<double>& switch_latency_s) {
   planner.epsilon = contents.run.epsilon;
   planner.granularity = contents.run.granularity;
-  // A plan that asks for clocks ahead was planned as if they changed at once.
-  planner.switch_latency.ask_ahead = contents.chosen.clock_lead_s > 0;
+  // A plan whose clocks are requested ahead was planned as if they changed at once.
+  planner.switch_latency.asks_ahead = contents.chosen.clock_lead_s > 0;
   const double latency_s = std::max(contents.run.switch_latency_s, contents.chosen.clock_lead_s);
   if (latency_s > 0) switch_latency_s = latency_s;
-  planner.switch_latency.complete_from(switch_latency_s);
+  planner.switch_latency.latency_s = latency_s;
+  planner.switch_latency.complete_for_plan({});
 }
 
 /// The new work as `lowgear plan` would write it.
@@ -313,10 +314,10 @@ VerbAction declare_replan(CLI::App& app) {
       [arguments](std::size_t place) {
         arguments->step_time = place == 0 ? api::StepTime::old_time : api::StepTime::own_fastest;
       },
-      "Deadline of an iteration: the time per microbatch of the plan before (old, the default), or the shortest "
-      "possible time (own)");
-  add_number(app, "--deadline", {0, kMaxTimeS}, into(arguments->deadline_s), "Longest iteration time instead, in s")
-      ->type_name("SECONDS")
+      "How long an iteration may take: as long per microbatch as the plan before (old, the default), or as short as "
+      "possible (own)");
+  add_quantity(app, "--deadline", Unit::second, {0, kMaxTimeS}, into(arguments->deadline_s),
+               "Longest iteration time instead, in s")
       ->excludes(time);
   add_choice(
       app, "--schedule", kOrderWords, [arguments](std::size_t place) { arguments->is_order_free = place == 1; },

@@ -90,8 +90,7 @@ ExitCode run_schedule(const ScheduleCommandArguments& arguments, Console& consol
                             schedule.rank_count(), schedule.stages, schedule.microbatches, safe,
                             peaks_table(peaks, with_inputs)));
   if (!arguments.out.empty()) {
-    console.print(fmt::format("Next: lowgear plan --schedule {} --profile PROFILE --blocking-power W --out DIR\n",
-                              shell_word(arguments.out)));
+    console.print(fmt::format("Next: lowgear plan PROFILE --schedule {}\n", shell_word(arguments.out)));
   }
   return ExitCode::ok;
 }

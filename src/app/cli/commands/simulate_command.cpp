@@ -105,11 +105,14 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   api::ProfiledPipeline& pipeline = input.pipeline;
   input.file = load_profile(arguments.pipeline.profile);
   pipeline.schedule = api::schedule_of(*planned.plan);
-  pipeline.blocking_power_w =
-      blocking_power_from_argument(arguments.pipeline.blocking_power, pipeline.schedule.rank_count());
+  PipelineArguments named = arguments.pipeline;
+  named.gpu_name = gpu_name_of(arguments, *planned.plan);
+  BlockingPower blocking = blocking_power_of(named, input.file, pipeline.schedule.rank_count());
+  pipeline.blocking_power_w = std::move(blocking.by_rank_w);
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.profile = api::fit_profile(input.file.profile, pipeline.schedule, arguments.pipeline.shares);
-  pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, gpu_name_of(arguments, *planned.plan));
+  pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, named.gpu_name, named.units);
+  if (blocking.assumption) pipeline.doubts.insert(pipeline.doubts.begin(), *blocking.assumption);
   planned.choices = choices_for(*planned.plan, pipeline.dag);
   return planned;
 }
@@ -151,7 +154,7 @@ void require_cluster_without_latency(const SimulateArguments& arguments) {
   if (arguments.slow_pipeline && arguments.pipelines < 2) {
     throw InputError("--slow-pipeline slows one of several pipelines: give --pipelines 2 or more");
   }
-  if (arguments.pipelines > 1 && arguments.switch_latency.latency_s() > 0) {
+  if (arguments.pipelines > 1 && arguments.switch_latency.late_by_s() > 0) {
     throw InputError("--switch-latency is not simulated for clusters: give it without --pipelines");
   }
 }

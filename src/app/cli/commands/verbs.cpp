@@ -7,26 +7,21 @@ namespace {
 
 constexpr auto kPlanningVerbs = std::to_array<Verb>({
     {"plan", "Plan clocks: the time-energy frontier of a pipeline and plans on it, each with a proven bound",
-     "lowgear plan --profile profile.csv --stages 8 --microbatches 96 --schedule 1f1b --blocking-power 83.64 --out "
-     "out\n"
-     "  lowgear plan --profile profile.csv --microbatches 96 --schedule auto --memory-limit 8 --backward-split 0.5 "
-     "--blocking-power 83.64 --out out\n"
-     "  lowgear plan --profile profile.csv --microbatches 96 --schedule auto --layers 96 --blocking-power 83.64 --out "
-     "out",
+     "lowgear plan profile.csv --microbatches 96\n"
+     "  lowgear plan profile.csv --microbatches 96 --slowdown 5% --blocking-power 83.64W --out slower\n"
+     "  lowgear plan profile.csv --microbatches 96 --schedule auto --memory-limit 8 --backward-split 0.5",
      declare_plan},
     {"thin", "Keep a subset of a folder's plans for Perseus or Zeus: a number of them, or every n-th",
      "lowgear thin results --keep every:50 --out sampled", declare_thin},
     {"verify", "Check a folder that plan has written, with code that shares nothing with the planner",
-     "lowgear verify out", declare_verify},
+     "lowgear verify plan", declare_verify},
     {"simulate", "Replay a plan on a profile, also with slow stages or in a cluster with a slow pipeline",
-     "lowgear simulate --profile profile.csv --plan out/plans/00000.json --blocking-power 83.64 --straggler 3=1.2",
-     declare_simulate},
-    {"compare", "Plan with every policy and show them in one table",
-     "lowgear compare --profile profile.csv --stages 8 --microbatches 96 --schedule 1f1b --blocking-power 83.64",
+     "lowgear simulate profile.csv --plan plan/plans/00000.json --straggler 3=1.2", declare_simulate},
+    {"compare", "Plan with every policy and show them in one table", "lowgear compare profile.csv --microbatches 96",
      declare_compare},
     {"replan",
      "Plan again for changed work: frozen layers, another precision; new partition and clocks, and what they save",
-     "lowgear replan out --layers 96 --freeze 24", declare_replan},
+     "lowgear replan plan --layers 96 --freeze 24", declare_replan},
     {"estimate", "Estimate memory and time of a training job without a GPU",
      "lowgear estimate --model llama-3-70b --gpu h100-sxm --gpus 64 --tp 8 --pp 4 --global-batch 512 --seq 8192",
      declare_estimate},

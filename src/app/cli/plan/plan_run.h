@@ -25,7 +25,7 @@ struct PlanArguments {
   PlannerArguments planner;
   api::Deadlines deadlines;
   api::PlanRequest request;
-  std::string out;
+  std::string out = "plan";
   PerseusArguments perseus;
   EnvPipeArguments envpipe;
   std::string envpipe_steps;                              ///< file for the steps of its reconfiguration; empty: none

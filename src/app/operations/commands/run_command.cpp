@@ -267,18 +267,20 @@ cli::VerbAction declare_run(CLI::App& app) {
                  "With --search: clock (default) or power-limit, also with values in MHz or W, full speed first: "
                  "clock=1980,1755,1530")
       ->type_name("KIND");
-  cli::add_number(app, "--search-block", {.low = 0.001, .high = 86'400}, cli::into(arguments->search_block_s),
-                  "With --search: least time for which a point is measured at once, in s (default 30)");
+  cli::add_quantity(app, "--search-block", Unit::second, {.low = 0.001, .high = 86'400},
+                    cli::into(arguments->search_block_s),
+                    "With --search: least time for which a point is measured at once, in s (default 30)");
   app.add_option("--search-record", arguments->search_record,
                  "With --search: file to which observations and decisions are appended")
       ->type_name("FILE");
-  cli::add_number(
-      app, "--slowdown", {.low = 0, .high = 1000}, [arguments](double percent) { arguments->slowdown_pct = percent; },
+  cli::add_slowdown(
+      app, 1000, [arguments](double percent) { arguments->slowdown_pct = percent; },
       "Largest slowdown of an iteration against the fastest plan, in per cent (default 0)");
-  cli::add_number(app, "--switch-latency", {.low = 0, .high = 10'000}, cli::into(arguments->switch_latency_ms),
-                  "With --server: time from the request of a clock change until it takes effect, in ms; agents request "
-                  "clocks that long "
-                  "before their units (default 0; lowgear doctor --measure-switch-latency measures it)");
+  cli::add_quantity(app, "--switch-latency", Unit::millisecond, {.low = 0, .high = 10'000},
+                    cli::into(arguments->switch_latency_ms),
+                    "With --server: time from the request of a clock change until it takes effect, in ms; agents "
+                    "request clocks that long before their units (default 25; lowgear doctor --measure-switch-latency "
+                    "measures it)");
   app.add_option(
          "--share", arguments->share,
          "Start the command as a client of the agent's MPS daemon that may use this share of the GPU's SMs; the GPU by "

@@ -117,4 +117,10 @@ std::optional<profile::NamedPowerLimit> power_limit_of(std::string_view gpu_name
   return profile::NamedPowerLimit{std::string(gpu_name), named_gpu(*known).power.limit_w};
 }
 
+std::optional<double> blocking_power_of(std::string_view gpu_name) {
+  const std::optional<std::string_view> known = gpu_of_name(gpu_name);
+  if (!known) return std::nullopt;
+  return named_gpu(*known).power.blocking_w;
+}
+
 }  // namespace lowgear::estimator

@@ -165,4 +165,7 @@ void set_memory_bandwidth(GpuModel& gpu, double bytes_per_s);
 /// estimate` does (`h100-sxm`). Empty for other names, and for an empty one.
 [[nodiscard]] std::optional<profile::NamedPowerLimit> power_limit_of(std::string_view gpu_name);
 
+/// Power (W) of a GPU that waits for others at its highest clock. Names as for `power_limit_of`; empty for others.
+[[nodiscard]] std::optional<double> blocking_power_of(std::string_view gpu_name);
+
 }  // namespace lowgear::estimator

@@ -4,13 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <system_error>
 
 #include "base/core/error.h"
+#include "base/core/numbers/quantity.h"
 
 namespace lowgear::joint {
 
@@ -20,28 +19,10 @@ constexpr int kMostMicrobatches = 1'000'000;
 constexpr std::string_view kForms =
     "give 1f1b, a number of microbatches (8, or one for each rank: 8,8,6,4), or bytes (12GiB)";
 
-struct ByteUnit {
-  std::string_view name;
-  double bytes;
-};
-constexpr auto kByteUnits = std::to_array<ByteUnit>({{"KiB", 1024.0},
-                                                     {"MiB", 1024.0 * 1024},
-                                                     {"GiB", 1024.0 * 1024 * 1024},
-                                                     {"KB", 1e3},
-                                                     {"MB", 1e6},
-                                                     {"GB", 1e9},
-                                                     {"B", 1}});
-
 /// One amount of bytes of the option's text.
 double read_bytes(std::string_view text, std::string_view part) {
-  double amount = 0;
-  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), amount);
-  std::string_view unit = part.substr(static_cast<std::size_t>(end - part.data()));
-  if (unit.starts_with(' ')) unit.remove_prefix(1);
-  const auto* const known = std::ranges::find(kByteUnits, unit, &ByteUnit::name);
-  if (error == std::errc() && known != kByteUnits.end() && amount > 0 && std::isfinite(amount)) {
-    return amount * known->bytes;
-  }
+  const std::optional<double> bytes = parse_quantity(part, Unit::byte);
+  if (bytes && *bytes > 0) return *bytes;
   throw InputError(fmt::format("--memory-limit {}: not an amount of bytes; {}", quote(std::string(text)), kForms));
 }
 

@@ -9,6 +9,11 @@
   const baselineTimeline = timelineData.decode(report.baseline_timeline);
   const counted = (count, one, many) => `${count} ${count === 1 ? one : many}`;
 
+  const clockSwitch = () => {
+    if (report.clock_lead_s > 0) return `${units.time(report.clock_lead_s, 3)}, requested ahead`;
+    return report.switch_latency_s > 0 ? units.time(report.switch_latency_s, 3) : 'instant';
+  };
+
   const drawHead = () => {
     const title = `${report.profile_name}: ${counted(report.stages, 'stage', 'stages')} × ` +
       counted(report.microbatches, 'microbatch', 'microbatches');
@@ -21,7 +26,7 @@
       ...(report.memory_limit ? [['Memory limit', report.memory_limit === '1f1b' ? 'as 1F1B'
         : `${report.memory_limit} microbatches`]] : []), ['GPUs', `${report.blocking_power_w.length}, one per rank`],
       ['Blocking power', blocking],
-      ['Clock switch', report.switch_latency_s > 0 ? units.time(report.switch_latency_s, 3) : 'assumed instant']];
+      ['Clock switch', clockSwitch()]];
     byId('facts').replaceChildren(...facts.map(([name, text]) =>
       element('li', {}, [`${name} `, element('b', {text})])));
   };
@@ -53,7 +58,10 @@
         : card('Above the lower bound', units.percent(gap, 3), gap === null ? 'no bound was computed' : proof),
       card('Mean power per GPU, planned', units.power(watts(chosenPlan)),
         `baseline ${units.power(watts(baseline))} · ` +
-        `${counted(chosenPlan.switches, 'clock switch', 'clock switches')} per iteration`));
+        `${counted(chosenPlan.switches, 'clock switch', 'clock switches')} per iteration`),
+      ...(report.late ? [card('Were clocks not requested ahead', units.signedPercent(report.late.energy_pct, 2),
+        `${units.signedPercent(report.late.time_pct, 2)} time: each would change ` +
+        `${units.time(report.clock_lead_s, 3)} after its unit begins`)] : []));
   };
 
   const drawFrontier = () => {

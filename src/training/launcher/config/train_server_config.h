@@ -17,8 +17,8 @@ struct TrainServerConfig {
   std::string name;                              ///< of the job, for people; empty: the model's
   std::optional<protocol::JobPolicy> policy;     ///< that makes its plans; empty: the server's, or energy.policy
   double slowdown_pct = 0;                       ///< how much longer than the fastest plan an iteration may be planned
-  double guard_pct = 2;            ///< how much longer, in addition, the job may take before plans are withdrawn
-  double switch_latency_ms = 0;    ///< from asking for a clock until it is in effect
+  double guard_pct = 2;  ///< how much longer, in addition, the job may take before plans are withdrawn
+  double switch_latency_ms = protocol::kDefaultSwitchLatencyMs;  ///< from the request of a clock until its effect
   int profile_clocks = 6;          ///< tried first; 0: none, and another job's profile is waited for
   int profile_iterations = 5;      ///< counted at each clock, at most
   int settle_iterations = 0;       ///< after each change of the clock, not counted

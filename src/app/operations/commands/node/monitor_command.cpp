@@ -124,8 +124,8 @@ cli::VerbAction declare_monitor(CLI::App& app) {
       ->type_name("GPU")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  cli::add_number(app, "--period", {.low = 5, .high = 1000}, cli::into(arguments->period_ms),
-                  "Time between readings of the GPUs, in ms (default 47)");
+  cli::add_quantity(app, "--period", Unit::millisecond, {.low = 5, .high = 1000}, cli::into(arguments->period_ms),
+                    "Time between readings of the GPUs, in ms (default 47)");
   app.add_option("--out", arguments->out, "Also write the measurement to this file, as JSON")->type_name("FILE");
   cli::add_json_flag(app, arguments->json);
   return [arguments](cli::Console& console) { return run_monitor(*arguments, console); };

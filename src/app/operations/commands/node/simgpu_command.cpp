@@ -313,8 +313,8 @@ void declare_fault_options(CLI::App& app, simgpu::SimulatedFault& fault) {
   cli::add_whole_number(
       app, "--return-code", {.low = 1, .high = kMaxReturnCode},
       [&fault](int code) { fault.return_code = static_cast<std::uint32_t>(code); }, "inject: nvmlReturn_t to return");
-  cli::add_number(app, "--delay", {.low = 0, .high = 3600}, cli::into(fault.delay_s),
-                  "inject: delay before the call returns, in s");
+  cli::add_quantity(app, "--delay", Unit::second, {.low = 0, .high = 3600}, cli::into(fault.delay_s),
+                    "inject: delay before the call returns, in s");
   cli::add_whole_number(
       app, "--count", {.low = 1, .high = INT32_MAX},
       [&fault](int count) { fault.count = static_cast<std::uint32_t>(count); },
@@ -324,8 +324,8 @@ void declare_fault_options(CLI::App& app, simgpu::SimulatedFault& fault) {
 }
 
 void declare_load_options(CLI::App& app, LoadArguments& load) {
-  cli::add_number(app, "--time", {.low = 0, .high = simgpu::kMaxKernelS}, cli::into(load.time_s),
-                  "run: how long the load runs, in s");
+  cli::add_quantity(app, "--time", Unit::second, {.low = 0, .high = simgpu::kMaxKernelS}, cli::into(load.time_s),
+                    "run: how long the load runs, in s");
   cli::add_number(app, "--memory-share", {.low = 0, .high = 1}, cli::into(load.memory_share),
                   "run: share of the time that does not depend on the SM clock, 0 to 1")
       ->default_str("0");
