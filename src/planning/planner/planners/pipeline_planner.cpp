@@ -111,8 +111,8 @@ struct ReplayedChoices {
 void require_changes_at_once(const profile::StageProfile& profile, double switch_latency_s) {
   if (!profile.has_settings() || !(switch_latency_s > 0)) return;
   throw InputError(fmt::format(
-      "a profile with settings can only be planned for instant clock changes, not for {} ms of latency: give "
-      "--switch-latency 0, or plan for requests in advance with --ask-ahead",
+      "a profile with settings can only be planned for instant clock changes, not for {} ms of latency: leave "
+      "--no-ask-ahead out, or give --switch-latency instant",
       switch_latency_s * 1e3));
 }
 

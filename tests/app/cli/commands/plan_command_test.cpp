@@ -153,7 +153,7 @@ TEST_F(PlanCommand, WhatIsPlannedVerifies) {
            {"--schedule", "interleaved", "--virtual-stages", "2"},
            {"--schedule", "envpipe"},
            {"--frontier", "sandwich"},
-           {"--switch-latency", "5"},
+           {"--switch-latency", "5", "--no-ask-ahead"},
            {"--policy", "perseus"},
            {"--policy", "envpipe"},
            {"--policy", "envpipe", "--memory-limit", "5"},
@@ -734,16 +734,20 @@ TEST_F(PlanCommand, SaysWhatToDoNext) {
 
 TEST_F(PlanCommand, WarnsOfUnitsThatCannotBe) {
   EXPECT_EQ(plan().err, "");
-  const auto warning_of = [&](const std::string& profile, const std::string& blocking_power) {
-    const ProgramResult result = run_lowgear({"plan", "--profile", profile, "--microbatches", "4", "--blocking-power",
-                                              blocking_power, "--plans", "1", "--out", out()});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;
-    EXPECT_THAT(text("report.html"), HasSubstr("check "));
-    return result.err;
+  const auto with_power = [&](const std::string& blocking_power, std::vector<std::string> others = {}) {
+    others.insert(others.begin(), {"plan", profile_, "--microbatches", "4", "--blocking-power", blocking_power,
+                                   "--plans", "1", "--out", out()});
+    return run_lowgear(others);
   };
-  EXPECT_THAT(warning_of(profile_, "75000"), HasSubstr("warning: check --blocking-power: 75000 W"));
-  EXPECT_THAT(warning_of(profile_, "75000"), HasSubstr("milliwatts"));
+  const ProgramResult milliwatts = with_power("75000");
+  EXPECT_EQ(milliwatts.exit_code, 2);
+  EXPECT_THAT(milliwatts.err, testing::AllOf(HasSubstr("check --blocking-power: 75000 W"), HasSubstr("milliwatts"),
+                                             HasSubstr(", 75, or"), HasSubstr("--accept-units")));
+  const ProgramResult accepted = with_power("75000", {"--accept-units"});
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_EQ(lines_of(accepted.err).size(), 1U) << accepted.err;
+  EXPECT_THAT(accepted.err, HasSubstr("warning: check --blocking-power: 75000 W"));
+  EXPECT_THAT(text("report.html"), HasSubstr("check "));
   std::string milliseconds = "stage,instruction,frequency,time,energy\n";
   for (const char* const row :
        {"0,forward,1400,40,12", "0,forward,1000,50,11", "0,backward,1400,80,24", "0,backward,1000,100,22"}) {
@@ -846,18 +850,28 @@ TEST_F(PlanCommand, TakesBlockingPowerByRank) {
   EXPECT_EQ(parse_json(text("run.json"), "run.json")["blocking_power_w"], Json({70.0, 71.0, 72.0}));
 }
 
-TEST_F(PlanCommand, ReplaysThePlanWithLateChangesWhereTheSwitchLatencyIsNotKnown) {
+TEST_F(PlanCommand, PlansForClocksThatAreRequestedAheadOfAnAssumedLatency) {
   const Json summary = planned({"--deadline", "1.5"});
   const Json latency = summary["switch_latency"];
-  EXPECT_EQ(latency["source"], "unknown");
-  EXPECT_EQ(latency["replayed"]["switch_latency_s"], 0.025);
-  const Json replayed = parse_json(run_lowgear({"simulate", "--plan", out() + "/plans/00000.json", "--profile",
-                                                profile_, "--blocking-power", "70", "--switch-latency", "25", "--json"})
-                                       .out,
-                                   "stdout");
-  EXPECT_NEAR(latency["replayed"]["time_s"].get<double>(), replayed["time_s"].get<double>(), 1e-9);
-  EXPECT_NEAR(latency["replayed"]["energy_j"].get<double>(), replayed["energy_j"].get<double>(), 1e-9);
-  EXPECT_THAT(plan({"--deadline", "1.5"}).out, HasSubstr("replayed  with clocks that change 25 ms late: "));
+  EXPECT_EQ(latency["source"], "assumed");
+  EXPECT_EQ(latency["latency_s"], 0.025);
+  EXPECT_EQ(latency["asked_ahead_s"], 0.025);
+  EXPECT_EQ(latency["planned_with_s"], 0.0);
+  EXPECT_EQ(parse_json(text("plans/00000.json"), "plan")["clock_lead_s"], 0.025);
+  const auto replayed = [&](const std::string& latency_ms) {
+    return parse_json(run_lowgear({"simulate", "--plan", out() + "/plans/00000.json", "--profile", profile_,
+                                   "--blocking-power", "70", "--switch-latency", latency_ms, "--json"})
+                          .out,
+                      "stdout");
+  };
+  EXPECT_NEAR(replayed("25")["time_s"].get<double>(), summary["plans"][0]["time_s"].get<double>(), 1e-9);
+  const Json at_begin = replayed("50");  // 25 ms later than requested ahead
+  EXPECT_NEAR(latency["replayed"]["time_s"].get<double>(), at_begin["time_s"].get<double>(), 1e-9);
+  EXPECT_NEAR(latency["replayed"]["energy_j"].get<double>(), at_begin["energy_j"].get<double>(), 1e-9);
+  EXPECT_THAT(plan({"--deadline", "1.5"}).out,
+              testing::AllOf(HasSubstr("clocks    change 25 ms after the request (assumed"),
+                             HasSubstr("The agent requests each that long before its unit")));
+  EXPECT_THAT(text("report.html"), HasSubstr("\"clock_lead_s\":0.025"));
 }
 
 TEST_F(PlanCommand, PlansWithTheSwitchLatencyOfTheProfile) {
@@ -866,8 +880,9 @@ TEST_F(PlanCommand, PlansWithTheSwitchLatencyOfTheProfile) {
     with_latency += line + (with_latency.empty() ? ",switch_latency\n" : ",0.02\n");
   }
   write_text(profile_, with_latency);
-  const Json summary = planned({"--plans", "3"});
-  EXPECT_EQ(summary["switch_latency"], Json({{"source", "profile"}, {"planned_with_s", 0.02}}));
+  const Json summary = planned({"--plans", "3", "--no-ask-ahead"});
+  EXPECT_EQ(summary["switch_latency"],
+            Json({{"source", "profile"}, {"latency_s", 0.02}, {"planned_with_s", 0.02}, {"asked_ahead_s", 0.0}}));
   EXPECT_EQ(parse_json(text("run.json"), "run.json")["switch_latency_s"], 0.02);
   EXPECT_THAT(text("profile.csv"), StartsWith("stage,instruction,frequency,time,energy,switch_latency\n"));
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
@@ -875,14 +890,18 @@ TEST_F(PlanCommand, PlansWithTheSwitchLatencyOfTheProfile) {
       {"simulate", "--plan", out() + "/plans/00001.json", "--profile", profile_, "--blocking-power", "70", "--json"});
   EXPECT_NEAR(parse_json(replayed.out, "stdout")["time_s"].get<double>(), summary["plans"][1]["time_s"].get<double>(),
               1e-9);
-  EXPECT_EQ(planned({"--plans", "3", "--switch-latency", "0"})["switch_latency"],
-            Json({{"source", "given"}, {"planned_with_s", 0.0}}));
+  for (const char* none : {"0", "instant", "0ms"}) {
+    EXPECT_EQ(planned({"--plans", "3", "--switch-latency", none})["switch_latency"],
+              Json({{"source", "given"}, {"latency_s", 0.0}, {"planned_with_s", 0.0}, {"asked_ahead_s", 0.0}}))
+        << none;
+  }
+  EXPECT_THAT(plan({"--plans", "1", "--switch-latency", "instant"}).out, HasSubstr("change at once"));
 }
 
-TEST_F(PlanCommand, PlansAsIfClocksChangedAtOnceWhereTheAgentAsksForThemAhead) {
-  const Json at_once = planned({"--plans", "3", "--switch-latency", "0"});
-  Json ahead = planned({"--plans", "3", "--switch-latency", "20", "--ask-ahead"});
-  EXPECT_EQ(ahead["switch_latency"], Json({{"source", "given"}, {"planned_with_s", 0.0}, {"asked_ahead_s", 0.02}}));
+TEST_F(PlanCommand, PlansAsIfClocksChangedAtOnceWhereTheAgentRequestsThemAhead) {
+  const Json at_once = planned({"--plans", "3", "--switch-latency", "instant"});
+  const Json ahead = planned({"--plans", "3", "--switch-latency", "20ms"});
+  EXPECT_EQ(ahead["switch_latency"]["asked_ahead_s"], 0.02);
   EXPECT_EQ(ahead["plans"], at_once["plans"]);
   EXPECT_EQ(parse_json(text("plans/00001.json"), "plan")["clock_lead_s"], 0.02);
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
@@ -890,18 +909,49 @@ TEST_F(PlanCommand, PlansAsIfClocksChangedAtOnceWhereTheAgentAsksForThemAhead) {
                                               "--blocking-power", "70", "--switch-latency", "20", "--json"});
   EXPECT_NEAR(parse_json(replayed.out, "stdout")["time_s"].get<double>(), ahead["plans"][1]["time_s"].get<double>(),
               1e-9)
-      << "as late as the clocks are asked for ahead";
-  EXPECT_THAT(plan({"--plans", "3", "--switch-latency", "20", "--ask-ahead"}).out,
-              HasSubstr("the agent asks for each that long before its unit"));
+      << "as late as the clocks are requested ahead";
 }
 
-TEST_F(PlanCommand, AsksForNothingAheadOfAnUnknownOrVeryLongLatency) {
-  const ProgramResult unknown = plan({"--plans", "3", "--ask-ahead"});
-  EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("--ask-ahead: the switch latency is not known: give --switch-latency MS"));
-  const ProgramResult too_long = plan({"--plans", "3", "--ask-ahead", "--switch-latency", "20000"});
+TEST_F(PlanCommand, RequestsNothingAheadOfAVeryLongLatency) {
+  const ProgramResult too_long = plan({"--plans", "3", "--switch-latency", "20s"});
   EXPECT_EQ(too_long.exit_code, 2);
-  EXPECT_THAT(too_long.err, HasSubstr("at most 10 s before their units, not 20 s"));
+  EXPECT_THAT(too_long.err,
+              testing::AllOf(HasSubstr("at most 10 s before their units, not 20 s"), HasSubstr("--no-ask-ahead")));
+}
+
+TEST_F(PlanCommand, NeedsAProfileAndMicrobatchesAlone) {
+  const ProgramResult nothing = run_lowgear({"plan"});
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("missing: the profile, a CSV file and --microbatches N"));
+  const ProgramResult result = run_lowgear({"plan", profile_, "--microbatches", "6", "--out", out()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("blocking power: assumed "));
+  EXPECT_THAT(text("report.html"), HasSubstr("blocking power: assumed "));
+}
+
+TEST_F(PlanCommand, TakesTheBlockingPowerOfTheProfileOrTheGpu) {
+  const auto powers_w = [&](std::vector<std::string> others) {
+    others.insert(others.begin(), {"plan", profile_, "--microbatches", "6", "--plans", "1", "--out", out()});
+    const ProgramResult result = run_lowgear(others);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return parse_json(text("run.json"), "run.json")["blocking_power_w"];
+  };
+  EXPECT_EQ(powers_w({"--blocking-power", "0.07kW"}), Json({70.0, 70.0, 70.0}));
+  EXPECT_EQ(powers_w({"--gpu", "a100-80gb-sxm"}), Json({83.64, 83.64, 83.64}));
+  std::string with_power;
+  for (const std::string& line : lines_of(small_profile(3))) {
+    with_power += line + (with_power.empty() ? ",blocking_power\n" : fmt::format(",{}\n", 60 + (line[0] - '0')));
+  }
+  write_text(profile_, with_power);
+  EXPECT_EQ(powers_w({"--gpu", "a100-80gb-sxm"}), Json({60.0, 61.0, 62.0}));
+}
+
+TEST_F(PlanCommand, AsksWhetherASmallSlowdownIsAShare) {
+  const ProgramResult asked = plan({"--slowdown", "0.05"});
+  EXPECT_EQ(asked.exit_code, 2);
+  EXPECT_THAT(asked.err, testing::AllOf(HasSubstr("--slowdown"), HasSubstr("0.05%"), HasSubstr("5%")));
+  EXPECT_EQ(planned({"--slowdown", "0.05%"})["plans"].size(), 1U);
+  EXPECT_EQ(planned({"--slowdown", "5%"})["plans"], planned({"--slowdown", "5"})["plans"]);
 }
 
 TEST_F(PlanCommand, PlansAProfileWhoseTopClockIsSlowerThanTheNext) {
@@ -918,11 +968,11 @@ TEST_F(PlanCommand, PlansAProfileWhoseTopClockIsSlowerThanTheNext) {
     noisy += key + fmt::format(",1000,{},{}\n", 0.0600 * factor, 16 * factor);
   }
   write_text(profile_, noisy);
-  const Json summary = planned({"--plans", "4", "--switch-latency", "25"});
+  const Json summary = planned({"--plans", "4", "--switch-latency", "25", "--no-ask-ahead"});
   EXPECT_EQ(summary["plans"].size(), 4U);
   EXPECT_GE(summary["plans"][0]["time_s"].get<double>(), summary["frontier"]["fastest_s"].get<double>() - 1e-9);
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
-  const ProgramResult refused = plan({"--switch-latency", "25", "--deadline", "0.1"});
+  const ProgramResult refused = plan({"--switch-latency", "25", "--no-ask-ahead", "--deadline", "0.1"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("T_min"));
 }
