@@ -85,7 +85,7 @@ TEST(JobSpec, HasOneFormOnTheWire) {
   const std::string_view text =
       R"({"run":"slurm-4711","name":"llama-1b","framework":"lowgear","model":"llama 24x2048","partition":"uniform",)"
       R"("gpu":"NVIDIA A100","parallel":{"pp":4,"dp":1,"tp":1,"chunks":1},"schedule":"1f1b","microbatches":8,)"
-      R"("microbatch_size":2,"slowdown_pct":0.0,"guard_pct":2.0,"switch_latency_ms":0.0,"profile":{"clocks":6,)"
+      R"("microbatch_size":2,"slowdown_pct":0.0,"guard_pct":2.0,"switch_latency_ms":25.0,"profile":{"clocks":6,)"
       R"("iterations":5,"settle_iterations":0,"min_mhz":null,"max_mhz":null,"allowance_pct":2.0,)"
       R"("allowance_iterations":500}})";
   const Json body = Json::parse(text);

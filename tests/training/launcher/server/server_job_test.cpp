@@ -178,7 +178,7 @@ TEST(ServerJob, HasOneFormOnTheWire) {
   EXPECT_EQ(server_job_json(parse_with({"server.name=j"})),
             R"({"name":"j","framework":"lowgear","model":")" + model_text(parse_with()) +
                 R"(","partition":"uniform","parallel":{"pp":2,"dp":3,"tp":1,"chunks":1},"schedule":"1f1b",)"
-                R"("microbatches":8,"microbatch_size":1,"slowdown_pct":5.0,"guard_pct":2.0,"switch_latency_ms":0.0,)"
+                R"("microbatches":8,"microbatch_size":1,"slowdown_pct":5.0,"guard_pct":2.0,"switch_latency_ms":25.0,)"
                 R"("profile":{"clocks":6,"iterations":5,"settle_iterations":0,"min_mhz":null,"max_mhz":null,)"
                 R"("allowance_pct":2.0,"allowance_iterations":500}})");
 }
