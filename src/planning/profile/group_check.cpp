@@ -45,7 +45,7 @@ constexpr double kLeastOfForward = 0.05;
 
 constexpr std::string_view kCheckUnits = "check the units of these rows";
 
-/// Time of a microbatch on a stage at its highest clock.
+/// What a stage takes for a microbatch at its highest clock.
 struct StageTime {
   int stage = 0;
   double time_s = 0;
