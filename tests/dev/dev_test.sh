@@ -10,7 +10,7 @@ output=''
 status=0
 
 # Only these commands can be found: neither sudo nor a real apt-get of this machine.
-real_commands="awk bash cat dirname env find grep ls mkdir nproc rm sed sleep sort tail tee xargs"
+real_commands="awk bash cat df dirname env find grep ls mkdir nproc rm sed sleep sort tail tee xargs"
 bin=$work/bin
 log=$work/calls
 
@@ -184,9 +184,39 @@ exits 1 "$what"
 calls "python3 examples/closed-loop/closed_loop.py build/release out/quickstart" "$what"
 
 what="quickstart without a build"
-fresh; stand_in cmake '[[ $1 != --build ]]'; stand_in python3 ''; run quickstart
+fresh; stand_in cmake '[[ $1 != --build ]] || { echo "a.cpp:1: error: reason"; exit 1; }'; stand_in python3 ''
+run quickstart
 exits 1 "$what"
+says "a.cpp:1: error: reason" "$what"
+says "the whole log is build/release/build.log" "$what"
 never_calls "python3" "$what"
+
+what="quickstart on a full disk"
+fresh; stand_in cmake '[[ $1 != --build ]] || { echo "error: No space left on device"; exit 1; }'; run quickstart
+exits 1 "$what"
+says "the disk is full" "$what"
+
+what="quickstart says first what follows, prints no line for each step, and ends with commands that can be typed"
+fresh; stand_in python3 ''
+stand_in cmake '[[ $1 != --build ]] || printf "[%s/150] Building a.cpp\n" {1..150}'
+stand_in lowgear_planning 'echo "plan 00000"; echo "next: lowgear verify"' "$work/project/build/release/bin"
+run quickstart
+exits 0 "$what"
+[[ $output == "[dev] quickstart, without a GPU"* ]] || fail "$what: the steps must come first"
+says "step 150 of 150" "$what"
+says "plan 00000" "$what"
+says "$work/project/build/release/bin/lowgear plan" "$what"
+says "$work/project/build/release/bin/lowgear doctor" "$what"
+for line in "Building" "lowgear verify"; do
+  ! grep -qF -- "$line" <<<"$output" || fail "$what: must not print '$line'"
+done
+[ "$(wc -l <<<"$output")" -le 40 ] || fail "$what: more than 40 lines"
+
+what="quickstart with a profile of the folder where it is called"
+fresh; stand_in python3 ''; touch "$work/mine.csv"; run quickstart --profile mine.csv --microbatches 12
+exits 0 "$what"
+calls "lowgear_planning plan $work/mine.csv --microbatches 12 --out out/quickstart-profile/plan" "$what"
+never_calls "lowgear_planning example" "$what"
 
 what="a configuration that fails"
 fresh; stand_in cmake 'echo "CMake Error: reason"; exit 1'; run build debug
@@ -297,7 +327,8 @@ fresh; jobs='' run build
 grep -qE '^cmake --build --preset release --parallel [1-9][0-9]*$' "$log" || fail "$what: no bound on the processes"
 
 for arguments in "" "nonsense" "build nonsense" "build debug asan" "test fuzz" "fuzz nonsense" "fuzz csv soon" \
-                 "fuzz csv 5 6" "bench nonsense" "quickstart now" "package now" "wheel now" "image now" "image agent now" "image --check agent" "lint now" "format now"; do
+                 "fuzz csv 5 6" "bench nonsense" "quickstart now" "quickstart --profile" "quickstart --profile none.csv" \
+                 "quickstart --microbatches 4" "package now" "wheel now" "image now" "image agent now" "image --check agent" "lint now" "format now"; do
   # shellcheck disable=SC2086  # a list of words
   fresh && run $arguments
   exits 2 "bad usage: ./dev $arguments"
