@@ -47,7 +47,8 @@ target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$
 # A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
 # they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include,
 # PRECOMPILED_AS a module whose PRECOMPILED serve this one, too; APART names sources that cannot be compiled together with
-# others (LowgearUnity.cmake). TOGETHER: only those of one folder are (room), or none, as a library that loads into any
+# others (LowgearUnity.cmake). A folder may declare parts of its module before it, each a library of its own, for programs
+# that do without the rest; the module depends on them. FLAGS pure: such a part is compiled as a pure module. TOGETHER: only those of one folder are (room), or none, as a library that loads into any
 # process (lowgear_loadable) takes some of its objects and must not get what the others need. FLAGS program: compiled as the
 # command line is; such a module needs PRECOMPILED or PRECOMPILED_AS.
 function(lowgear_module name)
@@ -68,7 +69,12 @@ function(lowgear_module name)
   # So that also a build of one target checks what it is made of.
   add_dependencies(lowgear_${name} check_layers check_names)
   lowgear_compile_together(lowgear_${name} SOURCES ${ARG_SOURCES} APART ${ARG_APART} TOGETHER ${ARG_TOGETHER})
-  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
+  # A part of a module leaves the headers to the module.
+  cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
+  set(headers)
+  if(name STREQUAL folder)
+    file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
+  endif()
   target_sources(lowgear_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${headers})
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
   target_link_libraries(lowgear_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES}

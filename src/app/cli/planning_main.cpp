@@ -1,7 +1,11 @@
 #include "app/cli/commands/application.h"
+#include "app/cli/commands/verbs.h"
 
-/// The program with the commands that plan, and no other.
+/// The program with the commands of a first plan, and no other.
 int main(int argc, char** argv) {
-  const std::span<const lowgear::cli::Verb> verbs = lowgear::cli::planning_verbs();
-  return lowgear::cli::run_program(argc, argv, {verbs.begin(), verbs.end()});
+  using namespace lowgear::cli;
+  return run_program(argc, argv,
+                     {{"plan", "Plan clocks", "lowgear plan profile.csv --microbatches 32", declare_plan},
+                      {"verify", "Check a plan", "lowgear verify plan", declare_verify},
+                      {"example", "Write an example profile", "lowgear example --out example", declare_example}});
 }
