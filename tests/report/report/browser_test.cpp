@@ -76,12 +76,29 @@ TEST_F(BrowserTest, DrawsEverythingAndFetchesNothing) {
   EXPECT_GT(seen["curve"], 300) << "length of the frontier in pixels";
   EXPECT_GT(seen["timelineColoured"], 0.3);
   EXPECT_GT(seen["overviewColoured"], 0.5);
-  EXPECT_EQ(seen["rows"]["policies"], data.policies.size() + 1);
+  EXPECT_EQ(seen["rows"]["policies"], data.policies.size() + 2) << "the chosen plan and the baseline come first";
   EXPECT_EQ(seen["rows"]["plans"], data.plans.size());
   EXPECT_EQ(seen["rows"]["ranks"], 8);
   EXPECT_LE(seen["overflowPx"], 0);
+  EXPECT_THAT(seen["text"].get<std::string>(),
+              AllOf(HasSubstr("less energy, same time"), HasSubstr("The best possible plan uses at most"),
+                    HasSubstr(std::to_string(data.plans.size()) + " plans, show all")));
   const auto labels = seen["labels"].get<std::vector<std::string>>();
-  EXPECT_THAT(labels, AllOf(Contains("Baseline"), Contains("envpipe"), Contains(HasSubstr("Plan 0: "))));
+  EXPECT_THAT(labels,
+              AllOf(Contains(HasSubstr("Baseline")), Contains(HasSubstr("envpipe")), Contains(HasSubstr("Plan 0: "))));
+}
+
+TEST_F(BrowserTest, DrawsEqualStagesOnce) {
+  Data data = sample_report(4, 8);
+  for (int stage = 0; stage < 4; ++stage) {
+    data.valleys.push_back({.stage = stage,
+                            .kind = OpKind::forward,
+                            .clocks_mhz = {900, 1410},
+                            .energy_j = {10, stage == 2 ? 13.0 : 12.0}});
+  }
+  const Json seen = look_at(chromium(), render_html_report(data));
+  EXPECT_EQ(seen["counts"]["valleys"], "2");
+  EXPECT_THAT(seen["text"].get<std::string>(), AllOf(HasSubstr("Stages 0 to 1, 3"), HasSubstr("Stage 2")));
 }
 
 TEST_F(BrowserTest, AnswersPointerWheelAndKeys) {

@@ -39,6 +39,16 @@ const frontierPlot = (() => {
       y: point.y + (next.y - point.y) * step / steps}));
   });
 
+  // Points that cover each other share a label: of many labels at one place none says which point it names.
+  const withSharedLabels = (labels, point) => {
+    const kSamePx = 4;
+    const same = labels.find((other) => !other.isTarget && !point.isTarget &&
+      Math.hypot(other.x - point.x, other.y - point.y) < kSamePx);
+    if (same) same.text += `, ${point.label}`;
+    else labels.push({...point, text: point.label});
+    return labels;
+  };
+
   // Puts each label where it covers no obstacle, no other label and no border, and where no other labelled point is
   // nearer than its own; failing that farther off, with a leader line; one that finds no place is left out.
   const placeLabels = (labels, obstacles, [left, top, right, bottom]) => {
@@ -59,15 +69,19 @@ const frontierPlot = (() => {
       Math.hypot(Math.max(x0 - x, 0, x - x1), Math.max(y0 - y, 0, y - y1));
     const isNearestOwn = (box, own) => labels.every((other) => other === own ||
       distanceTo(box, other) > distanceTo(box, own));
+    const leaderEnd = ({x, y}, [x0, y0, x1, y1]) => ({x: Math.max(x0, Math.min(x1, x)), y: Math.max(y0, Math.min(y1, y))});
+    const isLeaderClear = (own, box) => along([own, leaderEnd(own, box)]).every(({x, y}) =>
+      labels.every((other) => other === own || Math.hypot(other.x - x, other.y - y) > 7));
     const fits = (box) => isInside(box) && isFree(box);
     return labels.flatMap((label) => {
       const near = kNearPx.flatMap((distance) => spotsAt(label, distance))
         .find((box) => fits(box) && isNearestOwn(box, label));
-      const spot = near || kLeaderPx.flatMap((distance) => spotsAt(label, distance)).find(fits);
+      const far = near ? [] : kLeaderPx.flatMap((distance) => spotsAt(label, distance)).filter(fits);
+      const spot = near || far.find((box) => isLeaderClear(label, box)) || far[0];
       if (!spot) return [];
       taken.push(spot);
-      const [x0, y0, x1, y1] = spot;
-      const leader = near ? null : {x: Math.max(x0, Math.min(x1, label.x)), y: Math.max(y0, Math.min(y1, label.y))};
+      const [x0, , , y1] = spot;
+      const leader = near ? null : leaderEnd(label, spot);
       return [{...label, labelX: x0, labelY: y1 - 3, leader}];
     });
   };
@@ -228,7 +242,7 @@ const frontierPlot = (() => {
       const isVisible = ({x, y}) => x >= left && x <= right && y >= top && y <= bottom;
       const wanted = placed.filter((point) => isVisible(point) && point.label)
         .sort((a, b) => Number(Boolean(b.chosen)) - Number(Boolean(a.chosen)) || order[b.type] - order[a.type])
-        .map((point) => ({...point, text: point.label}));
+        .reduce(withSharedLabels, []);
       const probe = plot.append('text').attr('class', 'label');
       for (const label of wanted) label.width = probe.text(label.text).node().getComputedTextLength() + 4;
       probe.remove();
@@ -252,7 +266,7 @@ const frontierPlot = (() => {
       if (units.isNumber(point.lower_bound_j)) rows.push(['Above the bound', units.percent(relativeGap(point), 3)]);
       if (point.switches !== undefined) rows.push(['Clock switches', String(point.switches)]);
       if (point.order_name) rows.push(['Order', point.order_name]);
-      if (point.own_order) rows.push(['Order', 'its own: the bound of this schedule does not hold for it']);
+      if (point.own_order) rows.push(['Order', 'another one: plans keep the given order, so the bound does not apply']);
       if (units.isNumber(point.peak_activations)) rows.push(['Activations held', String(point.peak_activations)]);
       return {title: `${point.name} (${point.basis})`, rows};
     }
@@ -332,7 +346,8 @@ const frontierPlot = (() => {
             label: chosen ? `${name}: ${units.percent(saving(plan.energy_j), 2)} saved` : ''};
         }),
         ...report.policies.map((policy) => ({...policy, type: policy.own_order ? 'own-order' : 'policy',
-          basis: 'replayed', label: policy.name})),
+          basis: 'replayed',
+          label: policy.own_order ? `${policy.name} (another order)` : policy.name})),
         {...report.baseline, type: 'baseline', name: 'Baseline', label: 'Baseline', basis: 'planned'},
       ],
       boundName: isFree ? 'Bound of all orders' : 'Lower bound', boundBasis: verified ? 'certified' : 'not verified',
@@ -370,8 +385,8 @@ const frontierPlot = (() => {
         ? [[pointSample('policy', 'policy'), 'policy (replayed)']] : []),
       ...(report.policies.some((policy) => policy.own_order)
         ? [[pointSample('own-order', 'own-order'),
-          report.orders.length ? 'policy in an order of its own (replayed)'
-            : 'in an order of its own: this bound does not hold for it']] : []),
+          report.orders.length ? 'policy in another order (replayed)'
+            : 'policy in another order, to which this bound and these plans do not apply (replayed)']] : []),
       [pointSample('baseline', 'baseline'), 'baseline'],
     ];
     return items.map(([node, text]) => element('li', {}, [node, text]));

@@ -35,6 +35,26 @@
     element('h3', {text: name}), element('p', {class: `value ${mood}`, text: value}),
     element('p', {class: 'detail', text: detail})]);
 
+  // A change in words; one that two digits do not show is none.
+  const inWords = (percent, unchanged, [more, less]) => {
+    const size = Math.abs(percent);
+    return size < 0.05 ? unchanged : `${units.percent(size, 1)} ${percent > 0 ? more : less}`;
+  };
+
+  const drawHeadline = () => {
+    byId('headline').hidden = !chosenPlan || !(baseline.energy_j > 0 && baseline.time_s > 0);
+    if (byId('headline').hidden) return;
+    const bound_j = chosenPlan.joint_bound_j ?? chosenPlan.lower_bound_j;
+    const gap = compare.gap({energy_j: chosenPlan.energy_j, lower_bound_j: bound_j});
+    byId('headline').replaceChildren(
+      element('strong', {text: `${inWords(-compare.saving(chosenPlan.energy_j), 'Same energy', ['more energy',
+        'less energy'])}, ${inWords(compare.slowdown(chosenPlan.time_s), 'same time', ['slower', 'faster'])}`}),
+      element('span', {class: 'basis', text: 'planned'}),
+      ...(gap !== null && report.certificate.verified
+        ? [` The best possible plan uses at most ${units.percent(100 * (1 - bound_j / chosenPlan.energy_j), 2)} less.`]
+        : []));
+  };
+
   const drawCards = () => {
     if (!chosenPlan) return;
     const saving = compare.saving(chosenPlan.energy_j);
@@ -59,8 +79,8 @@
       card('Mean power per GPU, planned', units.power(watts(chosenPlan)),
         `baseline ${units.power(watts(baseline))} · ` +
         `${counted(chosenPlan.switches, 'clock switch', 'clock switches')} per iteration`),
-      ...(report.late ? [card('Were clocks not requested ahead', units.signedPercent(report.late.energy_pct, 2),
-        `${units.signedPercent(report.late.time_pct, 2)} time: each would change ` +
+      ...(report.late ? [card('If clocks are not requested ahead', units.signedPercent(report.late.energy_pct, 2),
+        `energy, ${units.signedPercent(report.late.time_pct, 2)} time: each clock changes ` +
         `${units.time(report.clock_lead_s, 3)} after its unit begins`)] : []));
   };
 
@@ -96,7 +116,7 @@
     byId('timeline-legend').replaceChildren(...timelineLegend.kinds(kinds), idle);
     byId('timeline-caption').textContent = 'Both iterations on one time scale; colour is the clock an op runs at, its ' +
       'number the microbatch. Bars above the colour scale: busy time of the chosen plan by clock. Point at an op to ' +
-      'see it and follow its microbatch over the GPUs. Drag to move; click, then scroll to zoom (or Ctrl + scroll).';
+      'see it and follow its microbatch over the ranks. Drag to move; click, then scroll to zoom (or Ctrl + scroll).';
     return timeline;
   };
 
@@ -128,8 +148,9 @@
   };
 
   const drawTables = () => {
-    byId('policies').replaceChildren(tables.policies(report));
+    byId('policies').replaceChildren(tables.policies(report, chosenPlan));
     byId('plans').replaceChildren(tables.plans(report));
+    tables.fold(byId('plans'), 'plans');
     byId('plans-panel').hidden = report.plans.length === 0;
     byId('orders-panel').hidden = report.orders.length === 0;
     if (report.orders.length) byId('orders').replaceChildren(tables.orders(report));
@@ -167,6 +188,7 @@
   };
 
   drawHead();
+  drawHeadline();
   drawCards();
   const frontier = drawFrontier();
   const timeline = drawTimeline();

@@ -26,19 +26,22 @@ const tables = (() => {
 
   const marked = (name, mark) => [name, ...(mark ? [element('span', {class: 'mark', text: mark})] : [])];
 
-  const policies = (report) => {
-    const rows = [{...report.baseline, name: 'baseline', isBaseline: true, note: report.baseline.description},
-      ...report.policies];
+  // The chosen plan comes first: the others are there to compare it with.
+  const policies = (report, chosenPlan) => {
+    const rows = [...(chosenPlan ? [{...chosenPlan, name: report.chosen.label, isPlanned: true}] : []),
+      {...report.baseline, name: 'baseline', isPlanned: true, note: report.baseline.description}, ...report.policies];
+    const orderOf = (row) => (row.own_order ? 'own' : report.orders.length ? report.orders[row.order]?.name ?? 'reference'
+      : 'given');
     const columns = figureColumns(rows, report.baseline, report.orders.length > 0);
     return dataTable([
-      {head: ['Policy'], css: 'named', node: (row) => [...marked(row.name, row.isBaseline ? 'planned' : ''),
+      {head: ['Policy'], css: 'named', node: (row) => [...marked(row.name, row.isPlanned ? 'planned' : ''),
         ...(row.note ? [element('span', {class: 'note', text: row.note})] : [])]},
-      {head: ['Order'], text: (row) => (row.own_order ? 'own' : report.orders.length ? 'reference' : 'given')},
+      {head: ['Order'], text: orderOf},
       columns.time, columns.slowdown, columns.energy, columns.saving, columns.gap, columns.switches,
-      {head: ['Activations', 'most on a GPU'],
+      {head: ['Activations', 'most on a rank'],
         text: (row) => (units.isNumber(row.peak_activations) ? String(row.peak_activations) : units.fixed(null))},
       {head: ['Time to plan'], text: (row) => units.time(row.plan_time_s, 3)},
-    ], rows);
+    ], rows, (row) => (chosenPlan && row.number === chosenPlan.number ? 'chosen' : ''));
   };
 
   const plans = (report) => {
@@ -52,15 +55,20 @@ const tables = (() => {
     ], report.plans, (row) => (isChosen(row) ? 'chosen' : ''));
   };
 
-  // Rising numbers, those that follow each other as a range: "0 to 4, 7".
-  const ranges = (numbers) => {
-    const runs = [];
-    for (const number of numbers) {
-      const last = runs[runs.length - 1];
-      if (last && last[1] === number - 1) last[1] = number;
-      else runs.push([number, number]);
-    }
-    return runs.map(([from, to]) => (from === to ? `${from}` : `${from} to ${to}`)).join(', ') || '\u2013';
+  // Shows the first rows of the table in `box`, and the marked one, until a button is pressed.
+  const fold = (box, name) => {
+    const kFirst = 5;
+    const rows = [...box.querySelectorAll('tbody tr')];
+    const rest = rows.filter((row, i) => i >= kFirst && row.className !== 'chosen');
+    if (rest.length < 2) return;
+    rest.forEach((row) => row.classList.add('rest'));
+    box.classList.add('folded');
+    const button = element('button', {type: 'button', class: 'unfold', text: `${rows.length} ${name}, show all`});
+    button.addEventListener('click', () => {
+      box.classList.remove('folded');
+      button.remove();
+    });
+    box.after(button);
   };
 
   // Which order holds where.
@@ -71,8 +79,8 @@ const tables = (() => {
     return dataTable([
       {head: ['Order'], css: 'named', node: (row) => [frontierPlot.lineSample(
         `curve ${frontierPlot.orderClass(row.number)}`), ` ${row.name}`]},
-      {head: ['Stages', 'per GPU'], text: (row) => String(row.stages_per_rank)},
-      {head: ['Activations', 'microbatches of a stage, most on a GPU'], text: (row) => String(row.peak_activations)},
+      {head: ['Stages', 'per rank'], text: (row) => String(row.stages_per_rank)},
+      {head: ['Activations', 'microbatches of a stage, most on a rank'], text: (row) => String(row.peak_activations)},
       {head: ['First best at', timeUnit.name], text: (row) => time(row.from_s)},
       {head: ['Last best at', timeUnit.name], text: (row) => time(row.until_s)},
       {head: ['Plans'], text: (row) => ranges(row.plans)},
@@ -123,7 +131,7 @@ const tables = (() => {
           node: (row) => clockHistogram(of(row), clocks, colourOf)}];
     });
     return dataTable([
-      {head: ['GPU'], text: (row) => String(row.rank)},
+      {head: ['Rank'], text: (row) => String(row.rank)},
       {head: ['Stage'], text: (row) => row.stages.join(', ')},
       {head: ['Waiting', '% of iteration'], text: (row) => units.fixed(row.blockedShare, 2)},
       {head: ['Energy', energyUnit.name],
@@ -134,5 +142,5 @@ const tables = (() => {
     ], rows);
   };
 
-  return {policies, plans, orders, ranks};
+  return {policies, plans, fold, orders, ranks};
 })();

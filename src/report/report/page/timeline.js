@@ -1,4 +1,4 @@
-// The timeline: one lane per GPU, the chosen plan above the baseline on one time axis, on canvas so that tens of
+// The timeline: one lane per rank, the chosen plan above the baseline on one time axis, on canvas so that tens of
 // thousands of ops stay fluid.
 const timelinePlot = (() => {
   const kGutterPx = 58;
@@ -60,7 +60,7 @@ const timelinePlot = (() => {
     summary() {
       const [low, high] = this.clocks;
       return `Timeline of ${this.lanes.length} lanes, clocks from ${low} to ${high} MHz. Left and right move from op to ` +
-        'op, up and down between GPUs, plus and minus zoom, 0 shows all.';
+        'op, up and down between ranks, plus and minus zoom, 0 shows all.';
     }
 
     layout() {
@@ -177,7 +177,7 @@ const timelinePlot = (() => {
         context.fillStyle = this.css.muted;
         context.textAlign = 'left';
         context.font = `12px ${this.font}`;
-        context.fillText(`GPU ${rank}`, 2, y + laneHeight / 2 + 0.5);
+        context.fillText(`rank ${rank}`, 2, y + laneHeight / 2 + 0.5);
       }
       context.textAlign = 'center';
       context.font = `${kFontPx}px ${this.font}`;
@@ -211,7 +211,7 @@ const timelinePlot = (() => {
       context.fillText(text, x + width / 2, y + (laneHeight - mark) / 2 + 0.5);
     }
 
-    // Outlines the op that is pointed at, and what happens to its microbatch on every GPU.
+    // Outlines the op that is pointed at, and what happens to its microbatch on every rank.
     drawHovered() {
       if (!this.hovered || !this.hovered.op) return;
       const {context, laneHeight} = this;
@@ -255,7 +255,7 @@ const timelinePlot = (() => {
 
     describe({group, rank}, op) {
       const rows = [
-        ['GPU', String(rank)],
+        ['Rank', String(rank)],
         ['Clock', `${op.clock_mhz}\u00a0MHz`],
         // A line for each part of the op that has a setting of its own.
         ...(op.setting ? op.setting.split(';').map((part, i) => [i ? '' : 'Setting', part]) : []),
@@ -280,7 +280,7 @@ const timelinePlot = (() => {
       const next = timelineData.firstEndingAfter(ops, time_s);
       const start_s = next > 0 ? ops[next - 1].start_s + ops[next - 1].duration_s : 0;
       const end_s = next < ops.length ? ops[next].start_s : this.groups[group].timeline.time_s;
-      const rows = [['GPU', String(rank)], ['Start', units.time(start_s, 6)],
+      const rows = [['Rank', String(rank)], ['Start', units.time(start_s, 6)],
         ['Duration', units.time(end_s - start_s, 5)]];
       const power_w = this.blockingPower_w[rank];
       if (units.isNumber(power_w)) {

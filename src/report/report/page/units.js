@@ -56,3 +56,14 @@ const relative = (baseline) => ({
   slowdown: (time_s) => 100 * (time_s - baseline.time_s) / baseline.time_s,
   gap: relativeGap,
 });
+
+// Rising numbers, those that follow each other as a range: "0 to 4, 7".
+const ranges = (numbers) => {
+  const runs = [];
+  for (const number of numbers) {
+    const last = runs[runs.length - 1];
+    if (last && last[1] === number - 1) last[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([from, to]) => (from === to ? `${from}` : `${from} to ${to}`)).join(', ') || '\u2013';
+};

@@ -6,15 +6,25 @@ const valleyPlot = (() => {
   const kLabelWidth = 62;  // of '1410 MHz', with a gap
   const kDashes = {F: '', B: '6 4', I: '2 3', W: '10 3 2 3'};
 
-  const byStage = (valleys) => d3.nest().key((valley) => valley.stage).entries(valleys)
-    .map(({key, values}) => ({stage: Number(key), valleys: values}));
+  // One row for all stages with the same measurements.
+  const byStage = (valleys) => {
+    const same = ({kind, clock_mhz, energy_j, envpipe_clock_mhz}) => [kind, clock_mhz, energy_j, envpipe_clock_mhz];
+    const rows = new Map();
+    for (const {key, values} of d3.nest().key((valley) => valley.stage).entries(valleys)) {
+      const measured = JSON.stringify(values.map(same));
+      if (!rows.has(measured)) rows.set(measured, {stages: [], valleys: values});
+      rows.get(measured).stages.push(Number(key));
+    }
+    return [...rows.values()].map(({stages, valleys: values}) => ({valleys: values,
+      name: `${stages.length > 1 ? 'Stages' : 'Stage'} ${ranges(stages.sort((a, b) => a - b))}`}));
+  };
 
   // In per cent of the energy at the highest clock: then all kinds have one axis.
   const shares = ({energy_j}) => energy_j.map((value) => 100 * value / energy_j[energy_j.length - 1]);
   const lowest = (values) => values.reduce((best, value, index) => (value < values[best] ? index : best), 0);
   const at = (valley, index) => `${valley.clock_mhz[index]} MHz, ${units.energy(valley.energy_j[index])}`;
 
-  const describe = ({stage, valleys}) => `Stage ${stage}: ` + valleys.map((valley) =>
+  const describe = ({name, valleys}) => `${name}: ` + valleys.map((valley) =>
     `${valley.name} least at ${at(valley, lowest(valley.energy_j))}`).join(', ');
 
   const sample = (kind) => {
@@ -94,7 +104,7 @@ const valleyPlot = (() => {
         return [valley.name, index < 0 ? units.fixed(null)
           : `${units.energy(valley.energy_j[index])}, ${units.percent(shares(valley)[index], 1)}`];
       });
-      readout.show(d3.event.clientX, d3.event.clientY, {title: `stage ${this.row.stage}, ${nearest} MHz`, rows});
+      readout.show(d3.event.clientX, d3.event.clientY, {title: `${this.row.name}, ${nearest} MHz`, rows});
     }
   }
 
@@ -107,7 +117,7 @@ const valleyPlot = (() => {
     return items.map(([node, text]) => element('li', {}, [node, text]));
   };
 
-  // Draws a chart for every stage into `container`, and returns how many.
+  // Draws a chart for every different stage into `container`, and returns how many.
   const draw = (container, valleys) => {
     const rows = byStage(valleys).slice(0, kMostStages);
     const all = [].concat(...valleys.map((valley) => valley.clock_mhz));
@@ -116,17 +126,18 @@ const valleyPlot = (() => {
     const pad = 0.05 * (high - low) || 1;
     for (const row of rows) {
       const box = element('div', {class: 'valley-box'});
-      container.append(element('figure', {}, [element('figcaption', {text: `Stage ${row.stage}`}), box]));
+      container.append(element('figure', {}, [element('figcaption', {text: row.name}), box]));
       new Chart(box, row, d3.extent(all), [low - pad, high + pad]);
     }
     return rows.length;
   };
 
   const caption = (valleys) => {
-    const stages = byStage(valleys).length;
+    const charts = byStage(valleys).length;
     return 'Energy of one op at each profiled clock, in per cent of the energy at the highest clock; waiting ' +
       'is not counted. The axis does not start at zero.' +
-      (stages > kMostStages ? ` ${kMostStages} of ${stages} stages are shown.` : '');
+      (charts < d3.set(valleys.map(({stage}) => stage)).size() ? ' Stages with the same profile share a drawing.' : '') +
+      (charts > kMostStages ? ` ${kMostStages} of ${charts} drawings are shown.` : '');
   };
 
   return {draw, legend, caption};
