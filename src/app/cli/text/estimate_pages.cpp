@@ -338,17 +338,38 @@ std::string short_name(const estimator::ParallelLayout& parallel) {
   return parallel.cp > 1 ? text + fmt::format(", cp {}", parallel.cp) : text;
 }
 
-std::vector<report::Card> cards_of(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
+/// The layouts whose times the estimate cannot tell from the fastest one's.
+report::Card equals_card(const estimator::SearchReportData& found) {
+  const auto fastest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::time_s);
+  const auto equal = std::ranges::count_if(found.results, [&](const estimator::SearchResult& result) {
+    return result.time_s - fastest->time_s <= fastest->error_s;
+  });
+  return {"Equal in time within the error", fmt::format("{} of {}", equal, found.results.size()),
+          fmt::format("layouts take at most {:.2g} s longer than the fastest, the error of its estimate: measure some "
+                      "before you choose",
+                      fastest->error_s)};
+}
+
+std::vector<report::Card> cards_of(const estimator::SearchReportData& found) {
   const estimator::PlannedLayout& winner = found.best.front();
   const double saved_pct = 100 * (1 - winner.no_later.energy_j / winner.full_clocks.energy_j);
-  return {{fmt::format("Best by {}", name(request.objective)), short_name(winner.result.layout.parallel),
-           options_of(winner.result.layout)},
-          {"Iteration time, estimated", fmt::format("{:.4g} s", winner.result.time_s),
-           fmt::format("\u00b1 {:.2g} s (90 %)", winner.result.error_s)},
-          {"Energy without finishing later, planned", energy_text(winner.no_later.energy_j),
-           fmt::format("{:.2f} % less than at full clocks", saved_pct)},
-          {"Layouts estimated", fmt::to_string(found.results.size()),
-           fmt::format("{} more do not fit into memory", found.too_large)}};
+  const auto fastest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::time_s);
+  const auto leanest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::planned_energy_j);
+  const auto best_in = [](const char* quantity, const estimator::SearchResult& result) {
+    return report::Card{fmt::format("Best in {}, estimated", quantity), short_name(result.layout.parallel),
+                        fmt::format("{:.4g} s, {}; {}", result.time_s, energy_text(result.planned_energy_j),
+                                    options_of(result.layout))};
+  };
+  std::vector<report::Card> best{best_in("time", *fastest), best_in("energy", *leanest)};
+  if (fastest == leanest) best = {best_in("time and energy", *fastest)};
+  best.insert(best.end(), {equals_card(found),
+                           {"Iteration time of the first, estimated", fmt::format("{:.4g} s", winner.result.time_s),
+                            fmt::format("\u00b1 {:.2g} s (90 %)", winner.result.error_s)},
+                           {"Its energy without finishing later, planned", energy_text(winner.no_later.energy_j),
+                            fmt::format("{:.2f} % less than at full clocks", saved_pct)},
+                           {"Layouts estimated", fmt::to_string(found.results.size()),
+                            fmt::format("{} more do not fit into memory", found.too_large)}});
+  return best;
 }
 
 }  // namespace
@@ -364,7 +385,7 @@ report::Page search_page(const estimator::SearchRequest& request, const PriceArg
                  fmt::format("{} \u00d7 {} tokens", request.job.batch.global, request.job.batch.sequence_length)},
                 {"Type", std::string(name(request.job.dtype))},
                 {"Searched in", fmt::format("{:.2g} s", found.evaluate_s)}},
-      .cards = cards_of(request, found),
+      .cards = cards_of(found),
       .warnings = estimator::notes_on_model(request.job),
       .plot = plot_of(found),
       .bars = bars_of(request, found),

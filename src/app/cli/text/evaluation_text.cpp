@@ -211,8 +211,22 @@ int count_of(std::span<const Cell> cells, const std::string& table, std::optiona
       cells, [&](const Cell& cell) { return cell.table == table && (!wanted || state(cell) == *wanted); }));
 }
 
+/// "19 of 184 cells", with how many of these agree.
+report::Card summary(std::span<const Cell> cells) {
+  const auto in_state = [&](CellState wanted) {
+    return std::ranges::count_if(cells, [&](const Cell& cell) { return state(cell) == wanted; });
+  };
+  const auto agreeing = in_state(CellState::reproduced);
+  const auto checked = agreeing + in_state(CellState::deviates);
+  return {"Can be checked with this data", fmt::format("{} of {} cells", checked, cells.size()),
+          checked == 0 ? "no cell has its input"
+          : agreeing == checked
+              ? "all agree with the published figures"
+              : fmt::format("{} agree with the published figures, {} deviate", agreeing, checked - agreeing)};
+}
+
 std::vector<report::Card> cards(std::span<const Cell> cells) {
-  std::vector<report::Card> all;
+  std::vector<report::Card> all{summary(cells)};
   for (const char* table : {"table 3", "table 4", "table 6", "figure 7"}) {
     all.push_back(
         {table,

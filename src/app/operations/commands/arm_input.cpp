@@ -58,6 +58,19 @@ experiment::Arm& arm_named(ArmInput& input, const std::string& name) {
   return found != input.arms.end() ? *found : input.arms.emplace_back(experiment::Arm{name, {}});
 }
 
+/// "a" for runs/a.jsonl; the whole path where another of `all`, or a named arm, has the same name.
+std::string short_name(const std::string& path, const std::vector<std::string>& all,
+                       const std::vector<std::string>& named) {
+  const auto name_of = [](const std::string& run) {
+    const fs::path file(run.ends_with('/') ? run.substr(0, run.size() - 1) : run);
+    return fs::is_directory(file) ? file.filename().string() : file.stem().string();
+  };
+  const std::string name = name_of(path);
+  const auto same = std::ranges::count_if(all, [&](const std::string& other) { return name_of(other) == name; });
+  const bool is_taken = std::ranges::any_of(named, [&](const std::string& arm) { return arm.starts_with(name + '='); });
+  return same == 1 && !is_taken && !name.empty() && name != "." && name != ".." ? name : path;
+}
+
 }  // namespace
 
 RunPath kind_of_run(const fs::path& path) {
@@ -121,7 +134,7 @@ ArmInput load_arms(const std::vector<std::string>& runs, const std::vector<std::
   }
   for (const std::string& path : runs) {
     if (kind_of_run(path) != RunPath::experiment) {
-      arm_named(input, path).runs.push_back({load_run(path, tokens_per_iteration), {}, {}});
+      arm_named(input, short_name(path, runs, named)).runs.push_back({load_run(path, tokens_per_iteration), {}, {}});
       continue;
     }
     if (runs.size() + named.size() > 1) {

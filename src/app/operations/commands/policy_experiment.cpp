@@ -125,6 +125,35 @@ report::Table table_of(const PolicyExperiment& file, const std::vector<ReplayedJ
   return table;
 }
 
+/// "-15.11 %", or "-15.11 to -17.72 %".
+std::string range_text(const std::vector<double>& pct) {
+  const auto [low, high] = std::ranges::minmax(pct);
+  const std::string from = change_text(low);
+  const std::string to = change_text(high);
+  return from == to ? from : fmt::format("{} to {}", from.substr(0, from.rfind(' ')), to);
+}
+
+/// Energy and time of each arm against the baseline, over all jobs.
+std::vector<report::Card> cards_of(const PolicyExperiment& file, const std::vector<ReplayedJob>& jobs) {
+  std::vector<report::Card> cards;
+  for (const experiment::PolicyArm& policy : file.arms) {
+    if (policy.name == file.baseline) continue;
+    std::vector<double> energy_pct;
+    std::vector<double> time_pct;
+    for (const ReplayedJob& job : jobs) {
+      const auto arm = std::ranges::find(job.arms, policy.name, &ReplayedArm::name);
+      if (arm == job.arms.end()) continue;
+      energy_pct.push_back(-job.saving_pct(*arm));
+      time_pct.push_back(job.slowdown_pct(*arm));
+    }
+    if (energy_pct.empty()) continue;
+    cards.push_back({.name = policy.name + ", energy, replayed",
+                     .value = range_text(energy_pct),
+                     .detail = fmt::format("time {} against {}", range_text(time_pct), file.baseline)});
+  }
+  return cards;
+}
+
 /// Notes of the estimates of all jobs, each once.
 std::vector<std::string> notes_of(const std::vector<ReplayedJob>& jobs) {
   std::vector<std::string> notes;
@@ -218,6 +247,7 @@ report::Page policy_experiment_page(const PolicyExperiment& file, const std::vec
                 {"Arms", fmt::to_string(file.arms.size())},
                 {"Figures", kBasis},
                 {"Profiles", "estimated"}};
+  page.cards = cards_of(file, jobs);
   page.warnings = notes_of(jobs);
   page.tables = {table_of(file, jobs)};
   page.reading = {

@@ -33,10 +33,14 @@ const intervalPlot = (() => {
       const x = d3.scale.linear().domain([low - pad, high + pad]).range([margin.left, width - margin.right]);
       svg.attr({viewBox: `0 0 ${width} ${height}`, width, height});
       const bottom = height - margin.bottom;
+      const tickCount = Math.max(2, Math.floor((width - margin.left - margin.right) / 90));
+      const tickSteps = x.ticks(tickCount);
+      // As many digits as tell two ticks apart.
+      const digits = Math.max(0, -Math.floor(Math.log10(tickSteps[1] - tickSteps[0]) + 1e-9)) || 0;
       svg.append('g').attr({class: 'grid', transform: `translate(0,${bottom})`}).call(d3.svg.axis().scale(x)
-        .orient('bottom').ticks(Math.max(2, Math.floor((width - margin.left - margin.right) / 90)))
+        .orient('bottom').ticks(tickCount)
         .innerTickSize(margin.top - bottom).outerTickSize(0).tickPadding(8)
-        .tickFormat((value) => `${units.signed(value, Math.min(3, units.decimals(high - low, 2)))} %`));
+        .tickFormat((value) => `${units.signed(value, digits)} %`));
       svg.append('line').attr({class: 'zero', x1: x(0), x2: x(0), y1: margin.top, y2: bottom});
       let top = margin.top;
       for (const group of plot.groups) {

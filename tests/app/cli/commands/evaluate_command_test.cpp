@@ -48,6 +48,7 @@ TEST(EvaluateCommand, DrawsItsFigures) {
   EXPECT_NE(text.find("Figure 7: saving with a straggler"), std::string::npos);
   EXPECT_NE(text.find("Figure 9: measured iterations"), std::string::npos);
   EXPECT_EQ(text.find("Figure 8: what"), std::string::npos) << "nothing to draw";
+  EXPECT_NE(text.find("0 of 184 cells"), std::string::npos) << "how many can be checked";
 }
 
 std::string window(double time_s, double energy_j) {

@@ -146,7 +146,8 @@ TEST(SearchCommand, WritesAPage) {
   const ProgramResult result = run_lowgear(search({"--html", page.string(), "--gpu-hour", "2"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(read_file(page.string()),
-              AllOf(HasSubstr("lowgear.estimate_report/1"), HasSubstr("Why the first layout is best")));
+              AllOf(HasSubstr("lowgear.estimate_report/1"), HasSubstr("Why the first layout is best"),
+                    HasSubstr("Best in time"), HasSubstr("Equal in time within the error")));
 }
 
 std::string error_of(const std::vector<std::string>& command) {

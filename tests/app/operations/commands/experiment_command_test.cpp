@@ -66,7 +66,8 @@ TEST_P(FigureOfEnvPipe, IsReplayed) {
     }
   }
   EXPECT_EQ(lines_of(read_file(out + "/results.csv")).size(), 1 + rows);
-  EXPECT_THAT(read_file(out + "/report.html"), HasSubstr("Replayed on estimated profiles"));
+  EXPECT_THAT(read_file(out + "/report.html"),
+              AllOf(HasSubstr("Replayed on estimated profiles"), HasSubstr(", energy, replayed")));
 }
 
 INSTANTIATE_TEST_SUITE_P(AllFigures, FigureOfEnvPipe,
