@@ -608,6 +608,11 @@ class TestNotebooks(InAFolder):
         self.assertNotIn("<script", hostile._repr_html_())
         self.svg(planning.drawing.energy_over_time("<i>&", [(1, 2)], [planning.drawing.Point("<&>", 1, 2)]))
 
+    def test_drawings_show_the_notebook_s_own_background(self):
+        for text in (plan()._repr_svg_(), plan().shown_plan._repr_svg_()):
+            self.svg(text)
+            self.assertNotIn("#ffffff", text)
+
     def test_large_timelines_stay_small_and_odd_ones_are_drawn(self):
         bar = planning.drawing.Bar
         many = [bar(i % 64, f"F{i}", 1000 + i % 7, i * 0.001, 0.001) for i in range(60_000)]

@@ -7,7 +7,8 @@ from html import escape
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 _FONT = 'font-family="system-ui,sans-serif" font-size="11"'
-_INK, _PALE, _ACCENT, _MARK = "#1c1c22", "#d8d8de", "#5b2a86", "#c2410c"
+# Readable on light and on dark paper, as the drawings have none of their own.
+_INK, _PALE, _ACCENT, _MARK = "#7b7b86", "#80808040", "#8b5cc4", "#d9601f"
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 40
 _OPS_WITH_TOOLTIPS = 2000
 _MOST_OPS = 100_000
@@ -38,7 +39,6 @@ def _svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'height="{height:g}" role="img" {_FONT} fill="{_INK}"><title>{escape(title)}</title>'
-        f'<rect width="{width:g}" height="{height:g}" fill="#ffffff"/>'
         f'<text x="{_LEFT}" y="16" font-weight="600">{escape(title)}</text>' + "".join(parts) + "</svg>"
     )
 
@@ -152,7 +152,7 @@ def _bars_with_tooltips(bars: Sequence[Bar], place: Callable[[Bar], Tuple[float,
         tip = escape(f"{bar.label}, {bar.clock_mhz} MHz, {bar.start_s:.6g} s + {bar.duration_s:.6g} s")
         parts.append(
             f'<rect x="{x:.2f}" y="{y:g}" width="{width:.2f}" height="{height:g}" fill="{colour[bar.clock_mhz]}" '
-            f'stroke="#ffffff" stroke-width="0.4"><title>{tip}</title></rect>'
+            f'stroke="#80808080" stroke-width="0.4"><title>{tip}</title></rect>'
         )
     return "".join(parts)
 
@@ -183,7 +183,7 @@ def timeline(title: str, bars: Sequence[Bar], time_s: float, width: int = 900) -
 
     draw = _bars_with_tooltips if len(bars) <= _OPS_WITH_TOOLTIPS else _bars_by_clock
     bottom = top + ranks * row
-    parts = [f'<rect x="{_LEFT}" y="{top}" width="{right - _LEFT}" height="{ranks * row - 2}" fill="#f1f1f4"/>']
+    parts = [f'<rect x="{_LEFT}" y="{top}" width="{right - _LEFT}" height="{ranks * row - 2}" fill="#80808026"/>']
     parts.append(draw(bars, place, colour))
     for rank in range(0, ranks, max(1, ranks // 16)):
         parts.append(f'<text x="{_LEFT - 6}" y="{top + rank * row + row / 2 + 3:g}" text-anchor="end">rank {rank}</text>')
