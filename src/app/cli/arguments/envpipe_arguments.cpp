@@ -82,6 +82,10 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
       },
       "envpipe: time of a transfer between stages once both are ready, in ms (default: the profile's column transfer, "
       "else 1)");
+  group_options(app, "Policies of others",
+                {"--envpipe-config", "--envpipe-type", "--envpipe-scheduling", "--envpipe-reconfig",
+                 "--envpipe-threshold-scale", "--envpipe-start-clock", "--envpipe-lowest-clock",
+                 "--envpipe-profile-step", "--envpipe-raise-step", "--envpipe-transfer"});
 }
 
 EnvPipeOptions envpipe_options(const EnvPipeArguments& arguments, const std::optional<std::string>& memory_limit,

@@ -130,6 +130,15 @@ void add_job_options(CLI::App& app, JobArguments& arguments) {
       ->excludes(divided);
 }
 
+void group_job_options(CLI::App& app) {
+  group_options(app, "GPU and network",
+                {"--power-limit-w", "--memory-gb", "--memory-gb-per-s", "--gpus-per-node", "--intra-node-gb-per-s",
+                 "--intra-node-latency-us", "--inter-node-gb-per-s", "--inter-node-latency-us"});
+  group_options(
+      app, "Kernels",
+      {"--dtype", "--overlap-gradients", "--overlap-tensor", "--overlap-pipeline", "--attention", "--dropout"});
+}
+
 estimator::TrainingJob load_job(const JobArguments& arguments) {
   if (arguments.file.empty()) require_whole(arguments);
   // Options name files from where the user stands.

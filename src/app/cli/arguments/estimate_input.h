@@ -25,6 +25,8 @@ struct JobArguments {
 
 /// `--job`, `--model`, `--gpu`, `--gpus`, `--nodes` and one option for every other key of a job file but overlap.
 void add_job_options(CLI::App& app, JobArguments& arguments);
+/// Moves those that describe the machine and the kernels to groups of their own in the help.
+void group_job_options(CLI::App& app);
 
 /// Reads the job file, and config.json where the file names one as its model. Paths in the file are relative to its
 /// folder.

@@ -146,6 +146,10 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const 
   return app.add_option_function<std::string>(name, read, help)->type_name(fmt::format("{}", fmt::join(words, "|")));
 }
 
+void group_options(CLI::App& app, const std::string& group, std::initializer_list<const char*> names) {
+  for (const char* const name : names) app.get_option(name)->group(group);
+}
+
 void refuse_options_of_other_actions(const CLI::App& verb, std::string_view action,
                                      std::span<const OptionOfAction> pairs) {
   for (const CLI::Option* const option :

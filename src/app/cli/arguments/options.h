@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <concepts>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -67,6 +68,9 @@ CLI::Option* take_names_of_any_case(CLI::Option* option);
 /// One of some words in lower case, given in any case, whose place among them is handed to `set`.
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const std::string_view> words,
                         std::function<void(std::size_t)> set, const std::string& help);
+
+/// Moves options to a group that `--help` does not show and `--help-all` does.
+void group_options(CLI::App& app, const std::string& group, std::initializer_list<const char*> names);
 
 /// An option of a verb with several actions that goes with one of them; it may stand for several.
 struct OptionOfAction {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/terminal/help.h"
 #include "app/cli/terminal/process.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -32,14 +33,14 @@ namespace {
 constexpr int kMaxChunks = 1024;
 constexpr auto kGroupings = std::to_array<std::string_view>({"single", "grouped"});
 
-std::string schedule_help() {
+std::string schedule_names() {
   std::string names;
   for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators())
     names += fmt::format("{}, ", generator.name);
-  return names + "or a CSV in PyTorch's notation";
+  return names;
 }
 
-bool is_generator(const std::string& name) {
+bool is_generator(std::string_view name) {
   return std::ranges::any_of(schedule::schedule_generators(),
                              [&](const auto& generator) { return generator.name == name; });
 }
@@ -93,8 +94,9 @@ schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
     throw InputError("--schedule auto: only lowgear plan searches orders; name one of them here, or a schedule.csv");
   }
   if (!file_exists(path) && !std::filesystem::exists(path) && path != "-") {
-    throw InputError(fmt::format("--schedule: there is no schedule and no file {}; {}there are {}", quote(path),
-                                 nearest_schedule(path), schedule_help()));
+    throw InputError(
+        fmt::format("--schedule: there is no schedule and no file {}; {}there are {}or a CSV in PyTorch's notation",
+                    quote(path), nearest_schedule(path), schedule_names()));
   }
   schedule::Schedule schedule = schedule::read_torch_csv(read_file(path), path);
   const int ranks = schedule.rank_count();
@@ -110,15 +112,18 @@ schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
 
 }  // namespace
 
+bool is_schedule_name(std::string_view text) { return is_generator(lower_case(text)); }
+
 void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
-  app.add_option("--schedule", arguments.schedule, "Schedule: " + schedule_help())
+  app.add_option("--schedule", arguments.schedule,
+                 "Schedule by name (default 1f1b), or a CSV in PyTorch's notation. Names: " + schedule_names())
       ->type_name("NAME|FILE")
       ->default_str(arguments.schedule)
       ->transform([](std::string text) { return schedule_name(std::move(text)); });
   add_whole_number(app, "--stages", {1, profile::kMaxStages}, into(arguments.stages),
-                   "Pipeline ranks (default: as in the schedule file or the profile)");
+                   "Pipeline ranks (default: those of the schedule file or profile)");
   add_whole_number(app, "--microbatches", {1, schedule::kMaxMicrobatches}, into(arguments.microbatches),
-                   "Microbatches per iteration (default: as in the schedule file; required without one)");
+                   "Microbatches per iteration; required without a schedule file, which states them");
   add_whole_number(app, "--virtual-stages,--chunks", {1, kMaxChunks}, into(arguments.chunks),
                    "Virtual stages per rank, for interleaved (default 1). The profile has one stage per virtual stage, "
                    "or one per rank, which is then divided into equal parts");
@@ -137,22 +142,21 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
 CLI::Option* add_profile_option(CLI::App& app, std::string& path) {
   return app
       .add_option("profile,--profile", path,
-                  "Stage profile: CSV file with the columns stage,instruction,frequency,time,energy in MHz, s and J")
+                  "Stage profile: CSV with the columns stage,instruction,frequency,time,energy in MHz, s and J")
       ->type_name("FILE");
 }
 
 CLI::Option* add_blocking_power_option(CLI::App& app, std::string& argument) {
   return app
-      .add_option("--blocking-power", argument,
-                  "Power that one GPU draws while it waits: a number in W, or a CSV file with the columns "
-                  "stage,blocking_power in W (default: the profile's column blocking_power; else that of --gpu; else "
-                  "assumed, and said)")
+      .add_option(
+          "--blocking-power", argument,
+          "Power of a GPU that waits, in W (default: the profile's, else that of --gpu, else assumed). Or a CSV "
+          "file with the columns stage,blocking_power in W; the profile has it as column blocking_power")
       ->type_name("W|FILE");
 }
 
 void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view use) {
-  app.add_option("--gpu", gpu_name,
-                 fmt::format("GPU model that the profile was measured on, as nvidia-smi -L names it: {}", use))
+  app.add_option("--gpu", gpu_name, fmt::format("GPU model of the profile, as nvidia-smi -L names it; {}", use))
       ->type_name("NAME");
 }
 
@@ -169,6 +173,9 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
   add_number(app, "--recomputation-share", {1e-6, profile::kMostRecomputation}, into(arguments.shares.recomputation),
              "Time and energy of a recomputation by those of its forward, about 1; for schedules that recompute "
              "(merak-...) on a profile without rows of recomputation. The profile's backwards do not recompute");
+  group_options(app, "Schedules",
+                {"--virtual-stages", "--extra-activations", "--p2p", "--backward-split", "--recomputation-share"});
+  group_options(app, std::string(kFurtherOptions), {"--accept-units"});
 }
 
 schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,

@@ -40,6 +40,8 @@ struct PipelineArguments {
 
 /// `--schedule`, `--stages`, `--microbatches`, `--virtual-stages`, `--extra-activations`, `--p2p`.
 void add_schedule_options(CLI::App& app, ScheduleArguments& arguments);
+/// Whether the text is the name of a schedule, in any case.
+[[nodiscard]] bool is_schedule_name(std::string_view text);
 /// The profile, as first argument or `--profile`.
 CLI::Option* add_profile_option(CLI::App& app, std::string& path);
 /// `--blocking-power`.

@@ -54,6 +54,7 @@ void add_planner_options(CLI::App& app, PlannerArguments& arguments) {
       app, "--granularity", kGranularityWords,
       [&arguments](std::size_t place) { arguments.granularity = kGranularities.at(place); },
       "One clock per op (op, the default), or one per stage and direction, with fewer clock changes (stage)");
+  group_options(app, "Frontier", {"--frontier", "--epsilon", "--granularity"});
   add_switch_latency_option(app, arguments.switch_latency);
 }
 
@@ -102,9 +103,8 @@ void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument) {
   };
   app.add_option_function<std::string>(
          "--switch-latency", read,
-         fmt::format("Time from the request of a clock change until it takes effect, in ms, or {} (default: that of "
-                     "the profile, or {} ms)",
-                     kInstant, api::kAssumedSwitchLatencyS * kMsPerS))
+         fmt::format("Time that a clock change takes, in ms, or {} (default: the profile's, else {})", kInstant,
+                     api::kAssumedSwitchLatencyS * kMsPerS))
       ->type_name("MS|instant");
 }
 
@@ -127,6 +127,9 @@ void add_perseus_options(CLI::App& app, PerseusArguments& arguments) {
                  "perseus: where the fits start, in place of a search: {'Forward': [(scale, rate, offset), ...], "
                  "'Backward': [...]} by stage, in J and per time step")
       ->type_name("FILE");
+  group_options(
+      app, "Policies of others",
+      {"--perseus-unit", "--perseus-noise-factor", "--perseus-always-use-noise-factor", "--perseus-initial-guess"});
 }
 
 policies::PerseusOptions perseus_options(const PerseusArguments& arguments) {
@@ -179,13 +182,12 @@ constexpr double kMaxFactor = 1e6;
 
 void add_single_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
   CLI::Option* deadline = add_quantity(app, "--deadline", Unit::second, {0, kMaxTimeS}, into(deadlines.deadline_s),
-                                       "Make one plan, for an iteration time of at most this, in s");
-  CLI::Option* slowdown = add_slowdown(
-      app, kMaxSlowdownPct, into(deadlines.slowdown_pct),
-      "Make one plan, for a deadline this many per cent above the fastest possible iteration time (T_min)");
+                                       "Make one plan, for an iteration of at most this time, in s");
+  CLI::Option* slowdown = add_slowdown(app, kMaxSlowdownPct, into(deadlines.slowdown_pct),
+                                       "Make one plan, that much slower than the fastest (T_min), in %");
   CLI::Option* straggler = add_number(
       app, "--straggler", {1, kMaxFactor}, into(deadlines.straggler_factor),
-      "Make one plan, for waiting for a straggler that takes FACTOR x T_min: deadline min(FACTOR x T_min, T*)");
+      "Make one plan, for waiting for a straggler that takes FACTOR x T_min; the deadline is min(FACTOR x T_min, T*)");
   straggler->type_name("FACTOR");
   deadline->excludes(slowdown)->excludes(straggler);
   slowdown->excludes(straggler);
@@ -193,10 +195,9 @@ void add_single_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
 
 void add_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
   add_single_deadline_options(app, deadlines);
-  CLI::Option* plans =
-      add_whole_number(app, "--plans", {1, kMaxPlans}, into(deadlines.plans),
-                       "Number of plans, evenly spaced from T_min to T*, the time of least energy (default 20); not "
-                       "together with --deadline, --slowdown or --straggler");
+  CLI::Option* plans = add_whole_number(app, "--plans", {1, kMaxPlans}, into(deadlines.plans),
+                                        "Number of plans, from T_min to the time of least energy (default 20); not "
+                                        "together with --deadline, --slowdown or --straggler");
   for (const char* single : {"--deadline", "--slowdown", "--straggler"}) app.get_option(single)->excludes(plans);
 }
 

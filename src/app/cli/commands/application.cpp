@@ -24,11 +24,32 @@
 namespace lowgear::cli {
 namespace {
 
-std::string footer(const Verb& verb) { return fmt::format("Example:\n  {}\n", verb.example); }
+constexpr std::string_view kDashes = "--";
+
+bool is_form(const Verb& verb) { return verb.group == group::kFormOfVerb; }
+
+/// The second word of a form's name where the first is this verb; else empty.
+std::string_view form_word(const Verb& form, std::string_view verb) {
+  if (!is_form(form)) return {};
+  const auto [first, second] = split_at(form.name, ' ');
+  return first == verb ? second : std::string_view{};
+}
+
+std::string footer(const Verb& verb, std::span<const Verb> verbs) {
+  std::string text = fmt::format("Example:\n  {}\n", verb.example);
+  std::string forms;
+  for (const Verb& form : verbs) {
+    if (!form_word(form, verb.name).empty()) forms += help_row(fmt::format("lowgear {}", form.name), form.summary);
+  }
+  if (!forms.empty()) text += "\nAlso, with --help of its own:\n" + forms;
+  return text;
+}
 
 std::string names_of(std::span<const Verb> verbs) {
   std::string names;
-  for (const Verb& verb : verbs) names += fmt::format("{}{}", names.empty() ? "" : ", ", verb.name);
+  for (const Verb& verb : verbs) {
+    if (!is_form(verb)) names += fmt::format("{}{}", names.empty() ? "" : ", ", verb.name);
+  }
   return names;
 }
 
@@ -39,7 +60,9 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
 
 UsageError no_verb(std::span<const Verb> verbs, const std::string& word) {
   std::vector<std::string_view> names;
-  for (const Verb& verb : verbs) names.push_back(verb.name);
+  for (const Verb& verb : verbs) {
+    if (!is_form(verb)) names.push_back(verb.name);
+  }
   return {fmt::format("there is no command {}{}; the commands are {}", quote(word), did_you_mean(word, names),
                       names_of(verbs)),
           "lowgear --help"};
@@ -87,39 +110,90 @@ UsageError usage_error(const CLI::App& app, std::span<const Verb> verbs, std::sp
           fmt::format("lowgear {} --help", verb.get_name())};
 }
 
-/// `help` and `help VERB` as `--help` and `VERB --help`.
+/// `help` and `help VERB` as `--help` and `VERB --help`; nothing as `--help`.
 std::vector<std::string> with_help_option(std::span<const std::string> arguments) {
   std::vector<std::string> words(arguments.begin(), arguments.end());
-  if (words.empty() || words.front() != "help") return words;
-  words.erase(words.begin());
+  if (!words.empty() && words.front() != "help") return words;
+  if (!words.empty()) words.erase(words.begin());
   words.emplace_back("--help");
   return words;
+}
+
+bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "--help-all"; }
+
+/// The words of a form, with its name as the first, where they name it: `--change` or `--change=plan` anywhere among
+/// the options, or `report` as the second word.
+std::optional<std::vector<std::string>> words_of_form(const Verb& form, std::vector<std::string> words) {
+  const std::string_view second = form_word(form, words.front());
+  if (second.empty()) return std::nullopt;
+  if (!second.starts_with(kDashes)) {
+    if (words.size() < 2 || words[1] != second) return std::nullopt;
+    words.erase(words.begin());
+  } else {
+    const auto end = std::ranges::find(words, kDashes);
+    const auto names_form = [&](const std::string& word) { return split_at(word, '=').first == second; };
+    if (std::none_of(words.begin(), end, names_form)) return std::nullopt;
+    // Its option takes no request for help for its value.
+    if (const auto help = std::find_if(words.begin(), end, asks_for_help); help != end) words = {"", *help};
+  }
+  words.front() = form.name;
+  return words;
+}
+
+/// The words with the whole name of a verb or form as the first, which may have been an old word.
+std::vector<std::string> with_whole_name(std::span<const Verb> verbs, std::vector<std::string> words) {
+  if (words.empty()) return words;
+  const auto old = std::ranges::find(old_words(), words.front(), &OldWord::word);
+  if (old != old_words().end() && std::ranges::find(verbs, old->verb, &Verb::name) != verbs.end()) {
+    words.front() = old->verb;
+    return words;
+  }
+  for (const Verb& form : verbs) {
+    if (auto named = words_of_form(form, words)) return *named;
+  }
+  return words;
+}
+
+/// What to say to a user of an old word.
+std::optional<std::string> note_on_old_word(std::span<const std::string> words) {
+  if (words.empty()) return std::nullopt;
+  const auto old = std::ranges::find(old_words(), words.front(), &OldWord::word);
+  if (old == old_words().end()) return std::nullopt;
+  return fmt::format("lowgear {} is now lowgear {}; the old word will go", old->word, old->verb);
+}
+
+UsageError no_form(std::span<const Verb> verbs, std::string_view verb) {
+  std::string names;
+  for (const Verb& form : verbs) {
+    const std::string_view word = form_word(form, verb);
+    if (!word.empty()) names += fmt::format("{}{}", names.empty() ? "" : " or ", word);
+  }
+  return {fmt::format("lowgear {}: say which: {}", verb, names), fmt::format("lowgear {} --help", verb)};
 }
 
 }  // namespace
 
 Application::Application(std::vector<Verb> verbs)
     : verbs_(std::move(verbs)),
-      app_(
-          "Lowgear makes large-model training use less energy without finishing later: every pipeline stage runs in "
-          "the lowest gear (GPU clock) that still arrives on time.",
-          "lowgear") {
+      app_("Lowgear makes large-model training use less energy without finishing later", "lowgear") {
   app_.set_version_flag("--version", version(), "Print the version");
   app_.set_help_flag("-h,--help", "Print help");
+  app_.set_help_all_flag("--help-all", "Print help with all options");
   app_.require_subcommand(1);
   app_.formatter(std::make_shared<HelpFormatter>());  // the verbs take it over
-  app_.footer(
-      "lowgear help COMMAND shows the options of a command, with an example.\n"
-      "Exit codes: 0 success, 1 failure, 2 invalid usage or input.\n");
+  app_.footer("lowgear help COMMAND shows its options. Begin: lowgear example --out example");
   for (const Verb& verb : verbs_) {
-    CLI::App* app = app_.add_subcommand(std::string(verb.name), std::string(verb.summary));
-    app->footer(footer(verb));
+    CLI::App* app = app_.add_subcommand("", std::string(verb.summary));
+    // CLI11 refuses a blank in the name that a subcommand is made with.
+    app->name(std::string(verb.name))->group(std::string(verb.group));
+    app->footer(footer(verb, verbs_));
     add_choice(
         *app, "--log-level", kLogLevelNames, [this](std::size_t place) { log_level_ = static_cast<LogLevel>(place); },
         "Lowest level of the messages on standard error; debug adds requests, decisions, clock writes and files. "
         "Programs that the command starts inherit the level (LOWGEAR_LOG)")
-        ->default_str("info");
-    actions_.emplace(verb.name, verb.declare(*app));
+        ->default_str("info")
+        ->group(std::string(kFurtherOptions));
+    if (verb.declare != nullptr) actions_.emplace(verb.name, verb.declare(*app));
   }
 }
 
@@ -130,8 +204,11 @@ void Application::heed_log_level() const {
   ::setenv(kLogVariable, name.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread yet
 }
 
-void Application::parse(std::span<const std::string> words) {
+void Application::parse(std::span<const std::string> given) {
+  const std::vector<std::string> words = with_whole_name(verbs_, {given.begin(), given.end()});
   if (is_unknown_verb(verbs_, words)) throw no_verb(verbs_, words.front());
+  const bool has_only_forms = !words.empty() && !words.front().starts_with('-') && !actions_.contains(words.front());
+  if (has_only_forms && std::ranges::none_of(words, asks_for_help)) throw no_form(verbs_, words.front());
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
   try {
     app_.parse(std::move(reversed));
@@ -146,6 +223,7 @@ const VerbAction& Application::action() const { return actions_.at(app_.get_subc
 
 ExitCode Application::run_verb(std::span<const std::string> words, Console& console) {
   parse(words);
+  if (const auto note = note_on_old_word(words)) console.note(*note);
   return action()(console);
 }
 
@@ -155,6 +233,9 @@ ExitCode Application::parse_and_run(std::span<const std::string> arguments, Cons
   } catch (const CLI::CallForHelp&) {
     console.print(app_.help());
     return ExitCode::ok;
+  } catch (const CLI::CallForAllHelp&) {
+    console.print(app_.help("", CLI::AppFormatMode::All));
+    return ExitCode::ok;
   } catch (const CLI::CallForVersion&) {
     console.print(fmt::format("lowgear {}\n", version()));
     return ExitCode::ok;
@@ -162,6 +243,7 @@ ExitCode Application::parse_and_run(std::span<const std::string> arguments, Cons
   throw_if_interrupted();
   heed_log_level();
   console.set_level(log_level());
+  if (const auto note = note_on_old_word(arguments)) console.note(*note);
   return action()(console);
 }
 

@@ -41,7 +41,7 @@ class Application {
 
  private:
   [[nodiscard]] ExitCode parse_and_run(std::span<const std::string> arguments, Console& console);
-  void parse(std::span<const std::string> words);
+  void parse(std::span<const std::string> given);
   [[nodiscard]] const VerbAction& action() const;
   /// That of the option, which the environment hands on to children, or the environment's.
   void heed_log_level() const;

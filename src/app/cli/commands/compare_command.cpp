@@ -261,6 +261,7 @@ VerbAction declare_compare(CLI::App& app) {
   app.add_option("--html", arguments->html, "Also write the comparison to this file, as an HTML page")
       ->type_name("FILE");
   add_json_flag(app, arguments->json);
+  group_options(app, "Policies of others", {"--memory-limit"});
   return [arguments, &app](Console& console) {
     refuse_unused_perseus_options(app,
                                   arguments->policies.empty() || arguments->baseline == "perseus" ||

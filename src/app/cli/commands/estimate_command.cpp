@@ -238,6 +238,11 @@ VerbAction declare_estimate(CLI::App& app) {
   plan->excludes(peer);
   plan->excludes(example);
   add_json_flag(app, arguments->json);
+  group_job_options(app);
+  group_options(app, "Layout",
+                {"--nodes", "--virtual-stages", "--ep", "--cp", "--recompute", "--zero", "--schedule",
+                 "--sequence-parallel", "--no-sequence-parallel"});
+  group_options(app, "Published estimator", {"--peer-formula", "--examples", "--show-example", "--example"});
   return [arguments, &app](Console& console) {
     arguments->command = command_line(app);
     for (const char* printing : {"--examples", "--show-example"}) refuse_with(app, printing);

@@ -26,13 +26,15 @@ VerbAction declare_completion(CLI::App& app) {
 
 VerbAction declare_man(CLI::App& app) {
   auto verb = std::make_shared<std::string>();
-  app.add_option("verb", *verb, "Command whose page is printed (default: the program's page)")->type_name("VERB");
+  app.add_option("verb", *verb,
+                 "Command whose page is printed, with dashes for blanks, as plan-change (default: the program's page)")
+      ->type_name("VERB");
   return [verb, &app](Console& console) {
     const CLI::App* const program = app.get_parent();
     const CLI::App* page = program;
     if (!verb->empty()) {
-      const auto found =
-          program->get_subcommands([&](const CLI::App* candidate) { return candidate->get_name() == *verb; });
+      const auto found = program->get_subcommands(
+          [&](const CLI::App* candidate) { return page_name(*candidate) == "lowgear-" + *verb; });
       if (found.empty()) throw InputError(fmt::format("there is no command {}; see lowgear --help", quote(*verb)));
       page = found.front();
     }

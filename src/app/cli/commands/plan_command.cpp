@@ -13,6 +13,7 @@
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/plan/plan_run.h"
+#include "app/cli/terminal/help.h"
 #include "app/cli/terminal/progress.h"
 #include "app/cli/text/plan_text.h"
 #include "base/core/error.h"
@@ -235,16 +236,18 @@ VerbAction declare_plan(CLI::App& app) {
   PlanArguments& plan = arguments->plan;
   add_pipeline_options(app, plan.pipeline);
   CLI::Option* schedule = app.get_option("--schedule");
-  schedule->description(schedule->get_description() +
-                        "; or auto: the order is searched together with the clocks, within --memory-limit");
-  app.add_option("--out", plan.out,
-                 "Folder to write (default plan). The output of an earlier run is replaced; a folder with other files "
-                 "is refused")
+  const std::string names = schedule->get_description();
+  schedule->description("Schedule by name (default 1f1b), auto to search the order with the clocks, or a CSV. " +
+                        names.substr(names.find("Names:")));
+  app.add_option(
+         "--out", plan.out,
+         "Folder to write (default plan). The output of an earlier run is replaced; a folder with other files is "
+         "refused")
       ->type_name("DIR");
   add_deadline_options(app, plan.deadlines);
   take_names_of_any_case(
       app.add_option("--policy", plan.request.policy,
-                     "Policy that chooses the clocks (default lowgear); lowgear compare --help names all")
+                     "Policy that chooses the clocks (default lowgear); lowgear compare --help-all names all")
           ->type_name("NAME"));
   add_request_options(app, plan.request);
   add_gpu_name_option(app, plan.pipeline.gpu_name, "agents refuse the plans on other models");
@@ -269,6 +272,11 @@ VerbAction declare_plan(CLI::App& app) {
                            "(lowtime's --plot-interval 100), or a number of them (20)");
   add_json_flag(app, arguments->json);
   app.add_flag("--quiet", arguments->quiet, "Print errors only");
+  group_options(app, "Search of orders", {"--memory-limit", "--layers"});
+  group_options(app, "Deadlines and conditions", {"--straggler", "--slow-rank", "--power-cap", "--ask-ahead"});
+  group_options(app, "Policies of others",
+                {"--envpipe-steps", "--perseus-format", "--perseus-plans", "--perseus-plots"});
+  group_options(app, std::string(kFurtherOptions), {"--quiet"});
   return [arguments, layers, &app](Console& console) {
     if (layers->empty()) arguments->plan.layers.reset();
     arguments->plan.command = command_line(app);

@@ -302,7 +302,7 @@ ExitCode run_replan(const ReplanArguments& arguments, Console& console) {
 
 VerbAction declare_replan(CLI::App& app) {
   auto arguments = std::make_shared<ReplanArguments>();
-  app.add_option("folder", arguments->folder,
+  app.add_option("folder,--change", arguments->folder,
                  "Folder that lowgear plan has written for the job before any layer was frozen")
       ->type_name("DIR")
       ->required();

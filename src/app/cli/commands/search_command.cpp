@@ -317,6 +317,10 @@ VerbAction declare_search(CLI::App& app) {
                  "Write an HTML page to this file: the layouts by time and energy, and why the first is best")
       ->type_name("FILE");
   add_json_flag(app, arguments->json);
+  group_job_options(app);
+  group_options(app, "Layouts to try",
+                {"--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--microbatch", "--zero", "--recompute",
+                 "--tp-across-nodes", "--max-virtual-stages", "--max-cp", "--max-microbatch"});
   return [arguments, &app](Console& console) {
     arguments->command = command_line(app);
     return run_search_command(*arguments, console);

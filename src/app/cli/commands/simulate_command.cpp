@@ -311,7 +311,7 @@ ExitCode run_simulate(SimulateArguments arguments, Console& console) {
 VerbAction declare_simulate(CLI::App& app) {
   auto arguments = std::make_shared<SimulateArguments>();
   constexpr int kMaxPipelines = 4096;
-  app.add_option("--plan", arguments->plan,
+  app.add_option("--replay,--plan", arguments->plan,
                  "Plan to replay: a JSON file of lowgear plan, or a freqs_pipeline_NNNNN.py of Perseus or Zeus, which "
                  "also needs --stages and --microbatches")
       ->type_name("FILE")

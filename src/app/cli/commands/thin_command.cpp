@@ -75,7 +75,7 @@ ExitCode run_thin(const ThinArguments& arguments, Console& console) {
 
 VerbAction declare_thin(CLI::App& app) {
   auto arguments = std::make_shared<ThinArguments>();
-  app.add_option("folder", arguments->folder, "Folder with plans of Perseus or Zeus, as freqs_pipeline_NNNNN.py")
+  app.add_option("folder,--thin", arguments->folder, "Folder with plans of Perseus or Zeus, as freqs_pipeline_NNNNN.py")
       ->type_name("DIR")
       ->required();
   add_plan_sampling_option(

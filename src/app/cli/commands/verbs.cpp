@@ -6,59 +6,73 @@ namespace lowgear::cli {
 namespace {
 
 constexpr auto kPlanningVerbs = std::to_array<Verb>({
-    {"plan", "Plan clocks: the time-energy frontier of a pipeline and plans on it, each with a proven bound",
+    {"example", group::kTryIt, "Write an example profile: modelled, not measured", "lowgear example --out example",
+     declare_example},
+    {"show", group::kTryIt, "Summarise a profile; show, write and check a schedule",
+     "lowgear show profile.csv --blocking-power 83.64W\n"
+     "  lowgear show zb-h1 --stages 4 --microbatches 8 --out zb.csv",
+     declare_show},
+    {"plan", group::kPlan, "Plan clocks: the least energy for each iteration time, proven",
      "lowgear plan profile.csv --microbatches 96\n"
-     "  lowgear plan profile.csv --microbatches 96 --slowdown 5% --blocking-power 83.64W --out slower\n"
+     "  lowgear plan profile.csv --microbatches 96 --slowdown 5% --out slower\n"
      "  lowgear plan profile.csv --microbatches 96 --schedule auto --memory-limit 8 --backward-split 0.5",
      declare_plan},
-    {"thin", "Keep a subset of a folder's plans for Perseus or Zeus: a number of them, or every n-th",
-     "lowgear thin results --keep every:50 --out sampled", declare_thin},
-    {"verify", "Check a folder that plan has written, with code that shares nothing with the planner",
-     "lowgear verify plan", declare_verify},
-    {"simulate", "Replay a plan on a profile, also with slow stages or in a cluster with a slow pipeline",
-     "lowgear simulate profile.csv --plan plan/plans/00000.json --straggler 3=1.2", declare_simulate},
-    {"compare", "Plan with every policy and show them in one table", "lowgear compare profile.csv --microbatches 96",
-     declare_compare},
-    {"replan",
+    {"plan --change", group::kFormOfVerb,
      "Plan again for changed work: frozen layers, another precision; new partition and clocks, and what they save",
-     "lowgear replan plan --layers 96 --freeze 24", declare_replan},
-    {"estimate", "Estimate memory and time of a training job without a GPU",
-     "lowgear estimate --model llama-3-70b --gpu h100-sxm --gpus 64 --tp 8 --pp 4 --global-batch 512 --seq 8192",
-     declare_estimate},
-    {"search", "Find the layout of a training job with the least time, energy or cost",
-     "lowgear search --model llama-3-70b --gpu h100-sxm --gpus 64 --global-batch 512 --seq 8192", declare_search},
-    {"inspect", "Summarise a stage profile: clocks, gaps, noise, options worth using",
-     "lowgear inspect --profile profile.csv --blocking-power 83.64", declare_inspect},
-    {"schedule", "Write a schedule in PyTorch's notation, show the memory it needs, and check that it cannot deadlock",
-     "lowgear schedule --schedule zb-h1 --stages 4 --microbatches 8 --out zb.csv", declare_schedule},
-    {"evaluate",
+     "lowgear plan --change plan --layers 96 --freeze 24", declare_replan},
+    {"plan --thin", group::kFormOfVerb, "Copy a subset of a folder's plans for Perseus or Zeus",
+     "lowgear plan --thin results --keep every:50 --out sampled", declare_thin},
+    {"compare", group::kPlan, "Plan with every policy and show them in one table",
+     "lowgear compare profile.csv --microbatches 96", declare_compare},
+    {"verify", group::kPlan, "Check a folder of plans, with code that the planner does not share",
+     "lowgear verify plan", declare_verify},
+    {"verify --replay", group::kFormOfVerb,
+     "Replay a plan on a profile, also with slow stages or in a cluster with a slow pipeline",
+     "lowgear verify --replay plan/plans/00000.json --profile profile.csv --straggler 3=1.2", declare_simulate},
+    {"published", group::kPlan, "Check published results of Perseus against its data and Lowgear",
+     "lowgear published evaluate sosp24_data", nullptr},
+    {"published evaluate", group::kFormOfVerb,
      "Show what each window of a job of Perseus' server saved; or Perseus' published tables next to those that its "
      "data and Lowgear give",
-     "lowgear evaluate dump\n"
-     "  lowgear evaluate sosp24_data",
+     "lowgear published evaluate dump\n"
+     "  lowgear published evaluate sosp24_data",
      declare_evaluate},
-    {"emulate",
+    {"published emulate", group::kFormOfVerb,
      "Compute the energy of a cluster of thousands of GPUs from one profile, for several degrees of a straggler",
-     "lowgear emulate --profile profile.csv --blocking-power 83.64 --microbatches 12,24,48,96 --global-microbatches "
-     "1536 "
-     "--tp 8",
+     "lowgear published emulate --profile profile.csv --blocking-power 83.64 --microbatches 12,24,48,96 "
+     "--global-microbatches 1536 --tp 8",
      declare_emulate},
-    {"example", "Write an example profile for trying out Lowgear: modelled, not measured",
-     "lowgear example --out example", declare_example},
-    {"profile",
-     "Make a stage profile from recordings or from the parts of ops, or predict clocks that were not measured",
+    {"estimate", group::kBeforeGpus, "Estimate memory, time and energy of a training job",
+     "lowgear estimate --model llama-3-70b --gpu h100-sxm --gpus 64 --tp 8 --pp 4 --global-batch 512 --seq 8192",
+     declare_estimate},
+    {"search", group::kBeforeGpus, "Find the layout of a job with the least time, energy or cost",
+     "lowgear search --model llama-3-70b --gpu h100-sxm --gpus 64 --global-batch 512 --seq 8192", declare_search},
+    {"profile", group::kOnGpus, "Make a stage profile from recordings or a few measured clocks",
      "lowgear profile recordings --out profile.csv --clocks few --supported-clocks 1410-210/15\n"
      "  lowgear profile --fill measured.csv --supported-clocks 1410-855/15 --out profile.csv\n"
      "  lowgear profile compose parts.csv --out profile.csv",
      declare_profile},
-    {"pack", "Find jobs of a node that can share GPUs, with the slowdown and the saving",
+    {"pack", group::kMore, "Find jobs of a node that can share GPUs, with the slowdown and the saving",
      "lowgear pack jobs.csv --gpu h100-sxm --freed used", declare_pack},
 });
 
 constexpr auto kShellVerbs = std::to_array<Verb>({
-    {"completion", "Print completions for a shell", "lowgear completion bash > /etc/bash_completion.d/lowgear",
-     declare_completion},
-    {"man", "Print the manual page of a command, or of the program", "lowgear man plan | man -l -", declare_man},
+    {"completion", group::kMore, "Print completions for a shell",
+     "lowgear completion bash > /etc/bash_completion.d/lowgear", declare_completion},
+    {"man", group::kMore, "Print the manual page of a command, or of the program", "lowgear man plan | man -l -",
+     declare_man},
+});
+
+constexpr auto kOldWords = std::to_array<OldWord>({
+    {"simulate", "verify --replay"},
+    {"replan", "plan --change"},
+    {"thin", "plan --thin"},
+    {"inspect", "show"},
+    {"schedule", "show"},
+    {"evaluate", "published evaluate"},
+    {"emulate", "published emulate"},
+    {"experiment", "runs experiment"},
+    {"report", "runs report"},
 });
 
 }  // namespace
@@ -66,5 +80,7 @@ constexpr auto kShellVerbs = std::to_array<Verb>({
 std::span<const Verb> planning_verbs() { return kPlanningVerbs; }
 
 std::span<const Verb> shell_verbs() { return kShellVerbs; }
+
+std::span<const OldWord> old_words() { return kOldWords; }
 
 }  // namespace lowgear::cli

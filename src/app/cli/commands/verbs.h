@@ -20,13 +20,34 @@ enum class ExitCode : int {
 /// Runs a command after its options are parsed. Throws InputError and Error.
 using VerbAction = std::function<ExitCode(Console&)>;
 
+/// Groups of verbs on the first page of the help, in the order in which a job meets them.
+namespace group {
+inline constexpr std::string_view kTryIt = "Try it";
+inline constexpr std::string_view kPlan = "Plan";
+inline constexpr std::string_view kBeforeGpus = "Before you have GPUs";
+inline constexpr std::string_view kOnGpus = "On your GPUs";
+inline constexpr std::string_view kCluster = "Cluster";
+inline constexpr std::string_view kMore = "More";    ///< named there in one line
+inline constexpr std::string_view kFormOfVerb = "";  ///< not named there
+}  // namespace group
+
 /// A verb of the command line.
 struct Verb {
+  /// One word, or two for a form of a verb with options of its own: `plan --change`, `runs report`. An option among the
+  /// two is declared by the form: it takes a value.
   std::string_view name;
-  std::string_view summary;          ///< one line, as the list of verbs shows it
+  std::string_view group;
+  std::string_view summary;          ///< one line, as the first page shows it
   std::string_view example;          ///< one command line or several
-  VerbAction (*declare)(CLI::App&);  ///< declares the options of the verb
+  VerbAction (*declare)(CLI::App&);  ///< declares the options of the verb; null: it only has forms
 };
+
+/// An earlier name of a verb, which still works but is not shown.
+struct OldWord {
+  std::string_view word;
+  std::string_view verb;  ///< its name now
+};
+[[nodiscard]] std::span<const OldWord> old_words();
 
 /// Verbs that plan and estimate: they need no GPU, agent, server or training job. In the order in which the help shows
 /// them.
@@ -43,8 +64,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_replan(CLI::App& app);
 [[nodiscard]] VerbAction declare_estimate(CLI::App& app);
 [[nodiscard]] VerbAction declare_search(CLI::App& app);
-[[nodiscard]] VerbAction declare_inspect(CLI::App& app);
-[[nodiscard]] VerbAction declare_schedule(CLI::App& app);
+[[nodiscard]] VerbAction declare_show(CLI::App& app);
 [[nodiscard]] VerbAction declare_evaluate(CLI::App& app);
 [[nodiscard]] VerbAction declare_emulate(CLI::App& app);
 [[nodiscard]] VerbAction declare_example(CLI::App& app);

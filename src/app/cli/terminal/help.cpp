@@ -1,6 +1,7 @@
 #include "app/cli/terminal/help.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <sstream>
@@ -13,7 +14,10 @@ namespace {
 
 constexpr std::size_t kScreen = 80;
 constexpr std::size_t kColumn = 30;
-constexpr std::size_t kIndent = 2;  ///< that CLI11 puts before a list of verbs
+/// CLI11's name of the group that options are in if no other is stated.
+constexpr const char* kBasicOptions = "Options";
+/// The group of verbs that the first page names in one line.
+constexpr std::string_view kMoreVerbs = "More";
 
 }  // namespace
 
@@ -47,15 +51,78 @@ std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   return text;
 }
 
-std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
-  return wrapped(option->get_description(), kScreen - kColumn);
+std::string help_row(const std::string& name, std::string_view description) {
+  std::stringstream out;
+  CLI::detail::format_help(out, name, wrapped(std::string(description), kScreen - kColumn), kColumn);
+  return out.str();
 }
 
-std::string HelpFormatter::make_subcommand(const CLI::App* verb) const {
-  std::stringstream out;
-  CLI::detail::format_help(out, verb->get_name(), wrapped(verb->get_description(), kScreen - kColumn),
-                           kColumn - kIndent);
-  return out.str();
+namespace {
+
+bool has_groups(const CLI::App& verb) {
+  return std::ranges::any_of(verb.get_groups(), [](const std::string& group) {
+    return group != kBasicOptions && group != kFurtherOptions && !group.empty();
+  });
+}
+
+/// Up to the first full stop or semicolon outside brackets.
+std::string first_sentence(const std::string& text) {
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '(') ++depth;
+    if (text[i] == ')') --depth;
+    if (depth == 0 && (text[i] == '.' || text[i] == ';') && text[i + 1] == ' ') return text.substr(0, i);
+  }
+  return text;
+}
+
+/// All verbs but those of `kMoreVerbs` with a line each, by group.
+std::string first_page(const CLI::App& app) {
+  std::string page = app.get_description() + '\n';
+  std::string more;
+  std::vector<std::string> groups;
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    const std::string& group = verb->get_group();
+    if (group == kMoreVerbs) {
+      more += (more.empty() ? "" : ", ") + verb->get_name();
+    } else if (!group.empty() && std::ranges::find(groups, group) == groups.end()) {
+      groups.push_back(group);
+    }
+  }
+  for (const std::string& group : groups) {
+    page += fmt::format("\n{}\n", group);
+    for (const CLI::App* verb : app.get_subcommands({})) {
+      if (verb->get_group() == group) page += fmt::format("  {:<10}{}\n", verb->get_name(), verb->get_description());
+    }
+  }
+  return page + fmt::format("\n{}: {}\n{}\n", kMoreVerbs, more, app.get_footer());
+}
+
+}  // namespace
+
+std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
+  if (app->get_parent() == nullptr) return first_page(*app);
+  const bool is_short = mode != CLI::AppFormatMode::All && has_groups(*app);
+  const auto row = [&](const CLI::Option& option, const std::string& names) {
+    const std::string description = option.get_description();
+    return help_row(names + make_option_opts(&option), is_short ? first_sentence(description) : description);
+  };
+  std::string text = wrapped(app->get_description(), kScreen) + '\n' + make_usage(app, std::move(name));
+  std::string arguments;
+  for (const CLI::Option* option : app->get_options([](const CLI::Option* one) { return one->get_positional(); })) {
+    const std::string as_option = option->get_lnames().empty() ? "" : ",--" + option->get_lnames().front();
+    arguments += row(*option, make_option_name(option, true) + as_option);
+  }
+  if (!arguments.empty()) text += "\nArguments:\n" + arguments;
+  for (const std::string& group : app->get_groups()) {
+    if (group.empty() || (mode != CLI::AppFormatMode::All && group != kBasicOptions)) continue;
+    text += fmt::format("\n{}:\n", group);
+    for (const CLI::Option* option : app->get_options(
+             [&](const CLI::Option* one) { return one->get_group() == group && !one->get_positional(); })) {
+      text += row(*option, make_option_name(option, false));
+    }
+  }
+  return text + '\n' + app->get_footer();
 }
 
 namespace {
@@ -117,74 +184,121 @@ std::string zsh_option(const CLI::Option& option) {
 
 }  // namespace
 
-std::string bash_completion(const CLI::App& app) {
-  const auto verbs = verbs_of(app);
-  const auto verb_name = [](const CLI::App& verb) { return verb.get_name(); };
-  std::string script = fmt::format(
-      "# bash completion for lowgear\n"
-      "_lowgear() {{\n"
-      "  local word=${{COMP_WORDS[COMP_CWORD]}} options= choices=\n"
-      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-      "    mapfile -t COMPREPLY < <(compgen -W '{} {}' -- \"$word\")\n"
-      "    return\n"
-      "  fi\n"
-      "  case ${{COMP_WORDS[1]}} in\n",
-      words(verbs, verb_name), words(app.get_options(), option_name));
-  for (const CLI::App* verb : verbs) {
-    script += fmt::format("    {}) options='{}' ;;\n", verb->get_name(), words(verb->get_options(), option_name));
-  }
-  script += "  esac\n  case ${COMP_WORDS[1]}.${COMP_WORDS[COMP_CWORD-1]} in\n";
-  for (const CLI::App* verb : verbs) {
-    for (const CLI::Option* option : verb->get_options()) {
-      const std::string choices = choices_of(*option);
-      if (choices.empty()) continue;
-      const std::string before = option->get_positional() ? verb->get_name() : option_name(*option);
-      script += fmt::format("    {}.{}) choices='{}' ;;\n", verb->get_name(), before, choices);
+namespace {
+
+/// What completions know of the first word of a verb and its forms.
+struct FirstWord {
+  std::string word;
+  std::string description;
+  std::vector<std::string> second_words;         ///< of forms that are no options
+  std::vector<const CLI::Option*> options = {};  ///< of the verb and of its forms, each name once
+};
+
+void add_options(FirstWord& first, const CLI::App& verb) {
+  for (const CLI::Option* option : verb.get_options()) {
+    const auto same_name = [&](const CLI::Option* known) {
+      return known->get_positional() == option->get_positional() && option_name(*known) == option_name(*option);
+    };
+    const bool of_form = verb.get_name() != first.word;
+    if (std::ranges::none_of(first.options, same_name) && !(of_form && option_name(*option).empty())) {
+      first.options.push_back(option);
     }
   }
-  script +=
-      "  esac\n"
-      "  if [ -n \"$choices\" ]; then\n"
-      "    mapfile -t COMPREPLY < <(compgen -W \"$choices\" -- \"$word\")\n"
-      "  elif [[ $word == -* ]]; then\n"
-      "    mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
-      "  else\n"
-      "    mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
-      "  fi\n"
-      "}\n"
-      "complete -o filenames -F _lowgear lowgear\n";
+}
+
+std::vector<FirstWord> first_words(const CLI::App& app) {
+  std::vector<FirstWord> firsts;
+  for (const CLI::App* verb : verbs_of(app)) {
+    const std::string name = verb->get_name();
+    const std::size_t blank = name.find(' ');
+    // A form follows its verb.
+    if (blank == std::string::npos) firsts.push_back({name, verb->get_description(), {}});
+    FirstWord& first = firsts.back();
+    if (blank != std::string::npos && name[blank + 1] != '-') first.second_words.push_back(name.substr(blank + 1));
+    add_options(first, *verb);
+  }
+  return firsts;
+}
+
+/// A line of bash's `case` for each option that takes one of some words.
+std::string bash_choices(const FirstWord& first) {
+  std::string script;
+  for (const CLI::Option* option : first.options) {
+    const std::string choices = choices_of(*option);
+    if (choices.empty()) continue;
+    const std::string before = option->get_positional() ? first.word : option_name(*option);
+    script += fmt::format("    {}.{}) choices='{}' ;;\n", first.word, before, choices);
+  }
+  if (!first.second_words.empty()) {
+    script += fmt::format("    {0}.{0}) choices='{1}' ;;\n", first.word, fmt::join(first.second_words, " "));
+  }
   return script;
 }
 
+}  // namespace
+
+std::string bash_completion(const CLI::App& app) {
+  const std::vector<FirstWord> firsts = first_words(app);
+  std::string names;
+  std::string options;
+  std::string choices;
+  for (const FirstWord& first : firsts) {
+    names += first.word + ' ';
+    options += fmt::format("    {}) options='{}' ;;\n", first.word, words(first.options, option_name));
+    choices += bash_choices(first);
+  }
+  return fmt::format(
+             "# bash completion for lowgear\n"
+             "_lowgear() {{\n"
+             "  local word=${{COMP_WORDS[COMP_CWORD]}} options= choices=\n"
+             "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+             "    mapfile -t COMPREPLY < <(compgen -W '{}{}' -- \"$word\")\n"
+             "    return\n"
+             "  fi\n"
+             "  case ${{COMP_WORDS[1]}} in\n",
+             names, words(app.get_options(), option_name)) +
+         options + "  esac\n  case ${COMP_WORDS[1]}.${COMP_WORDS[COMP_CWORD-1]} in\n" + choices +
+         "  esac\n"
+         "  if [ -n \"$choices\" ]; then\n"
+         "    mapfile -t COMPREPLY < <(compgen -W \"$choices\" -- \"$word\")\n"
+         "  elif [[ $word == -* ]]; then\n"
+         "    mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
+         "  else\n"
+         "    mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+         "  fi\n"
+         "}\n"
+         "complete -o filenames -F _lowgear lowgear\n";
+}
+
 std::string zsh_completion(const CLI::App& app) {
-  std::string script =
-      "#compdef lowgear\n"
-      "_lowgear() {\n"
-      "  if (( CURRENT == 2 )); then\n"
-      "    local -a verbs=(\n";
-  for (const CLI::App* verb : verbs_of(app)) {
-    script += fmt::format("      '{}:{}'\n", verb->get_name(), zsh_text(verb->get_description()));
+  std::string names;
+  std::string options;
+  for (const FirstWord& first : first_words(app)) {
+    names += fmt::format("      '{}:{}'\n", first.word, zsh_text(first.description));
+    options += fmt::format("    {}) arguments=(\n", first.word);
+    if (!first.second_words.empty())
+      options += fmt::format("      '1:form:({})'\n", fmt::join(first.second_words, " "));
+    for (const CLI::Option* option : first.options) options += zsh_option(*option);
+    options += "    ) ;;\n";
   }
-  script +=
-      "    )\n"
-      "    _describe verb verbs\n"
-      "    return\n"
-      "  fi\n"
-      "  local -a arguments\n"
-      "  case $words[2] in\n";
-  for (const CLI::App* verb : verbs_of(app)) {
-    script += fmt::format("    {}) arguments=(\n", verb->get_name());
-    for (const CLI::Option* option : verb->get_options()) script += zsh_option(*option);
-    script += "    ) ;;\n";
-  }
-  script +=
-      "  esac\n"
-      "  shift words\n"
-      "  (( CURRENT-- ))\n"
-      "  _arguments $arguments\n"
-      "}\n"
-      "_lowgear \"$@\"\n";
-  return script;
+  return "#compdef lowgear\n"
+         "_lowgear() {\n"
+         "  if (( CURRENT == 2 )); then\n"
+         "    local -a verbs=(\n" +
+         names +
+         "    )\n"
+         "    _describe verb verbs\n"
+         "    return\n"
+         "  fi\n"
+         "  local -a arguments\n"
+         "  case $words[2] in\n" +
+         options +
+         "  esac\n"
+         "  shift words\n"
+         "  (( CURRENT-- ))\n"
+         "  _arguments $arguments\n"
+         "}\n"
+         "_lowgear \"$@\"\n";
 }
 
 namespace {
@@ -211,14 +325,6 @@ std::string name_of(const CLI::App& app) {
   return app.get_parent() == nullptr ? app.get_name() : name_of(*app.get_parent()) + " " + app.get_name();
 }
 
-std::string page_name(const CLI::App& app) {
-  std::string name = name_of(app);
-  for (char& character : name) {
-    if (character == ' ') character = '-';
-  }
-  return name;
-}
-
 std::string option_text(const CLI::Option& option) {
   std::string text = fmt::format(".TP\n\\fB{}\\fR", roff(option.get_name(option.get_positional())));
   if (option.get_expected_max() != 0) text += fmt::format(" \\fI{}\\fR", roff(option.get_type_name()));
@@ -227,6 +333,12 @@ std::string option_text(const CLI::Option& option) {
 }
 
 }  // namespace
+
+std::string page_name(const CLI::App& app) {
+  std::string name = CLI::detail::find_and_replace(name_of(app), " --", "-");
+  std::ranges::replace(name, ' ', '-');
+  return name;
+}
 
 std::string manual_page(const CLI::App& app) {
   std::string page = fmt::format(".TH {} 1 \"\" \"Lowgear {}\" \"User Commands\"\n", roff(page_name(app)), version());

@@ -2,20 +2,28 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 
 namespace lowgear::cli {
 
+/// A group of options that every verb has.
+inline constexpr std::string_view kFurtherOptions = "Messages";
+
 /// Help that fits a terminal of 80 columns: descriptions are wrapped next to the options. Of an option's long names it
-/// shows the first alone; the others are earlier names, which the parser still accepts.
+/// shows the first alone; the others are earlier names, which the parser still accepts. The program's help is one
+/// screen of verbs by group. `--help` of a verb shows the options that are in no group of their own, with the first
+/// sentence of each where the verb has groups; `--help-all` shows all, by group.
 class HelpFormatter final : public CLI::Formatter {
  public:
   HelpFormatter();
 
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override;
   std::string make_option_opts(const CLI::Option* option) const override;
-  std::string make_option_desc(const CLI::Option* option) const override;
-  std::string make_subcommand(const CLI::App* verb) const override;
 };
+
+/// A name and, next to it, its description in lines that fit.
+[[nodiscard]] std::string help_row(const std::string& name, std::string_view description);
 
 /// Breaks text into lines of at most `width` characters. A longer word gets a line of its own.
 [[nodiscard]] std::string wrapped(const std::string& text, std::size_t width);
@@ -26,6 +34,8 @@ class HelpFormatter final : public CLI::Formatter {
 /// The same script for zsh.
 [[nodiscard]] std::string zsh_completion(const CLI::App& app);
 
+/// Name of the manual page: `lowgear-plan-change` of `plan --change`.
+[[nodiscard]] std::string page_name(const CLI::App& app);
 /// Turns the help of `app`, which is a verb or the whole program, into a manual page (roff, section 1).
 [[nodiscard]] std::string manual_page(const CLI::App& app);
 

@@ -395,6 +395,9 @@ cli::VerbAction declare_serve(CLI::App& app) {
                "the file is restored");
   app.add_flag("--dry-run", arguments->dry_run, "backup, restore: check whether it is possible, and change nothing");
   cli::add_json_flag(app, arguments->json);
+  cli::group_options(app, "Clients of Perseus",
+                     {"--perseus-listen", "--perseus-scheduler", "--perseus-args", "--perseus-mode",
+                      "--perseus-log-level", "--perseus-dump-dir", "--perseus-no-dump"});
   return [arguments, &app](cli::Console& console) { return run_serve(*arguments, app, console); };
 }
 

@@ -291,7 +291,7 @@ cli::VerbAction declare_train(CLI::App& app) {
       ->type_name("DIR");
   app.add_option("--metrics", arguments->metrics, "File that gets one line of JSON per step")->type_name("FILE");
   app.add_option("--schedule", arguments->schedule,
-                 "Pipeline schedule, instead of the configuration's; see lowgear schedule")
+                 "Pipeline schedule, instead of the configuration's; see lowgear show")
       ->type_name("NAME");
   app.add_option(
          "--server", arguments->server,
@@ -324,6 +324,11 @@ cli::VerbAction declare_train(CLI::App& app) {
       "--dry-run", arguments->dry_run,
       "Check the configuration and the files and folders that it names, and print the commands that would run");
   cli::add_json_flag(app, arguments->json);
+  cli::group_options(
+      app, "Policy envpipe",
+      {"--envpipe-config", "--envpipe-type", "--envpipe-scheduling", "--envpipe-reconfig", "--envpipe-threshold-scale",
+       "--envpipe-start-clock", "--envpipe-lowest-clock", "--envpipe-profile-step", "--envpipe-raise-step",
+       "--envpipe-transfer", "--memory-limit", "--envpipe-profile", "--envpipe-blocking-power", "--envpipe-log"});
   return [arguments](cli::Console& console) { return run_train(*arguments, console); };
 }
 

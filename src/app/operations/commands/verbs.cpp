@@ -6,41 +6,46 @@
 namespace lowgear::operations {
 namespace {
 
+namespace group = cli::group;
+
 constexpr auto kOperationVerbs = std::to_array<cli::Verb>({
-    {"report",
-     "Compare training runs by energy, time, cost and loss; account for a month; or write report.html of a plan again",
-     "lowgear report --arm full=a1.jsonl,a2.jsonl --arm planned=b1.jsonl,b2.jsonl --html runs.html\n"
-     "  lowgear report --month 2026-11 --usage usage.csv --kwh 0.12\n"
-     "  lowgear report out",
-     declare_report},
-    {"experiment",
-     "Train with several settings in turns and report their differences, or replay policies on estimated jobs",
-     "lowgear experiment examples/adapt/clocks.yaml --dry-run", declare_experiment},
-    {"doctor", "Check GPUs, clocks, energy readings and frameworks of this machine, and say how to fix each problem",
-     "lowgear doctor", declare_doctor},
-    {"monitor", "Run a program and report the energy that GPUs and CPUs used during it",
+    {"doctor", group::kOnGpus, "Check GPUs, clocks, energy readings, frameworks; say how to fix each", "lowgear doctor",
+     declare_doctor},
+    {"monitor", group::kOnGpus, "Run a program and report the energy of GPUs and CPUs",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
-    {"agent", "Set the clocks of this machine's GPUs for training processes, and always restore them",
+    {"agent", group::kOnGpus, "Set this machine's GPU clocks for training, and always restore them",
      "lowgear agent --config /etc/lowgear/agent.yaml --dry-run", declare_agent},
-    {"serve", "Keep training jobs on their frontier: profile, plan, monitor and replan, with a dashboard",
-     "lowgear serve --state /var/lib/lowgear-server --unix /run/lowgear-server/server.sock --listen 127.0.0.1:7787\n"
-     "  lowgear serve backup --state /var/lib/lowgear-server lowgear.backup",
-     declare_serve},
-    {"simgpu", "Make a simulated machine with GPUs for programs that use NVML, inspect it, inject faults, run loads",
-     "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"
-     "  lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",
-     declare_simgpu},
-    {"run", "Run an existing training job so that its GPUs' clocks follow plans, and its units are measured",
+    {"run", group::kOnGpus, "Run your training job, measured and with clocks that follow plans",
      "lowgear run --record recordings -- torchrun --nproc-per-node 8 train.py\n"
      "  lowgear run --server http://planner:7787 --slowdown 2 -- torchrun --nproc-per-node 8 train.py",
      declare_run},
-    {"train", "Train a model on several ranks of this machine, with clocks that follow a plan",
+    {"train", group::kOnGpus, "Train Llama and GPT-2 models, with clocks that follow a plan",
      "lowgear train examples/training/llama-4-stages.yaml --plan out/plans/00000.json", declare_train},
-    {"sample", "Measure time and energy of operators and collectives on this machine, for the estimator",
+    {"serve", group::kCluster, "Keep jobs on their frontier: profile, plan, monitor; with a dashboard",
+     "lowgear serve --state /var/lib/lowgear-server --unix /run/lowgear-server/server.sock --listen 127.0.0.1:7787\n"
+     "  lowgear serve backup --state /var/lib/lowgear-server lowgear.backup",
+     declare_serve},
+    {"runs", group::kCluster, "Run experiments; compare runs by energy, time, cost and loss",
+     "lowgear runs experiment examples/adapt/clocks.yaml --dry-run", nullptr},
+    {"runs experiment", group::kFormOfVerb,
+     "Train with several settings in turns and report their differences, or replay policies on estimated jobs",
+     "lowgear runs experiment examples/adapt/clocks.yaml --dry-run", declare_experiment},
+    {"runs report", group::kFormOfVerb,
+     "Compare training runs by energy, time, cost and loss; account for a month; or write report.html of a plan again",
+     "lowgear runs report --arm full=a1.jsonl,a2.jsonl --arm planned=b1.jsonl,b2.jsonl --html runs.html\n"
+     "  lowgear runs report --month 2026-11 --usage usage.csv --kwh 0.12\n"
+     "  lowgear runs report plan",
+     declare_report},
+    {"simgpu", group::kMore,
+     "Make a simulated machine with GPUs for programs that use NVML, inspect it, inject faults, run loads",
+     "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"
+     "  lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",
+     declare_simgpu},
+    {"sample", group::kMore, "Measure time and energy of operators and collectives on this machine, for the estimator",
      "lowgear sample operators --out samples\n"
      "  lowgear sample collectives --ranks 4 --out samples",
      declare_sample},
-    {"data", "Write token files for training from text or with synthetic tokens, and show their contents",
+    {"data", group::kMore, "Write token files for training from text or with synthetic tokens, and show their contents",
      "lowgear data tokenize --tokenizer tokenizer.json --out train.bin part1.txt part2.txt\n"
      "  lowgear data synthetic --tokens 1000000 --seed 1 --out synthetic.bin\n"
      "  lowgear data show train.bin",

@@ -158,6 +158,9 @@ cli::VerbAction declare_sample(CLI::App& app) {
                         "collectives: ranks on this machine (default 2)");
   app.add_option("--gpus", arguments->gpus, "GPUs of the ranks, in their order: 0,1 or UUIDs")->type_name("LIST");
   cli::add_json_flag(app, arguments->json);
+  cli::group_options(app, "Sizes",
+                     {"--hidden", "--tp", "--microbatch", "--seq", "--head-dim", "--heads", "--parameters", "--layers",
+                      "--experts", "--expert-width", "--experts-per-token", "--min-bytes", "--max-bytes"});
   return [arguments](cli::Console& console) { return run_sample(*arguments, console); };
 }
 

@@ -373,6 +373,9 @@ cli::VerbAction declare_simgpu(CLI::App& app) {
       "share: kernels take turns, or run concurrently as by MPS");
   declare_load_options(app, arguments->load);
   cli::add_json_flag(app, arguments->json);
+  cli::group_options(app, "Making a machine", {"--seed", "--virtual-time", "--any-user"});
+  cli::group_options(app, "Faults, slowdowns, sharing",
+                     {"--call", "--return-code", "--delay", "--count", "--stuck", "--lost", "--factor", "--by"});
   return [arguments, &app](cli::Console& console) { return run_simgpu(*arguments, app, console); };
 }
 
