@@ -142,7 +142,7 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
 CLI::Option* add_profile_option(CLI::App& app, std::string& path) {
   return app
       .add_option("profile,--profile", path,
-                  "Stage profile: CSV with the columns stage,instruction,frequency,time,energy in MHz, s and J")
+                  "Stage profile, a CSV file. Its columns are stage,instruction,frequency,time,energy in MHz, s and J")
       ->type_name("FILE");
 }
 

@@ -92,7 +92,7 @@ std::string first_page(const CLI::App& app) {
   for (const std::string& group : groups) {
     page += fmt::format("\n{}\n", group);
     for (const CLI::App* verb : app.get_subcommands({})) {
-      if (verb->get_group() == group) page += fmt::format("  {:<10}{}\n", verb->get_name(), verb->get_description());
+      if (verb->get_group() == group) page += fmt::format("  {:<11}{}\n", verb->get_name(), verb->get_description());
     }
   }
   return page + fmt::format("\n{}: {}\n{}\n", kMoreVerbs, more, app.get_footer());
