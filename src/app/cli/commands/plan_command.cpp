@@ -82,7 +82,8 @@ Json latency_json(const SwitchLatencyArgument& latency, const api::PlanResult& r
   return json;
 }
 
-std::string summary_text(const PlanArguments& arguments, const api::PlanResult& result) {
+std::string summary_text(const PlanArguments& arguments, const PlanSummary& summary) {
+  const api::PlanResult& result = summary.result;
   const api::PlanFigures& shown = shown_plan(result);
   const simulator::PipelineFigures& fastest = result.frontier.vertices.front();
   const simulator::PipelineFigures& slowest = result.frontier.vertices.back();
@@ -104,7 +105,8 @@ std::string summary_text(const PlanArguments& arguments, const api::PlanResult& 
   text += latency_text(arguments.planner.switch_latency, result);
   const std::filesystem::path out = arguments.out;
   text += fmt::format("report    {}\n", (out / output_file::kReport).string());
-  text += fmt::format("next      look at the report; check the proof: lowgear verify {}", shell_word(arguments.out));
+  text += verified_text(arguments.out, summary.verified.has_value());
+  text += "next      look at the report";
   // Lowgear's own trainer runs neither settings nor recomputations as ops of their own.
   if (!result.pipeline.profile.has_settings() && !recomputes(result.pipeline.schedule)) {
     text += fmt::format("; train with it: lowgear train CONFIG --plan {}",
@@ -181,7 +183,7 @@ ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console)
   if (arguments.json) {
     console.print_json(joint_plan_json(plan.out, summary));
   } else if (!arguments.quiet) {
-    console.print(joint_plan_text(plan.out, summary.result));
+    console.print(joint_plan_text(plan.out, summary));
   }
   return ExitCode::ok;
 }
@@ -195,7 +197,8 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
         "envpipe");
   }
   if (arguments.plan.layers) {
-    throw InputError("--layers: layers move only together with the order: give --schedule auto, or see lowgear replan");
+    throw InputError(
+        "--layers: layers move only together with the order: give --schedule auto, or see lowgear plan --change");
   }
   PipelineInput input = load_pipeline(arguments.plan.pipeline);
   const std::vector<std::string> doubts = input.pipeline.doubts;
@@ -211,7 +214,7 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   if (arguments.json) {
     console.print_json(summary_json(plan, summary));
   } else if (!arguments.quiet) {
-    console.print(summary_text(plan, summary.result));
+    console.print(summary_text(plan, summary));
   }
   return ExitCode::ok;
 }

@@ -287,7 +287,7 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
     json.update(replanned_json(from, summary.result));
     console.print_json(json);
   } else {
-    console.print(replanned_text(from, summary.result) + joint_plan_text(arguments.out, summary.result));
+    console.print(replanned_text(from, summary.result) + joint_plan_text(arguments.out, summary));
   }
   return ExitCode::ok;
 }

@@ -205,7 +205,14 @@ Json plan_figures_json(const api::PlanFigures& plan) {
   return json;
 }
 
-std::string joint_plan_text(const std::string& out, const api::JointPlanResult& result) {
+std::string verified_text(const std::string& out, bool is_verified) {
+  const std::string check = fmt::format("lowgear verify {}", shell_word(out));
+  return is_verified ? fmt::format("verified  by code that the planner does not share; again: {}\n", check)
+                     : fmt::format("verified  not yet, since that takes long: {}\n", check);
+}
+
+std::string joint_plan_text(const std::string& out, const JointPlanSummary& summary) {
+  const api::JointPlanResult& result = summary.result;
   const api::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
   const api::JointPoint& fastest = result.frontier.front();
   const api::JointPoint& slowest = result.frontier.back();
@@ -232,9 +239,9 @@ std::string joint_plan_text(const std::string& out, const api::JointPlanResult& 
   text += joint_gap_text(result);
   const std::filesystem::path folder = out;
   text += fmt::format("report    {}\n", (folder / output_file::kReport).string());
-  text += fmt::format(
-      "next      look at the report; check the proof: lowgear verify {}; train in the plan's order: {}\n",
-      shell_word(out), shell_word((folder / output_file::of_order(shown.order.value_or(0), output_file::kSchedule))));
+  text += fmt::format("{}next      look at the report; train in the plan's order: {}\n",
+                      verified_text(out, summary.verified.has_value()),
+                      shell_word((folder / output_file::of_order(shown.order.value_or(0), output_file::kSchedule))));
   return text;
 }
 

@@ -19,8 +19,10 @@ namespace lowgear::cli {
 /// A plan's number, deadline, time, energy, bound and switches.
 [[nodiscard]] Json plan_figures_json(const api::PlanFigures& plan);
 
+/// Whether `lowgear plan` has verified the folder that it wrote, and the command that does.
+[[nodiscard]] std::string verified_text(const std::string& out, bool is_verified);
 /// The plans with a free order that were written to the folder `out`, as text and as an object.
-[[nodiscard]] std::string joint_plan_text(const std::string& out, const api::JointPlanResult& result);
+[[nodiscard]] std::string joint_plan_text(const std::string& out, const JointPlanSummary& summary);
 [[nodiscard]] Json joint_plan_json(const std::string& out, const JointPlanSummary& summary);
 
 /// The plan that a joint plan of changed work replaces.
