@@ -94,7 +94,7 @@ def plan(machine, out):
 def trace(machine, out, plan_file, switch_latency_ms):
     """One trace of the plan and of the run that followed it. Returns by how much units took longer than planned."""
     result = json.loads(machine.run(
-        "simulate", "--plan", plan_file, "--profile", out / "plan" / "profile.csv", "--blocking-power",
+        "verify", "--replay", plan_file, "--profile", out / "plan" / "profile.csv", "--blocking-power",
         out / "blocking.csv", "--switch-latency", switch_latency_ms, "--measured", out / "plan-recording", "--trace",
         out / "trace.json", "--json"))
     differences = [unit["difference_pct"] for unit in result["measured"]["units"]]

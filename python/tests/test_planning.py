@@ -405,7 +405,7 @@ class TestReplan(InAFolder):
         words = ["--layers", "3,1", "--freeze", "1", "--scale", "0-1=0.8,0.7", "--microbatches", "6", "--keep-partition"]
         said = json.loads(
             subprocess.run(
-                [BINARY, "replan", self.folder / "plan", *words, "--json"], check=True, capture_output=True
+                [BINARY, "plan", "--change", self.folder / "plan", *words, "--json"], check=True, capture_output=True
             ).stdout
         )
         change = dict(layers=[3, 1], freeze=1, scales=[(0, 1, 0.8, 0.7)], microbatches=6, keep_partition=True)

@@ -62,7 +62,7 @@ class ExportTest(ServerTest):
         token = self.folder / "read-token"
         token.touch(0o600)
         token.write_text(TOKENS["read"] + "\n")
-        return subprocess.run([LOWGEAR, "report", *words, "--server", f"http://{ADDRESS}:{self.port}", "--token-file",
+        return subprocess.run([LOWGEAR, "runs", "report", *words, "--server", f"http://{ADDRESS}:{self.port}", "--token-file",
                                str(token)], capture_output=True, text=True, timeout=PATIENCE_S, check=check)
 
     def month(self):

@@ -63,7 +63,7 @@ class Tls(TlsServerTest):
         token = self.folder / "read-token"
         token.touch(0o600)
         token.write_text(TOKENS["read"])
-        command = [LOWGEAR, "report", "--month", "2001-01", "--server", f"https://{ADDRESS}:{self.port}",
+        command = [LOWGEAR, "runs", "report", "--month", "2001-01", "--server", f"https://{ADDRESS}:{self.port}",
                    "--token-file", str(token)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LOWGEAR_SERVER")}
         for ca, code, words in (("ca.pem", 0, "no job has completed an iteration"), ("", 1, "TLS failed")):

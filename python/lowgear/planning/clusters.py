@@ -111,7 +111,7 @@ def emulate(
 
     Raises InvalidUse with the command's message. Source: Chung et al., SOSP'24, section 6.3.
     """
-    request = Request("emulate", _PARAMETERS)
+    request = Request("published emulate", _PARAMETERS)
     options = {
         "profile": profile_file(request, profile),
         "blocking_power": blocking_power_w,
@@ -142,7 +142,7 @@ def evaluate(*folders: PathLike) -> Tuple[Table[CellRow], Table[PointRow]]:
 
     Raises InvalidUse with the command's message where a folder cannot be read or has no such file.
     """
-    document = Request("evaluate").run({}, *_paths(folders)).result
+    document = Request("published evaluate").run({}, *_paths(folders)).result
     if "cells" not in document:
         raise InvalidUse("no file of the shape of Perseus' sosp24_data; windows() shows the results of jobs")
     cells = (CellRow(**row) for row in document["cells"])
@@ -156,7 +156,7 @@ def windows(*folders: PathLike) -> Table[WindowRow]:
 
     Raises InvalidUse with the command's message where a folder has none.
     """
-    document = Request("evaluate").run({}, *_paths(folders)).result
+    document = Request("published evaluate").run({}, *_paths(folders)).result
     if not document["dumps"]:
         raise InvalidUse("no N.prof.json of a job's results; evaluate() shows Perseus' published tables")
     rows = (WindowRow(dump["folder"], **row) for dump in document["dumps"] for row in dump["windows"])
@@ -172,4 +172,4 @@ def thin(folder: PathLike, *, keep: Union[int, str], out: PathLike) -> int:
     Raises InvalidUse with the command's message.
     """
     options = {"keep": keep, "out": os.path.abspath(os.fspath(out))}
-    return Request("thin").run(options, os.path.abspath(os.fspath(folder))).result["kept"]
+    return Request("plan --thin").run(options, os.path.abspath(os.fspath(folder))).result["kept"]

@@ -103,7 +103,7 @@ def plan(
             `clock_mhz`, `time` or `time_s`, `energy` or `energy_j`, and what docs/formats.md has in addition.
         blocking_power_w: power of a GPU that waits, in W: one number, one for each rank, or a CSV file.
         microbatches: number in an iteration; may be left out where the schedule has it.
-        schedule: as `lowgear schedule` names them (`1f1b`, `zb-h1`, `merak-full-critical-path`, ...); the path of a CSV
+        schedule: as `lowgear show` names them (`1f1b`, `zb-h1`, `merak-full-critical-path`, ...); the path of a CSV
             in PyTorch's notation; or for each rank a list of its actions (`"0F0"`), as `pipeline_order` of a schedule
             of PyTorch has them.
         stages: pipeline ranks (default: as the profile or the schedule has). chunks: virtual stages a rank.
@@ -237,7 +237,7 @@ def simulate(
     if isinstance(plan, PlanResult):
         plan = plan.shown_plan
     text, power_w = _defaults_of(plan, profile, blocking_power_w)
-    request = Request("simulate", dict(_PARAMETERS, straggler="stragglers"))
+    request = Request("verify --replay", dict(_PARAMETERS, straggler="stragglers", replay="plan"))
     file = profile_file(request, profile) if text is None else request.give("profile.csv", text, "profile", header_lines=1)
     options = {
         "plan": _plan_file(request, plan),

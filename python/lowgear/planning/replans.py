@@ -78,7 +78,7 @@ def replan(
 
     Raises InvalidUse with the command's message for what cannot be planned, LowgearError for what failed.
     """
-    request = Request("replan", _PARAMETERS)
+    request = Request("plan --change", _PARAMETERS)
     target, kept = out_folder(out)
     options = {
         "layers": layers if isinstance(layers, int) else ",".join(map(str, layers)),

@@ -160,7 +160,7 @@ class Plan:
         return [[op["mhz"] for op in rank["ops"]] for rank in self.document["stages"]]
 
     def save(self, path: PathLike) -> None:
-        """Writes the plan as a file that `Client.load_plan`, `lowgear train` and `lowgear simulate` read."""
+        """Writes the plan as a file that `Client.load_plan`, `lowgear train` and `lowgear verify --replay` read."""
         Path(path).write_text(json.dumps(self.document), encoding="utf-8")
 
     def to_csv(self, path: Optional[PathLike] = None) -> Optional[str]:

@@ -180,7 +180,7 @@ class Planning {
     warn(
         fmt::format("T_min is {:.6g} s with this switch latency, {:.2f} % above the frontier's: clock changes take "
                     "effect late, and the highest clock is not the fastest for every op (noise, or a power limit; see "
-                    "lowgear inspect)",
+                    "lowgear show)",
                     planner.fastest_s(), 100 * (planner.fastest_s() / without_latency_s - 1)));
   }
 

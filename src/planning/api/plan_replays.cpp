@@ -28,7 +28,7 @@ std::optional<std::string> faster_than_full_clocks(double plan_s, double full_cl
       "a plan takes {:.6g} s, less than the {:.6g} s of all clocks at their highest ({:+.2f} %): by its profile some "
       "op "
       "is faster at a lower clock. Unless a power limit or heat held the GPU back at high clocks, a row is wrong: see "
-      "lowgear inspect",
+      "lowgear show",
       plan_s, full_clocks_s, change_pct(full_clocks_s, plan_s));
 }
 

@@ -10,7 +10,7 @@ namespace lowgear::profile {
 /// Most gaps that a summary lists one by one.
 inline constexpr int kMaxListedClocks = 100;
 
-/// Quality of the measurements of one (stage, kind), to judge a plan made from them: a row of `lowgear inspect`.
+/// Quality of the measurements of one (stage, kind), to judge a plan made from them: a row of `lowgear show`.
 struct OpProfileSummary {
   int stage = 0;
   OpKind kind = OpKind::forward;

@@ -22,7 +22,7 @@ struct ExperimentArm {
   std::vector<std::string> settings;
 };
 
-/// Everything that the YAML file of `lowgear experiment` states (docs/experiments.md).
+/// Everything that the YAML file of `lowgear runs experiment` states (docs/experiments.md).
 struct ExperimentFile {
   std::string train;  ///< path of a configuration of `lowgear train`, from the folder of this file
   std::vector<ExperimentArm> arms;

@@ -32,7 +32,7 @@ struct PolicyArm {
   std::string in_order_of;                ///< name of an earlier arm whose order `lowgear` plans in; empty: the job's
 };
 
-/// The YAML file of `lowgear experiment` that compares policies on estimated jobs
+/// The YAML file of `lowgear runs experiment` that compares policies on estimated jobs
 /// (docs/experiments.md).
 struct PolicyExperiment {
   std::string title;

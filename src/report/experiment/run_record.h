@@ -21,9 +21,9 @@ struct StepValidity {
   bool continued = false;  ///< the first step of a process that continues the run from a checkpoint
 };
 
-/// Decides whether the figures of a run mean anything: the summary of `lowgear train`, `lowgear experiment` and
-/// `lowgear report` all ask here. A run on simulated GPUs is invalid when a process of it was, as a whole, or when the
-/// machine stood still for a good part of it. It notes marked steps that later ones outweigh.
+/// Decides whether the figures of a run mean anything: the summary of `lowgear train`, `lowgear runs experiment` and
+/// `lowgear runs report` all ask here. A run on simulated GPUs is invalid when a process of it was, as a whole, or when
+/// the machine stood still for a good part of it. It notes marked steps that later ones outweigh.
 class RunValidity {
  public:
   void add(const StepValidity& step);

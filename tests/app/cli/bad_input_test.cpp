@@ -267,7 +267,7 @@ TEST_F(BadInput, SchedulesThatCycleOrHangAreRefused) {
                                       "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
                                       "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
   expect_refused(plan({"--schedule", hang, "--microbatches", "2"}, {"--stages"}), {"rank 0", "rank 1", "waits"});
-  expect_refused({"schedule", "--schedule", hang}, {"rank 0", "rank 1", "waits"});
+  expect_refused({"show", "--schedule", hang}, {"rank 0", "rank 1", "waits"});
 }
 
 TEST_F(BadInput, ScheduleFilesHaveToAgreeWithTheOptions) {
@@ -294,13 +294,14 @@ TEST_F(BadInput, VerbsHaveToExist) {
 
 TEST_F(BadInput, EmulatedClustersAreRefusedByTheNameOfTheOption) {
   const auto emulate = [this](const std::string& option, const std::string& value) {
-    std::vector<std::string> words{"emulate", "--profile", profile_, "--blocking-power", "70"};
+    std::vector<std::string> words{"published", "emulate", "--profile", profile_, "--blocking-power", "70"};
     if (option != "--microbatches") words.insert(words.end(), {"--microbatches", "4"});
     words.insert(words.end(), {option, value});
     return words;
   };
   for (const char* value : {"nan", "inf", "1.2,nan", "0.5", "2e6", "slow"}) {
-    expect_refused(emulate("--straggler", value), {"--straggler: expected a number from 1 to", "lowgear emulate"});
+    expect_refused(emulate("--straggler", value),
+                   {"--straggler: expected a number from 1 to", "lowgear published emulate"});
   }
   for (const char* value : {"0", "4,0", "4,1.5", "200000", "some"}) {
     expect_refused(emulate("--microbatches", value), {"--microbatches: expected a whole number from 1 to"});
@@ -320,12 +321,13 @@ TEST_F(BadInput, OptionsWithoutUseAreRefused) {
 }
 
 TEST_F(BadInput, PathsOfTheWrongKindAreCalledWhatTheyAre) {
-  expect_refused({"thin", profile_, "--keep", "2", "--out", out()}, {"profile.csv: it is a file", "folder"});
-  expect_refused({"thin", folder_.path().string(), "--keep", "two", "--out", out()}, {"--keep", "all", "every:50"});
-  expect_refused({"evaluate", profile_}, {"profile.csv: it is a file", "sosp24_data"});
+  expect_refused({"plan", "--thin", profile_, "--keep", "2", "--out", out()}, {"profile.csv: it is a file", "folder"});
+  expect_refused({"plan", "--thin", folder_.path().string(), "--keep", "two", "--out", out()},
+                 {"--keep", "all", "every:50"});
+  expect_refused({"published", "evaluate", profile_}, {"profile.csv: it is a file", "sosp24_data"});
   const std::string folder = folder_.path().string();
-  expect_refused({"evaluate", folder, folder + "/."}, {"given twice"});
-  expect_refused({"simulate", "--profile", profile_, "--plan", "none.json", "--blocking-power", "70"},
+  expect_refused({"published", "evaluate", folder, folder + "/."}, {"given twice"});
+  expect_refused({"verify", "--profile", profile_, "--replay", "none.json", "--blocking-power", "70"},
                  {"none.json", "check the path"});
   expect_refused({"profile", folder + "/none", "--out", out()},
                  {"none: cannot be read", "name a folder of recordings"});
@@ -335,9 +337,9 @@ TEST_F(BadInput, PathsOfTheWrongKindAreCalledWhatTheyAre) {
 
 TEST_F(BadInput, OtherVerbsRefuseToo) {
   expect_refused({"verify", folder_.path().string()}, {"run.json", "lowgear plan"});
-  expect_refused({"report", (folder_ / "none").string()}, {"none"});
-  expect_refused({"simulate", "--profile", profile_, "--plan", profile_, "--blocking-power", "70"}, {"profile.csv"});
-  expect_refused({"schedule", "--schedule", "envpipe", "--stages", "3", "--microbatches", "4"}, {"--profile"});
+  expect_refused({"runs", "report", (folder_ / "none").string()}, {"none"});
+  expect_refused({"verify", "--profile", profile_, "--replay", profile_, "--blocking-power", "70"}, {"profile.csv"});
+  expect_refused({"show", "--schedule", "envpipe", "--stages", "3", "--microbatches", "4"}, {"--profile"});
   expect_refused({"man", "plot"}, {"\"plot\""});
   expect_refused({"completion", "fish"}, {"bash or zsh"});
   expect_refused({"example", "--out", profile_}, {"profile.csv"});

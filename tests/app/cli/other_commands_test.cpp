@@ -43,7 +43,7 @@ class Commands : public ::testing::Test {
     return (folder_ / "out/plans/00000.json").string();
   }
   [[nodiscard]] std::vector<std::string> simulate(const std::string& plan, std::vector<std::string> others = {}) const {
-    std::vector<std::string> command{"simulate", "--profile", profile_, "--plan", plan, "--blocking-power", "70"};
+    std::vector<std::string> command{"verify", "--profile", profile_, "--replay", plan, "--blocking-power", "70"};
     command.insert(command.end(), others.begin(), others.end());
     return command;
   }
@@ -64,7 +64,7 @@ TEST_F(Commands, SimulateWarnsOfUnits) {
   const std::string plan = planned();
   EXPECT_THAT(run_lowgear(simulate(plan)).err, Not(HasSubstr("check the units")));
   const ProgramResult milliwatts =
-      run_lowgear({"simulate", "--profile", profile_, "--plan", plan, "--blocking-power", "70000", "--json"});
+      run_lowgear({"verify", "--profile", profile_, "--replay", plan, "--blocking-power", "70000", "--json"});
   EXPECT_EQ(milliwatts.exit_code, 0);
   EXPECT_THAT(milliwatts.err, testing::AllOf(HasSubstr("check --blocking-power"), HasSubstr("milliwatts")));
 }
@@ -90,8 +90,8 @@ TEST_F(Commands, PowersAreHeldAgainstTheLimitOfTheGpu) {
   EXPECT_EQ(warnings(pipeline_command("plan", profile, 1, 4, {"--out", out})), 0);
   EXPECT_EQ(warnings(pipeline_command("plan", profile, 1, 4, {"--out", out, "--gpu", "NVIDIA A40"})), 1);
   EXPECT_EQ(warnings(pipeline_command("compare", profile, 1, 4, gpu)), 1);
-  EXPECT_EQ(warnings({"inspect", "--profile", profile, "--gpu", "NVIDIA A40", "--json"}), 1);
-  EXPECT_EQ(warnings({"simulate", "--profile", profile, "--plan", out + "/plans/00000.json", "--blocking-power", "70"}),
+  EXPECT_EQ(warnings({"show", "--profile", profile, "--gpu", "NVIDIA A40", "--json"}), 1);
+  EXPECT_EQ(warnings({"verify", "--profile", profile, "--replay", out + "/plans/00000.json", "--blocking-power", "70"}),
             1)
       << "the plan names the GPU";
 }
@@ -257,35 +257,34 @@ TEST_F(Commands, CompareWritesAPage) {
 }
 
 TEST_F(Commands, InspectSummarisesEveryOperation) {
-  const Json json = json_of({"inspect", "--profile", profile_, "--blocking-power", "70"});
+  const Json json = json_of({"show", "--profile", profile_, "--blocking-power", "70"});
   EXPECT_EQ(json["stages"], 3);
   EXPECT_EQ(json["modelled"], false);
   ASSERT_EQ(json["operations"].size(), 6U);
   EXPECT_EQ(json["operations"][0]["instruction"], "forward");
   EXPECT_EQ(json["operations"][0]["count"], 5);
   EXPECT_EQ(json["operations"][0]["clock_step_mhz"], 150);
-  EXPECT_EQ(lines_of(run_lowgear({"inspect", "--profile", profile_}).out).size(), 8U);
+  EXPECT_EQ(lines_of(run_lowgear({"show", "--profile", profile_}).out).size(), 8U);
 }
 
 TEST_F(Commands, ScheduleWritesWhatItDescribes) {
   const std::string file = (folder_ / "schedule.csv").string();
-  const Json json = json_of({"schedule", "--schedule", "1f1b", "--stages", "4", "--microbatches", "8", "--out", file});
+  const Json json = json_of({"show", "--schedule", "1f1b", "--stages", "4", "--microbatches", "8", "--out", file});
   EXPECT_EQ(json["peak_in_flight_activations"], Json({4, 3, 2, 1}));
   const schedule::Schedule written = schedule::read_torch_csv(read_file(file), file);
   EXPECT_EQ(action_count(written), json["actions"].get<std::size_t>());
-  EXPECT_EQ(json_of({"schedule", "--schedule", file})["peak_in_flight_activations"], Json({4, 3, 2, 1}));
+  EXPECT_EQ(json_of({"show", "--schedule", file})["peak_in_flight_activations"], Json({4, 3, 2, 1}));
 }
 
 TEST_F(Commands, ScheduleCountsInputsThatAreRecomputedFrom) {
-  const Json json =
-      json_of({"schedule", "--schedule", "merak-full-critical-path", "--stages", "4", "--microbatches", "8"});
+  const Json json = json_of({"show", "--schedule", "merak-full-critical-path", "--stages", "4", "--microbatches", "8"});
   EXPECT_EQ(json["peak_in_flight_activations"], Json({1, 1, 1, 1}));
   EXPECT_EQ(json["peak_inputs"], Json({4, 3, 3, 0}));
 }
 
 TEST_F(Commands, ScheduleKnowsEveryGenerator) {
   for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) {
-    std::vector<std::string> command{"schedule", "--schedule", std::string(generator.name),
+    std::vector<std::string> command{"show",     "--schedule", std::string(generator.name),
                                      "--stages", "3",          "--microbatches",
                                      "6",        "--profile",  profile_};
     EXPECT_EQ(run_lowgear(command).exit_code, 0) << generator.name;
@@ -300,7 +299,7 @@ TEST_F(Commands, ExampleCanBePlannedAndSaysThatItIsModelled) {
   EXPECT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_THAT(plan.err, HasSubstr("modelled, not measured"));
   EXPECT_THAT(read_file(example + "/plan/report.html"), HasSubstr("modelled, not measured"));
-  EXPECT_EQ(json_of({"inspect", "--profile", example + "/profile.csv"})["modelled"], true);
+  EXPECT_EQ(json_of({"show", "--profile", example + "/profile.csv"})["modelled"], true);
   // Made again, it leaves what has been made from it.
   ASSERT_EQ(run_lowgear({"example", "--out", example}).exit_code, 0);
   EXPECT_TRUE(std::filesystem::exists(example + "/plan/report.html"));

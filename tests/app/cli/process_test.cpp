@@ -47,7 +47,7 @@ TEST(Process, AFullStandardOutputIsAFailure) {
 TEST(Process, SaysMoreOrLessAsItIsTold) {
   const TemporaryFolder folder;
   const std::string profile = write_text(folder / "profile.csv", small_profile(3));
-  const std::vector<std::string> command = {"inspect", "--profile", profile};
+  const std::vector<std::string> command = {"show", "--profile", profile};
   const auto with = [&](std::vector<std::string> options) {
     options.insert(options.begin(), command.begin(), command.end());
     return run_lowgear(options);

@@ -36,21 +36,21 @@ RUNS = {
         "lowgear serve --perseus-listen 127.0.0.1:7787 --perseus-scheduler PointSolution "
         """--perseus-args '{"solution_path": "results"}' --perseus-mode frequency""": ["--check"],
         "lowgear plan --profile FILE": [*PIPELINE[2:], "--out", "again"],
-        "lowgear thin INPUT --keep every:50 --out OUTPUT": [],
+        "lowgear plan --thin INPUT --keep every:50 --out OUTPUT": [],
         "lowgear plan --policy envpipe-offline --perseus-format artifact": [*PIPELINE, "--out", "offline"],
         "lowgear compare --policies perseus,envpipe-offline": PIPELINE,
-        "lowgear emulate --profile PROFILE --blocking-power 83.64 --microbatches 12,24,48,96 "
+        "lowgear published emulate --profile PROFILE --blocking-power 83.64 --microbatches 12,24,48,96 "
         "--global-microbatches 1536 --tp 8": ["--straggler", "1.2"],
-        "lowgear simulate --plan PLAN --profile PROFILE --blocking-power 83.64 --pipelines N --slow-pipeline X": [],
-        "lowgear simulate --trace FILE": [*PIPELINE[:2], *PIPELINE[4:], "--plan", "plan/plans/00000.json"],
-        "lowgear simulate --plan N.sched.json --profile four-stages.csv --stages 4 --microbatches 128 "
+        "lowgear verify --replay PLAN --profile PROFILE --blocking-power 83.64 --pipelines N --slow-pipeline X": [],
+        "lowgear verify --replay PLAN --trace FILE": [*PIPELINE[:2], *PIPELINE[4:]],
+        "lowgear verify --replay N.sched.json --profile four-stages.csv --stages 4 --microbatches 128 "
         "--blocking-power 83.64": [],
-        "lowgear evaluate sosp24_data": [],
-        "lowgear evaluate sosp24_data --html figures.html": [],
-        "lowgear evaluate sosp24_data --json": [],
+        "lowgear published evaluate sosp24_data": [],
+        "lowgear published evaluate sosp24_data --html figures.html": [],
+        "lowgear published evaluate sosp24_data --json": [],
     },
     "Merak": {
-        "lowgear schedule --schedule merak-full-critical-path --stages 4 --microbatches 8": [],
+        "lowgear show merak-full-critical-path --stages 4 --microbatches 8": [],
         "lowgear plan --profile profile.csv --schedule merak-full-critical-path --microbatches 24 --blocking-power 83.64 "
         "--recomputation-share 1 --out plans": [],
     },
@@ -87,11 +87,18 @@ class ComingFromTest(ProgramTest):
                               capture_output=True, text=True, timeout=self.patience_s)
 
     def help_of(self, verb):
+        """The options of a command and of its forms, such as `plan --change`."""
         if verb not in self.helps:
-            result = self.lowgear(verb, "--help")
-            self.assertEqual(result.returncode, 0, result.stderr)
-            self.helps[verb] = set(re.findall(r"--[a-z][a-z0-9-]*", result.stdout))
+            texts = [self.all_help_of(verb)]
+            forms = re.findall(rf"^  lowgear {verb} ([a-z-]+) ", texts[0].partition("Also, ")[2], re.MULTILINE)
+            texts += [self.all_help_of(verb, form) for form in forms]
+            self.helps[verb] = set(re.findall(r"--[a-z][a-z0-9-]*", "".join(texts)))
         return self.helps[verb]
+
+    def all_help_of(self, *words):
+        result = self.lowgear(*words, "--help-all")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
 
     def setUp(self):
         super().setUp()
@@ -120,9 +127,10 @@ class ComingFromTest(ProgramTest):
         self.assertGreater(seen, 30)
 
     def test_every_option_in_our_columns_is_one_of_a_command(self):
-        listed = self.lowgear("--help").stdout.split("Subcommands:")[1].split("\n\n")[0]
-        verbs = re.findall(r"^  ([a-z]+) ", listed, re.MULTILINE)
-        self.assertIn("evaluate", verbs)
+        page = self.lowgear("--help").stdout
+        more = re.search(r"^More: (.*)$", page, re.MULTILINE)[1]
+        verbs = re.findall(r"^  ([a-z]+) ", page, re.MULTILINE) + more.split(", ")
+        self.assertIn("published", verbs)
         known = set().union(*(self.help_of(verb) for verb in verbs))
         for row in re.findall(r"^\|(.*)\|$", TEXT, re.MULTILINE):
             ours = row.partition(" | ")[2]

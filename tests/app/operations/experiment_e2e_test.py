@@ -1,4 +1,4 @@
-"""`lowgear experiment` and `lowgear report` as they are run: on simulated GPUs, ended, continued, with wrong input."""
+"""`lowgear runs experiment` and `lowgear runs report` as they are run: on simulated GPUs, ended, continued, with wrong input."""
 
 import json
 import math
@@ -40,7 +40,7 @@ class ExperimentTest(ProgramTest):
         return process.returncode, out, err
 
     def experiment(self, *words):
-        return self.run_lowgear("experiment", "e.yaml", "--out", "runs", *words)
+        return self.run_lowgear("runs", "experiment", "e.yaml", "--out", "runs", *words)
 
     def metrics(self, turn):
         lines = (self.folder / "runs" / f"turn-{turn:04}" / "metrics.jsonl").read_text().splitlines()
@@ -111,7 +111,7 @@ class OnSimulatedGpus(ExperimentTest):
     def check_other_reports(self):
         """Of the same runs, one by one."""
         run = self.folder / "runs" / "turn-0000"
-        code, out, err = self.run_lowgear("report", run / "recording", "--json", "--tokens-per-iteration", 32)
+        code, out, err = self.run_lowgear("runs", "report", run / "recording", "--json", "--tokens-per-iteration", 32)
         self.assertEqual(code, 0, err)
         recorded = json.loads(out)
         self.assertEqual(recorded["basis"], "simulated")
@@ -122,7 +122,7 @@ class OnSimulatedGpus(ExperimentTest):
 
         real = self.folder / "real.jsonl"
         real.write_text((run / "metrics.jsonl").read_text().replace("simulated", "measured"))
-        code, _, err = self.run_lowgear("report", run, real)
+        code, _, err = self.run_lowgear("runs", "report", run, real)
         self.assertEqual(code, 2)
         self.assertIn("real.jsonl: has measured energy", err)
         self.assertEqual(err.count("\n"), 1)
@@ -149,7 +149,7 @@ class Continued(ExperimentTest):
 
     def test_after_a_kill_and_a_ctrl_c(self):
         self.write(self.EXPERIMENT)
-        first = self.start("experiment", "e.yaml", "--out", "runs")
+        first = self.start("runs", "experiment", "e.yaml", "--out", "runs")
         self.wait_for_turn(first, 2)
         first.send_signal(signal.SIGKILL)
         first.communicate()
@@ -158,7 +158,7 @@ class Continued(ExperimentTest):
         self.assertGreaterEqual(set(before), {"turn-0000", "turn-0001"})
         self.assertLess(len(before), 12)
 
-        second = self.start("experiment", "e.yaml", "--out", "runs")
+        second = self.start("runs", "experiment", "e.yaml", "--out", "runs")
         self.wait_for_turn(second, 5)
         second.send_signal(signal.SIGINT)
         _, err = second.communicate(timeout=self.patience_s)
@@ -189,11 +189,11 @@ class Continued(ExperimentTest):
 
     def test_one_folder_belongs_to_one_experiment(self):
         self.write(self.EXPERIMENT)
-        running = self.start("experiment", "e.yaml", "--out", "runs")
+        running = self.start("runs", "experiment", "e.yaml", "--out", "runs")
         self.wait_for_turn(running, 0)
         code, _, err = self.experiment()
         self.assertEqual(code, 2)
-        self.assertIn("another lowgear experiment runs in this folder", err)
+        self.assertIn("another lowgear runs experiment runs in this folder", err)
         self.assertEqual(running.wait(timeout=self.patience_s), 0)
 
         self.write(self.EXPERIMENT, JOB.replace("steps: 4", "steps: 3"))

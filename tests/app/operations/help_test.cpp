@@ -3,7 +3,9 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <regex>
 #include <string>
+#include <vector>
 
 #include "app/cli/run_lowgear.h"
 #include "app/operations/commands/verbs.h"
@@ -43,7 +45,7 @@ TEST(Help, IsAVerbToo) {
 TEST(Help, FitsATerminal) {
   constexpr std::size_t kScreen = 80;
   for (const Verb& verb : all_verbs()) {
-    const ProgramResult result = run_lowgear({std::string(verb.name), "--help"});
+    const ProgramResult result = run_lowgear({std::string(verb.name), "--help-all"});
     const std::string options = result.out.substr(result.out.find("Options:"), result.out.find("Example:"));
     for (const std::string& line : lines_of(options.substr(0, options.find("Example:")))) {
       EXPECT_LE(line.size(), kScreen) << line;
@@ -53,7 +55,7 @@ TEST(Help, FitsATerminal) {
 
 TEST(Help, ShowsNoChecksOfTheParser) {
   for (const Verb& verb : all_verbs()) {
-    const ProgramResult result = run_lowgear({std::string(verb.name), "--help"});
+    const ProgramResult result = run_lowgear({std::string(verb.name), "--help-all"});
     for (const char* raw : {"INT in [", "FLOAT in [", ":INT", ":FLOAT", "UINT", "NONNEGATIVE", "POSITIVE"}) {
       EXPECT_THAT(result.out, Not(HasSubstr(raw))) << verb.name;
     }
@@ -61,8 +63,8 @@ TEST(Help, ShowsNoChecksOfTheParser) {
 }
 
 TEST(Help, HidesEarlierNamesOfOptions) {
-  const std::vector<std::string> command = {"schedule", "--schedule",     "interleaved", "--stages",
-                                            "2",        "--microbatches", "4",           "--json"};
+  const std::vector<std::string> command = {"show", "--schedule",     "interleaved", "--stages",
+                                            "2",    "--microbatches", "4",           "--json"};
   const auto with = [&](const std::string& name) {
     std::vector<std::string> words = command;
     words.insert(words.end(), {name, "2"});
@@ -70,17 +72,67 @@ TEST(Help, HidesEarlierNamesOfOptions) {
   };
   EXPECT_EQ(with("--chunks").exit_code, 0) << with("--chunks").err;
   EXPECT_EQ(with("--chunks").out, with("--virtual-stages").out);
-  for (const std::string& shown : {run_lowgear({"schedule", "--help"}).out, run_lowgear({"man", "schedule"}).out,
+  for (const std::string& shown : {run_lowgear({"show", "--help"}).out, run_lowgear({"man", "show"}).out,
                                    run_lowgear({"completion", "bash"}).out, run_lowgear({"completion", "zsh"}).out}) {
     EXPECT_THAT(shown, Not(HasSubstr("chunks")));
   }
-  EXPECT_THAT(run_lowgear({"schedule", "--help"}).out, HasSubstr("\n  --virtual-stages N "));
+  EXPECT_THAT(run_lowgear({"show", "--help"}).out, HasSubstr("\n  --virtual-stages N "));
 }
 
-TEST(Help, ListsEveryVerb) {
-  const ProgramResult result = run_lowgear({"--help"});
-  EXPECT_EQ(result.exit_code, 0);
-  for (const Verb& verb : all_verbs()) EXPECT_THAT(result.out, HasSubstr("\n  " + std::string(verb.name) + " "));
+TEST(Help, FirstPageIsAScreenOfVerbs) {
+  constexpr std::size_t kLines = 30;
+  constexpr std::size_t kColumns = 80;
+  constexpr int kMostVerbs = 16;
+  const ProgramResult page = run_lowgear({});
+  EXPECT_EQ(page.exit_code, 0);
+  EXPECT_EQ(page.out, run_lowgear({"--help"}).out);
+  EXPECT_LE(lines_of(page.out).size(), kLines);
+  for (const std::string& line : lines_of(page.out)) EXPECT_LE(line.size(), kColumns) << line;
+  int shown = 0;
+  for (const Verb& verb : all_verbs()) {
+    const std::string name(verb.name);
+    if (verb.group == cli::group::kFormOfVerb) continue;
+    if (verb.group == cli::group::kMore) {
+      EXPECT_THAT(page.out, ::testing::ContainsRegex("\nMore: .*" + name));
+    } else {
+      EXPECT_THAT(page.out, HasSubstr("\n  " + name + " "));
+      ++shown;
+    }
+  }
+  EXPECT_LE(shown, kMostVerbs);
+}
+
+TEST(Help, OfPlanIsShortAndNamesItsForms) {
+  constexpr std::size_t kLines = 40;
+  const std::string shown = run_lowgear({"plan", "--help"}).out;
+  EXPECT_LE(lines_of(shown).size(), kLines);
+  for (const char* said : {"--help-all", "--microbatches", "lowgear plan --change", "lowgear plan --thin"}) {
+    EXPECT_THAT(shown, HasSubstr(said));
+  }
+  EXPECT_THAT(shown, Not(HasSubstr("--perseus-noise-factor")));
+  EXPECT_THAT(run_lowgear({"plan", "--help-all"}).out, HasSubstr("\nPolicies of others:\n  --perseus-unit "));
+}
+
+TEST(OldWords, RunTheVerbThatReplacesThem) {
+  for (const auto& [word, verb] : cli::old_words()) {
+    const std::string old(word);
+    EXPECT_EQ(run_lowgear({old, "--help"}).out, run_lowgear({std::string(verb), "--help"}).out);
+    EXPECT_THAT(run_lowgear({"--help"}).out, Not(HasSubstr("\n  " + old + " ")));
+  }
+  const ProgramResult shown = run_lowgear({"schedule", "--stages", "2", "--microbatches", "4", "--json"});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.err, HasSubstr("lowgear schedule is now lowgear show"));
+  EXPECT_EQ(shown.out, run_lowgear({"show", "1f1b", "--stages", "2", "--microbatches", "4", "--json"}).out);
+}
+
+TEST(Forms, AreNamedByAnOptionOrASecondWord) {
+  const auto help_of = [](const std::vector<std::string>& words) { return run_lowgear(words).out; };
+  EXPECT_EQ(help_of({"plan", "--layers", "8", "--change", "--help"}), help_of({"plan --change", "--help"}));
+  EXPECT_EQ(help_of({"runs", "report", "--help"}), help_of({"runs report", "--help"}));
+  EXPECT_THAT(run_lowgear({"plan", "--change=/none", "--layers", "8"}).err, HasSubstr("/none"));
+  const ProgramResult none = run_lowgear({"runs"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("say which: experiment or report"));
 }
 
 TEST(Help, Version) {
@@ -91,16 +143,17 @@ TEST(Help, Version) {
 
 TEST(Man, EveryVerbHasAPage) {
   for (const Verb& verb : all_verbs()) {
-    const ProgramResult result = run_lowgear({"man", std::string(verb.name)});
-    EXPECT_EQ(result.exit_code, 0);
-    EXPECT_THAT(result.out, StartsWith(".TH lowgear\\-" + std::string(verb.name) + " 1 "));
+    const std::string name = std::regex_replace(std::string(verb.name), std::regex(" -*"), "-");
+    const ProgramResult result = run_lowgear({"man", name});
+    EXPECT_EQ(result.exit_code, 0) << name;
+    EXPECT_THAT(result.out, StartsWith(".TH lowgear\\-" + std::regex_replace(name, std::regex("-"), "\\-") + " 1 "));
     EXPECT_THAT(result.out, HasSubstr("\n.SH EXAMPLE\n"));
   }
   EXPECT_THAT(run_lowgear({"man"}).out, HasSubstr("\n.SH VERBS\n"));
 }
 
 TEST(Man, RequestsWithinTextAreEscaped) {
-  for (const std::string& line : lines_of(run_lowgear({"man", "simulate"}).out)) {
+  for (const std::string& line : lines_of(run_lowgear({"man", "verify-replay"}).out)) {
     if (line.starts_with('.')) {
       EXPECT_THAT(line, ::testing::ContainsRegex("^\\.(TH|SH|TP|nf|fi)"));
     }
@@ -126,13 +179,17 @@ TEST(Completion, BashKnowsVerbsOptionsAndChoices) {
   EXPECT_EQ(bash_completes("lowgear plan --str"), "--straggler");
   EXPECT_EQ(bash_completes("lowgear plan --frontier s"), "sandwich");
   EXPECT_EQ(bash_completes("lowgear completion b"), "bash");
+  EXPECT_EQ(bash_completes("lowgear runs rep"), "report");
+  EXPECT_EQ(bash_completes("lowgear plan --cha"), "--change");
 }
 
 TEST(Completion, ZshNamesEveryVerb) {
   const ProgramResult result = run_lowgear({"completion", "zsh"});
   EXPECT_THAT(result.out, StartsWith("#compdef lowgear\n"));
-  for (const Verb& verb : all_verbs())
+  for (const Verb& verb : all_verbs()) {
+    if (verb.group == cli::group::kFormOfVerb) continue;
     EXPECT_THAT(result.out, HasSubstr("    " + std::string(verb.name) + ") arguments=("));
+  }
 }
 
 }  // namespace

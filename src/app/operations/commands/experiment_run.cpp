@@ -68,7 +68,7 @@ class FolderInUse {
     file_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (!file_) throw_input_error({path.string(), 0, 0}, "cannot be written", "name another folder with --out");
     if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return;
-    throw_input_error({folder.string(), 0, 0}, "another lowgear experiment runs in this folder",
+    throw_input_error({folder.string(), 0, 0}, "another lowgear runs experiment runs in this folder",
                       "wait for it, or name another folder with --out");
   }
 

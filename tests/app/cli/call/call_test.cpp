@@ -57,15 +57,15 @@ TEST(Call, ReadsAFolderFromMemory) {
   const Json verified = called("verify", {{"arguments", {"plan"}}, {"files", planned["files"]}});
   EXPECT_EQ(verified["result"]["ok"], true) << verified;
   const Json replanned =
-      called("replan", {{"arguments", {"plan"}}, {"options", {{"layers", 6}}}, {"files", planned["files"]}});
+      called("plan --change", {{"arguments", {"plan"}}, {"options", {{"layers", 6}}}, {"files", planned["files"]}});
   EXPECT_TRUE(replanned["result"].contains("after")) << replanned;
-  const Json replayed = called("simulate", {{"options",
-                                             {{"plan", "plan/plans/00000.json"},
-                                              {"profile", "plan/profile.csv"},
-                                              {"blocking-power", 70},
-                                              {"trace", "trace.json"}}},
-                                            {"files", planned["files"]},
-                                            {"keep", {"trace.json"}}});
+  const Json replayed = called("verify --replay", {{"options",
+                                                    {{"plan", "plan/plans/00000.json"},
+                                                     {"profile", "plan/profile.csv"},
+                                                     {"blocking-power", 70},
+                                                     {"trace", "trace.json"}}},
+                                                   {"files", planned["files"]},
+                                                   {"keep", {"trace.json"}}});
   EXPECT_EQ(replayed["result"]["schedule"], "1f1b") << replayed;
   EXPECT_TRUE(replayed["files"].contains("trace.json"));
 }

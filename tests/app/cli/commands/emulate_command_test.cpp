@@ -18,7 +18,7 @@ class EmulateCommand : public ::testing::Test {
   EmulateCommand() { profile_ = write_text(folder_ / "profile.csv", small_profile(3)); }
 
   [[nodiscard]] ProgramResult emulate(std::vector<std::string> others) const {
-    others.insert(others.begin(), {"emulate", "--profile", profile_, "--blocking-power", "70"});
+    others.insert(others.begin(), {"published", "emulate", "--profile", profile_, "--blocking-power", "70"});
     return run_lowgear(others);
   }
 

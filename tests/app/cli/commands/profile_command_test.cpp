@@ -289,7 +289,7 @@ TEST_F(ProfileCompose, MakesAProfileThatIsPlannedVerifiedReplayedAndCompared) {
   EXPECT_THAT(read_file(path("out/plans/00001.json")), HasSubstr("\"setting\":\"attn=sm"));
   EXPECT_EQ(run_lowgear({"verify", path("out")}).exit_code, 0);
   const ProgramResult replayed =
-      run({"simulate", "--plan", path("out/plans/00001.json"), "--json", "--trace", path("t")});
+      run({"verify", "--replay", path("out/plans/00001.json"), "--json", "--trace", path("t")});
   ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
   const Json json = parse_json(replayed.out, "stdout");
   EXPECT_DOUBLE_EQ(json["energy_j"].get<double>(), json["planned"]["energy_j"].get<double>());

@@ -29,7 +29,7 @@ class ReplanCommand : public ::testing::Test {
   [[nodiscard]] std::string new_out() const { return (folder_ / "new").string(); }
 
   [[nodiscard]] ProgramResult replan(const std::vector<std::string>& others) const {
-    std::vector<std::string> words = {"replan", out(), "--layers", "12"};
+    std::vector<std::string> words = {"plan", "--change", out(), "--layers", "12"};
     words.insert(words.end(), others.begin(), others.end());
     return run_lowgear(words);
   }
@@ -79,12 +79,12 @@ TEST_F(ReplanCommand, WritesAFolderThatVerifies) {
   ASSERT_EQ(written.exit_code, 0) << written.err;
   const ProgramResult verified = run_lowgear({"verify", new_out()});
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
-  EXPECT_EQ(run_lowgear({"report", new_out()}).exit_code, 0);
+  EXPECT_EQ(run_lowgear({"runs", "report", new_out()}).exit_code, 0);
 
   ASSERT_EQ(replan({"--freeze", "8", "--keep-partition", "--out", new_out()}).exit_code, 0);
   EXPECT_EQ(run_lowgear({"verify", new_out()}).exit_code, 0);
   EXPECT_THAT(read_file(folder_ / "new" / "schedule.csv"), testing::Not(HasSubstr("1B")));
-  const ProgramResult frozen = run_lowgear({"replan", new_out(), "--layers", "12"});
+  const ProgramResult frozen = run_lowgear({"plan", "--change", new_out(), "--layers", "12"});
   EXPECT_EQ(frozen.exit_code, 2);
   EXPECT_THAT(frozen.err, HasSubstr("frozen already"));
 }
@@ -95,7 +95,8 @@ TEST_F(ReplanCommand, AsksForClocksAsFarAheadAsThePlanBefore) {
       pipeline_command("plan", (folder_ / "profile.csv").string(), 3, 6,
                        {"--switch-latency", "13.7", "--out", ahead, "--plans", "3", "--quiet"}));
   ASSERT_EQ(planned.exit_code, 0) << planned.err;
-  const ProgramResult written = run_lowgear({"replan", ahead, "--layers", "12", "--freeze", "5", "--out", new_out()});
+  const ProgramResult written =
+      run_lowgear({"plan", "--change", ahead, "--layers", "12", "--freeze", "5", "--out", new_out()});
   ASSERT_EQ(written.exit_code, 0) << written.err;
   const Json plan = parse_json(read_file(folder_ / "new" / "plans" / "00000.json"), "plan");
   EXPECT_DOUBLE_EQ(plan.at("clock_lead_s").get<double>(), 0.0137);
@@ -128,19 +129,19 @@ TEST_F(ReplanCommand, RefusesWhatCannotBe) {
   EXPECT_THAT(refusal({"--scale", "4-3=1"}), HasSubstr("expected FIRST-LAST=TIME[,ENERGY]"));
   EXPECT_THAT(refusal({"--recompute", "added"}), HasSubstr("cannot be kept"));
   EXPECT_THAT(refusal({"--deadline", "1", "--time", "own"}), HasSubstr("--time excludes --deadline"));
-  const ProgramResult stages = run_lowgear({"replan", out(), "--layers", "6,6"});
+  const ProgramResult stages = run_lowgear({"plan", "--change", out(), "--layers", "6,6"});
   EXPECT_EQ(stages.exit_code, 2);
   EXPECT_THAT(stages.err, HasSubstr("--layers names 2 stages and the pipeline has 3"));
-  const ProgramResult no_number = run_lowgear({"replan", out(), "--layers", "6,,6"});
+  const ProgramResult no_number = run_lowgear({"plan", "--change", out(), "--layers", "6,,6"});
   EXPECT_EQ(no_number.exit_code, 2);
   EXPECT_THAT(no_number.err, HasSubstr("as 96 or 12,12,12,10, not"));
-  const ProgramResult none = run_lowgear({"replan", (folder_ / "nothing").string(), "--layers", "12"});
+  const ProgramResult none = run_lowgear({"plan", "--change", (folder_ / "nothing").string(), "--layers", "12"});
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("nothing: no such folder; name a folder that lowgear plan has written"));
-  const ProgramResult file = run_lowgear({"replan", out() + "/run.json", "--layers", "12"});
+  const ProgramResult file = run_lowgear({"plan", "--change", out() + "/run.json", "--layers", "12"});
   EXPECT_THAT(file.err, HasSubstr("run.json: it is a file"));
   std::filesystem::create_directory(folder_ / "empty");
-  const ProgramResult empty = run_lowgear({"replan", (folder_ / "empty").string(), "--layers", "12"});
+  const ProgramResult empty = run_lowgear({"plan", "--change", (folder_ / "empty").string(), "--layers", "12"});
   EXPECT_THAT(empty.err, HasSubstr("empty: holds no run.json"));
 }
 
@@ -154,7 +155,8 @@ class ReplanWithFreeOrder : public ReplanCommand {
     return parse_json(result.out, "stdout");
   }
   [[nodiscard]] Json searched(const std::string& folder, const std::vector<std::string>& others) const {
-    std::vector<std::string> words = {"replan", folder, "--layers", "12", "--schedule", "auto", "--out", new_out()};
+    std::vector<std::string> words = {"plan",       "--change", folder,  "--layers", "12",
+                                      "--schedule", "auto",     "--out", new_out()};
     words.insert(words.end(), others.begin(), others.end());
     return json_of(words);
   }
@@ -196,10 +198,10 @@ TEST_F(ReplanWithFreeOrder, StartsFromASearchedPlanWhoseLayersHaveMoved) {
   EXPECT_EQ(layers, 12);
   const ProgramResult verified = run_lowgear({"verify", new_out()});
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
-  const ProgramResult others = run_lowgear({"replan", joint, "--layers", "13"});
+  const ProgramResult others = run_lowgear({"plan", "--change", joint, "--layers", "13"});
   EXPECT_EQ(others.exit_code, 2);
   EXPECT_THAT(others.err, HasSubstr("as it has moved them; give their sum"));
-  const ProgramResult kept = run_lowgear({"replan", joint, "--layers", "12", "--freeze", "2"});
+  const ProgramResult kept = run_lowgear({"plan", "--change", joint, "--layers", "12", "--freeze", "2"});
   EXPECT_EQ(kept.exit_code, 0) << kept.err;
 }
 

@@ -29,7 +29,8 @@ class ThinCommand : public ::testing::Test {
   }
 
   [[nodiscard]] ProgramResult thin(const std::string& keep) const {
-    return run_lowgear({"thin", (folder_ / "plans").string(), "--keep", keep, "--out", (folder_ / "out").string()});
+    return run_lowgear(
+        {"plan", "--thin", (folder_ / "plans").string(), "--keep", keep, "--out", (folder_ / "out").string()});
   }
   /// Numbers of the plans that were kept.
   [[nodiscard]] std::vector<int> kept(const std::string& keep) const {
@@ -72,7 +73,8 @@ TEST_F(ThinCommand, RefusesWhatItCannotThin) {
   }
   std::filesystem::create_directory(folder_ / "empty");
   EXPECT_EQ(
-      run_lowgear({"thin", (folder_ / "empty").string(), "--keep", "2", "--out", (folder_ / "out").string()}).exit_code,
+      run_lowgear({"plan", "--thin", (folder_ / "empty").string(), "--keep", "2", "--out", (folder_ / "out").string()})
+          .exit_code,
       2);
   write_text(folder_ / "plans" / "freqs_pipeline_00010.py", "import os");
   const ProgramResult broken = thin("2");
@@ -83,7 +85,7 @@ TEST_F(ThinCommand, RefusesWhatItCannotThin) {
 
 TEST_F(ThinCommand, ReplacesNoFilesOfOthers) {
   const std::string plans = (folder_ / "plans").string();
-  const ProgramResult result = run_lowgear({"thin", plans, "--keep", "2", "--out", plans});
+  const ProgramResult result = run_lowgear({"plan", "--thin", plans, "--keep", "2", "--out", plans});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "plans" / "freqs_pipeline_00005.py"));
 }

@@ -36,7 +36,7 @@ class FigureOfEnvPipe : public testing::TestWithParam<std::string> {};
 TEST_P(FigureOfEnvPipe, IsReplayed) {
   const TemporaryFolder folder;
   const std::string out = (folder / "out").string();
-  const ProgramResult run = run_lowgear({"experiment", example(GetParam()), "--out", out, "--json"});
+  const ProgramResult run = run_lowgear({"runs", "experiment", example(GetParam()), "--out", out, "--json"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const Json json = parse_json(run.out, "stdout");
   EXPECT_EQ(json["basis"], "replayed");
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(AllFigures, FigureOfEnvPipe,
 TEST(ExperimentCommand, NamesWhatItWouldReplay) {
   const TemporaryFolder folder;
   const std::string out = (folder / "out").string();
-  const ProgramResult run = run_lowgear({"experiment", example("figure-9a"), "--dry-run", "--out", out});
+  const ProgramResult run = run_lowgear({"runs", "experiment", example("figure-9a"), "--dry-run", "--out", out});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("BERT-336M"));
   EXPECT_FALSE(fs::exists(out));
@@ -88,7 +88,7 @@ TEST(ExperimentCommand, RefusesJobsThatAreNone) {
   const std::string arms = "arms: [{name: a, policy: max}, {name: b, policy: lowgear}]\n";
   const auto refusal = [&](const std::string& jobs) {
     const std::string file = write_text(folder / "e.yaml", jobs + arms);
-    const ProgramResult run = run_lowgear({"experiment", file, "--out", (folder / "out").string()});
+    const ProgramResult run = run_lowgear({"runs", "experiment", file, "--out", (folder / "out").string()});
     EXPECT_EQ(run.exit_code, 2);
     EXPECT_EQ(lines_of(run.err).size(), 1U) << run.err;
     EXPECT_FALSE(fs::exists(folder / "out"));

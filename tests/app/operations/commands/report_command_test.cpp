@@ -45,7 +45,7 @@ class ReportCommand : public ::testing::Test {
 };
 
 TEST_F(ReportCommand, ComparesArms) {
-  std::vector<std::string> words{"report", "--json", "--kwh", "0.36", "--co2", "500", "--loss", "4.5"};
+  std::vector<std::string> words{"runs", "report", "--json", "--kwh", "0.36", "--co2", "500", "--loss", "4.5"};
   for (const char* name : {"full", "planned"}) {
     const double energy_j = name == std::string("full") ? 1000 : 900;
     std::string runs;
@@ -79,7 +79,7 @@ TEST_F(ReportCommand, ComparesArms) {
 }
 
 TEST_F(ReportCommand, WithoutFactorsThereIsNoMoneyAndNoCo2) {
-  const ProgramResult result = run_lowgear({"report", metrics("a.jsonl", 10), metrics("b.jsonl", 11)});
+  const ProgramResult result = run_lowgear({"runs", "report", metrics("a.jsonl", 10), metrics("b.jsonl", 11)});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("too few runs"), Not(HasSubstr("CO2")), Not(HasSubstr("cost"))));
 }
@@ -88,7 +88,7 @@ TEST_F(ReportCommand, PairsOnRequest) {
   const std::string base = metrics("a.jsonl", 1000) + "," + metrics("b.jsonl", 2000);
   const std::string other = metrics("c.jsonl", 990) + "," + metrics("d.jsonl", 1981);
   const auto verdict = [&](std::vector<std::string> more) -> std::string {
-    std::vector<std::string> words{"report", "--arm", "base=" + base, "--arm", "other=" + other, "--json"};
+    std::vector<std::string> words{"runs", "report", "--arm", "base=" + base, "--arm", "other=" + other, "--json"};
     words.insert(words.end(), more.begin(), more.end());
     return parse_json(run_lowgear(words).out, "report")["arms"][1]["energy_j"]["verdict"].get<std::string>();
   };
@@ -100,7 +100,7 @@ TEST_F(ReportCommand, PairsOnRequest) {
 TEST_F(ReportCommand, RefusesWithAReason) {
   const std::string run = metrics("a.jsonl", 10);
   const auto refusal = [](std::vector<std::string> words) {
-    words.insert(words.begin(), "report");
+    words.insert(words.begin(), {"runs", "report"});
     const ProgramResult result = run_lowgear(words);
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_EQ(result.out, "");
@@ -120,7 +120,7 @@ TEST_F(ReportCommand, RefusesWithAReason) {
 
 TEST_F(ReportCommand, AFileWithACommaInItsNameIsOneRun) {
   const std::string run = metrics("a,b.jsonl", 10);
-  const ProgramResult result = run_lowgear({"report", "--arm", "odd=" + run, "--json"});
+  const ProgramResult result = run_lowgear({"runs", "report", "--arm", "odd=" + run, "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(parse_json(result.out, "report")["arms"][0]["runs"], 1);
 }
@@ -128,7 +128,7 @@ TEST_F(ReportCommand, AFileWithACommaInItsNameIsOneRun) {
 TEST_F(ReportCommand, AFolderWithMetricsIsARun) {
   std::filesystem::create_directory(path("run"));
   metrics("run/metrics.jsonl", 10);
-  const ProgramResult result = run_lowgear({"report", path("run"), "--json"});
+  const ProgramResult result = run_lowgear({"runs", "report", path("run"), "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(parse_json(result.out, "report")["arms"][0]["name"], "run");
 }
@@ -143,8 +143,8 @@ constexpr const char* kUsage =
 
 TEST_F(ReportCommand, AccountsForAMonth) {
   const std::string usage = write_text(path("usage.csv"), kUsage);
-  const ProgramResult result = run_lowgear(
-      {"report", "--month", "2026-11", "--usage", usage, "--json", "--kwh", "0.5", "--html", path("page.html")});
+  const ProgramResult result = run_lowgear({"runs", "report", "--month", "2026-11", "--usage", usage, "--json", "--kwh",
+                                            "0.5", "--html", path("page.html")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json json = parse_json(result.out, "report");
   EXPECT_TRUE(json["simulated"].is_null());
@@ -167,17 +167,18 @@ TEST_F(ReportCommand, AccountsForAMonth) {
 
 TEST_F(ReportCommand, ShowsAMonthAsTables) {
   const std::string usage = write_text(path("usage.csv"), kUsage);
-  const ProgramResult result = run_lowgear({"report", "--month", "2026-11", "--usage", usage});
+  const ProgramResult result = run_lowgear({"runs", "report", "--month", "2026-11", "--usage", usage});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("ada"), HasSubstr("10.00 \u00b1 0.10"), HasSubstr("(not stated)"),
                                 HasSubstr("10 of 210 iterations is not known"), Not(HasSubstr("$"))));
-  EXPECT_THAT(run_lowgear({"report", "--month", "2026-01", "--usage", usage}).out, HasSubstr("no job has completed"));
+  EXPECT_THAT(run_lowgear({"runs", "report", "--month", "2026-01", "--usage", usage}).out,
+              HasSubstr("no job has completed"));
 }
 
 TEST_F(ReportCommand, RefusesAMonthWithoutASourceOrWithRuns) {
   const std::string usage = write_text(path("usage.csv"), kUsage);
   const auto refusal = [](std::vector<std::string> words) {
-    words.insert(words.begin(), "report");
+    words.insert(words.begin(), {"runs", "report"});
     const ProgramResult result = run_lowgear(words);
     EXPECT_EQ(result.exit_code, 2);
     return result.err;

@@ -83,7 +83,7 @@ TEST(RunTotals, HaveNoEnergyUnlessEveryStepHasOne) {
   EXPECT_FALSE(totals.summary().step_energy_j);
 }
 
-/// The rule is that of `lowgear report` (run_record.h).
+/// The rule is that of `lowgear runs report` (run_record.h).
 TEST(RunTotals, AreInvalidAsTheReportOfTheirMetricsIs) {
   RunTotals totals(0, 4, 100);
   IterationResult marked = step(1, 10);
