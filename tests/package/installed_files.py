@@ -28,8 +28,9 @@ def run(*words, environment=None, check=True):
 
 
 def verbs():
-    text = run(BUILD / "bin" / "lowgear", "--help").stdout
-    return re.findall(r"^  ([a-z]+)  ", text.partition("Subcommands:")[2], re.MULTILINE)
+    """As manual pages name them: dashes for blanks."""
+    listed = run(BUILD / "bin" / "lowgear", "man").stdout.partition(".SH VERBS")[2].replace("\\-", "-")
+    return [re.sub(" -*", "-", name) for name in re.findall(r"^\.TP\n\\fB(.*)\\fR$", listed, re.MULTILINE)]
 
 
 def is_installed(path):

@@ -250,6 +250,29 @@ TEST_F(Commands, CompareSkipsWhatCannotPlanThisPipeline) {
   EXPECT_THAT(json["skipped"][0].get<std::string>(), StartsWith("envpipe: "));
 }
 
+TEST_F(Commands, CompareShowsTimeAndSavingsAndMoreByWide) {
+  const ProgramResult shown = run_lowgear(pipeline_command("compare", profile_, 3, 6));
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, StartsWith("policy "));
+  EXPECT_THAT(lines_of(shown.out).front(), HasSubstr("with late clocks"));
+  EXPECT_THAT(shown.out, Not(HasSubstr("gap %")));
+  for (const std::string& line : lines_of(shown.out)) EXPECT_LE(line.size(), 120U) << line;
+  EXPECT_THAT(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--wide"})).out, HasSubstr("gap %"));
+  EXPECT_THAT(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--switch-latency", "5"})).out,
+              Not(HasSubstr("late clocks")));
+}
+
+TEST_F(Commands, ShowTellsProfilesFromSchedules) {
+  const std::string file = (folder_ / "order.csv").string();
+  EXPECT_EQ(json_of({"show", profile_})["stages"], 3);
+  const Json named = json_of({"show", "GPipe", "--stages", "4", "--microbatches", "8", "--out", file});
+  EXPECT_EQ(named["schedule"], "gpipe");
+  EXPECT_EQ(json_of({"show", file})["peak_in_flight_activations"], named["peak_in_flight_activations"]);
+  const ProgramResult none = run_lowgear({"show"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("lowgear show profile.csv"));
+}
+
 TEST_F(Commands, CompareWritesAPage) {
   const std::string page = (folder_ / "compare.html").string();
   ASSERT_EQ(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--html", page})).exit_code, 0);

@@ -48,7 +48,8 @@ def unknown_options(text):
     for line in commands(text):
         for words in re.findall(r"(?:^|sudo |-u \S+ )lowgear ([a-z]+)((?: \S+)*)", line):
             own = (" " + words[1]).partition(" -- ")[0]
-            help_text = run(LOWGEAR, words[0], "--help", check=False)
+            form = re.findall(r"^ ([a-z]+)", own)  # as of `runs report`
+            help_text = run(LOWGEAR, words[0], *form, "--help-all", check=False)
             if help_text.returncode:
                 found.append(f"lowgear has no verb {words[0]}")
             options = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", help_text.stdout))

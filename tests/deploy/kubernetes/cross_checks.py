@@ -378,7 +378,7 @@ def security(cluster, facts):
 
 @functools.cache
 def options_of(binary, verb):
-    text = subprocess.run([binary, verb, "--help"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([binary, verb, "--help-all"], capture_output=True, text=True, check=True).stdout
     return set(re.findall(r"(?<!\S)--[a-z][a-z-]*", text))
 
 
