@@ -9,7 +9,7 @@ namespace {
 namespace group = cli::group;
 
 constexpr auto kOperationVerbs = std::to_array<cli::Verb>({
-    {"doctor", group::kOnGpus, "Check GPUs, clocks, energy readings, frameworks; say how to fix each", "lowgear doctor",
+    {"doctor", group::kOnGpus, "Check GPUs, clocks, energy readings and frameworks; say how to fix", "lowgear doctor",
      declare_doctor},
     {"monitor", group::kOnGpus, "Run a program and report the energy of GPUs and CPUs",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
@@ -21,7 +21,7 @@ constexpr auto kOperationVerbs = std::to_array<cli::Verb>({
      declare_run},
     {"train", group::kOnGpus, "Train Llama and GPT-2 models, with clocks that follow a plan",
      "lowgear train examples/training/llama-4-stages.yaml --plan out/plans/00000.json", declare_train},
-    {"serve", group::kCluster, "Keep jobs on their frontier: profile, plan, monitor; with a dashboard",
+    {"serve", group::kCluster, "Keep jobs on their frontier: profile, plan, monitor; a dashboard",
      "lowgear serve --state /var/lib/lowgear-server --unix /run/lowgear-server/server.sock --listen 127.0.0.1:7787\n"
      "  lowgear serve backup --state /var/lib/lowgear-server lowgear.backup",
      declare_serve},
