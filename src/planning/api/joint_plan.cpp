@@ -246,10 +246,11 @@ class JointPlanning {
 
   /// With prices for the times of the plans: at most as many as `lowgear plan` makes.
   void bound_all_orders() {
-    if (progress_ != nullptr) progress_->update("bounding all orders", -1);
+    planner::WorkReport work(progress_);
+    work.begin("bounding all orders", -1);
     std::vector<double> times_s;
     for (const PlanFigures& plan : result_.plans) times_s.push_back(plan.time_s);
-    const joint::JointBound bound = joint_bound(*problem_, times_s);
+    const joint::JointBound bound = joint_bound(*problem_, times_s, &work);
     for (PlanFigures& plan : result_.plans) plan.joint_bound_j = bound.lower_bound_j_at(plan.time_s);
     draw_bound(bound);
     result_.bound_prices = write_joint_bound(bound);
@@ -342,8 +343,7 @@ JointPlanResult plan_jointly(const joint::JointProblem& problem, const FreeLayer
   require_own_policy(options);
   const simulator::PipelineFigures baseline = full_clocks(problem, conditions_of(options));
   const double deadline_s = options.deadlines.deadline_s.value_or(baseline.time_s);
-  if (progress != nullptr) progress->update("choosing a partition", -1);
-  const joint::PartitionChoice choice = choose_partition(problem, free.layers, free.given, deadline_s);
+  const joint::PartitionChoice choice = choose_partition(problem, free.layers, free.given, deadline_s, progress);
   const bool moves = choice.chosen.partition != free.given;
   const joint::JointProblem chosen = moves ? with_partition(problem, free.layers, choice.chosen.partition) : problem;
   JointPlanResult result = JointPlanning(chosen, options, receive, progress, baseline).make();

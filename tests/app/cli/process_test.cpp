@@ -103,6 +103,7 @@ TEST(Process, AnInterruptedPlanLeavesNothing) {
     process.send_signal(signal_number);
     const ProgramResult result = process.wait();
     EXPECT_EQ(result.signal, signal_number) << result.exit_code << result.err;
+    EXPECT_EQ(lines_of(result.err).back(), "lowgear: warning: stopped, nothing written");
     EXPECT_THAT(folder.names(), ::testing::ElementsAre("profile.csv"));
   }
 }

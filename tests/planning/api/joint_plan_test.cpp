@@ -12,6 +12,7 @@
 #include "planning/api/sample_pipeline.h"
 #include "planning/joint/orders/sample_orders.h"
 #include "planning/planner/policies/policy.h"
+#include "planning/planner/progress_log.h"
 #include "planning/simulator/replay.h"
 
 namespace lowgear::api {
@@ -49,6 +50,19 @@ TEST(PlanJointly, PlansReplayToTheirFiguresInOrdersThatFit) {
     ASSERT_LT(order, result.orders.size());
     EXPECT_EQ(received.plans[i].schedule, result.orders[order].name);
     EXPECT_TRUE(problem.fits(result.orders[order].pipeline.schedule));
+  }
+}
+
+TEST(PlanJointly, EndsAtWhicheverReportItIsStopped) {
+  const joint::JointProblem problem = joint::sample_orders({0.050, 0.056, 0.052}, 6, {.microbatches = {4}});
+  const PlanOptions options{.deadlines = {.plans = 4}};
+  planner::StopsAfter counted(0);
+  (void)plan_jointly(problem, options, {}, &counted);
+  const int all = counted.reports();
+  for (const int last : {1, all / 4, all / 2, all - 1, all}) {
+    planner::StopsAfter stop(last);
+    EXPECT_THROW((void)plan_jointly(problem, options, {}, &stop), Stopped) << last << " of " << all;
+    EXPECT_EQ(stop.reports(), last);
   }
 }
 

@@ -73,6 +73,11 @@ bool is_unknown_verb(std::span<const Verb> verbs, std::span<const std::string> w
   return std::ranges::find(verbs, words.front(), &Verb::name) == verbs.end();
 }
 
+/// Whether the verb writes its files whole at its end, or not at all.
+bool writes_whole_or_nothing(std::string_view verb) {
+  return std::ranges::find(planning_verbs(), verb, &Verb::name) != planning_verbs().end();
+}
+
 /// The first option among the arguments that the verb does not have, without its value. What stands after `--` is not
 /// the verb's.
 std::optional<std::string> unknown_option(const CLI::App& verb, std::span<const std::string> arguments) {
@@ -251,6 +256,10 @@ int Application::run(std::span<const std::string> arguments, Console& console) {
   ExitCode code = ExitCode::failed;
   try {
     code = parse_and_run(arguments, console);
+  } catch (const Interrupted&) {
+    const std::string verb = app_.get_subcommands().front()->get_name();
+    if (writes_whole_or_nothing(verb)) console.warn("stopped, nothing written");
+    throw;
   } catch (const UsageError& error) {
     console.error(fmt::format("{}; see {}", error.what(), error.help()));
     code = ExitCode::bad_usage;

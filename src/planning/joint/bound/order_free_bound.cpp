@@ -88,9 +88,9 @@ class ScaledProblem {
     add_waiting(problem);
   }
 
-  [[nodiscard]] std::vector<PowerNw> best_prices() const {
+  [[nodiscard]] std::vector<PowerNw> best_prices(planner::WorkReport* work) const {
     std::vector<PowerNw> price_nw;
-    for (const double price : search_prices(ops_, parallel_.size())) {
+    for (const double price : search_prices(ops_, parallel_.size(), work)) {
       price_nw.push_back(nw_from_w(price * energy_j_ / deadline_s_ / parallel_[price_nw.size()]));
     }
     return price_nw;
@@ -174,8 +174,8 @@ planner::BoundLine bound_of_prices(const OrderFreeProblem& problem, std::span<co
   return line;
 }
 
-std::vector<PowerNw> best_prices(const OrderFreeProblem& problem, TimePs deadline_ps) {
-  return ScaledProblem(problem, deadline_ps).best_prices();
+std::vector<PowerNw> best_prices(const OrderFreeProblem& problem, TimePs deadline_ps, planner::WorkReport* work) {
+  return ScaledProblem(problem, deadline_ps).best_prices(work);
 }
 
 double lower_bound_j(const planner::BoundLine& line, PowerNw blocking_power_nw, TimePs deadline_ps) {
@@ -208,8 +208,8 @@ OrderFreedom freedom_of(const JointProblem& problem, const schedule::StageLayout
   return freedom;
 }
 
-PricedLine priced_line(const OrderFreeProblem& problem, TimePs deadline_ps) {
-  const std::vector<PowerNw> price_nw = best_prices(problem, deadline_ps);
+PricedLine priced_line(const OrderFreeProblem& problem, TimePs deadline_ps, planner::WorkReport* work) {
+  const std::vector<PowerNw> price_nw = best_prices(problem, deadline_ps, work);
   PricedLine result{.prices = {}, .line = bound_of_prices(problem, price_nw)};
   for (std::size_t i = 0; i < price_nw.size(); ++i) {
     const UnavoidablePath& path = problem.paths[i];
@@ -219,14 +219,15 @@ PricedLine priced_line(const OrderFreeProblem& problem, TimePs deadline_ps) {
 }
 
 /// One line for each deadline that is not before the least time, and one next to it.
-LayoutBound layout_bound(OrderFreedom freedom, const OrderFreeProblem& problem, std::span<const double> deadlines_s) {
+LayoutBound layout_bound(OrderFreedom freedom, const OrderFreeProblem& problem, std::span<const double> deadlines_s,
+                         planner::WorkReport* work) {
   LayoutBound bound{.freedom = std::move(freedom), .least_time_ps = least_time_ps(problem), .lines = {}};
   const auto nearest = static_cast<TimePs>(static_cast<double>(bound.least_time_ps) * (1 + kLeastRoom));
   std::vector<TimePs> times_ps = {nearest};
   for (const double deadline_s : deadlines_s) {
     if (const TimePs time_ps = ps_from_s(deadline_s); time_ps > nearest) times_ps.push_back(time_ps);
   }
-  for (const TimePs time_ps : times_ps) bound.lines.push_back(priced_line(problem, time_ps));
+  for (const TimePs time_ps : times_ps) bound.lines.push_back(priced_line(problem, time_ps, work));
   return bound;
 }
 
@@ -268,7 +269,7 @@ double JointBound::lower_bound_j_at(double time_s) const {
   return least_j;
 }
 
-JointBound joint_bound(const JointProblem& problem, std::span<const double> deadlines_s) {
+JointBound joint_bound(const JointProblem& problem, std::span<const double> deadlines_s, planner::WorkReport* work) {
   require_trained(problem);
   std::vector<bool> splits;
   if (problem.may_join()) splits.push_back(false);
@@ -283,7 +284,7 @@ JointBound joint_bound(const JointProblem& problem, std::span<const double> dead
           one_each ? problem.profile : with_stages_on_ranks(problem.profile, freedom.rank_of_stage);
       const OrderFreeProblem relaxed = order_free_problem(freedom, of_stages, problem.blocking_power_w);
       blocking_power_nw = relaxed.blocking_power_nw;
-      bounds.push_back(layout_bound(std::move(freedom), relaxed, deadlines_s));
+      bounds.push_back(layout_bound(std::move(freedom), relaxed, deadlines_s, work));
     }
   }
   return {std::move(bounds), blocking_power_nw};

@@ -12,6 +12,7 @@
 #include "planning/joint/orders/joint_problem.h"
 #include "planning/planner/frontier/frontier.h"
 #include "planning/planner/frontier/instance.h"
+#include "planning/planner/frontier/work_report.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::joint {
@@ -45,7 +46,8 @@ struct OrderFreeProblem {
 /// Prices, by path, whose bound is nearly the best one for iterations of at most `deadline_ps` (within some 1e-5 of the
 /// relaxation's optimum). By Newton's method on a smoothed bound; the same for the same problem on the same machine.
 /// Every result is valid, as `bound_of_prices` counts exactly. `deadline_ps` must be above `least_time_ps`.
-[[nodiscard]] std::vector<PowerNw> best_prices(const OrderFreeProblem& problem, TimePs deadline_ps);
+[[nodiscard]] std::vector<PowerNw> best_prices(const OrderFreeProblem& problem, TimePs deadline_ps,
+                                               planner::WorkReport* work = nullptr);
 
 /// Energy, blocking energy included, that no iteration of at most `deadline_ps` can be below by this line.
 [[nodiscard]] double lower_bound_j(const planner::BoundLine& line, PowerNw blocking_power_nw, TimePs deadline_ps);
@@ -90,8 +92,10 @@ class JointBound {
   PowerNw blocking_power_nw_ = 0;
 };
 
-/// The bound, with prices for each of the deadlines (at least one). Throws InputError as `OrderSearch` does.
-[[nodiscard]] JointBound joint_bound(const JointProblem& problem, std::span<const double> deadlines_s);
+/// The bound, with prices for each of the deadlines (at least one). `work` may be null. Throws InputError as
+/// `OrderSearch` does, and what `work` throws.
+[[nodiscard]] JointBound joint_bound(const JointProblem& problem, std::span<const double> deadlines_s,
+                                     planner::WorkReport* work = nullptr);
 
 /// The bound's prices as JSON (docs/formats.md, "joint_bound.json"), from which the verifier derives it again.
 [[nodiscard]] std::string write_joint_bound(const JointBound& bound);

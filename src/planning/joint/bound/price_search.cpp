@@ -93,7 +93,8 @@ class ChargeTable {
 
 class PriceSearch {
  public:
-  PriceSearch(std::span<const PricedOp> ops, std::size_t price_count) : ops_(ops), charges_(ops, price_count) {
+  PriceSearch(std::span<const PricedOp> ops, std::size_t price_count, planner::WorkReport* work)
+      : ops_(ops), work_(work), charges_(ops, price_count) {
     const auto add = [](double sum, const PricedOp& op) { return sum + (op.count * energy_range(op)); };
     scale_ = std::max(1e-12, std::accumulate(ops.begin(), ops.end(), 0.0, add));
     const auto size = static_cast<Index>(price_count);
@@ -128,6 +129,8 @@ class PriceSearch {
 
   /// One step of Newton's method; false when the level is done, or no step helps.
   bool improve() {
+    // A step multiplies the charges by the prices some times, and prices by prices for the ops that they bend.
+    if (work_ != nullptr) work_->visited(ops_.size() * static_cast<std::size_t>(prices_.size()));
     const VectorXd paid = charges_.paid(prices_);
     VectorXd time = VectorXd::Zero(charges_.rows());
     VectorXd bend = VectorXd::Zero(charges_.rows());
@@ -165,6 +168,7 @@ class PriceSearch {
   }
 
   std::span<const PricedOp> ops_;
+  planner::WorkReport* work_;
   ChargeTable charges_;
   VectorXd prices_;
   double scale_ = 0;  ///< energy that all ops can save
@@ -173,8 +177,8 @@ class PriceSearch {
 
 }  // namespace
 
-std::vector<double> search_prices(std::span<const PricedOp> ops, std::size_t price_count) {
-  return PriceSearch(ops, price_count).run();
+std::vector<double> search_prices(std::span<const PricedOp> ops, std::size_t price_count, planner::WorkReport* work) {
+  return PriceSearch(ops, price_count, work).run();
 }
 
 }  // namespace lowgear::joint

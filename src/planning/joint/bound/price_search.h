@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "planning/planner/frontier/work_report.h"
+
 namespace lowgear::joint {
 
 /// A price that an op is charged, by index, and how often.
@@ -28,7 +30,9 @@ struct PricedOp {
 ///     sum over ops of count x min over ways of (energy + price x time)  -  sum of prices
 ///
 /// a concave function. Newton's method on a smoothed minimum (temperature) with a barrier against negative prices; both
-/// are lowered in steps. `price_count` is at least 1. Throws nothing; returns its last prices where it cannot go on.
-[[nodiscard]] std::vector<double> search_prices(std::span<const PricedOp> ops, std::size_t price_count);
+/// are lowered in steps. `price_count` is at least 1. Throws only what `work`
+/// throws, which may be null; returns its last prices where it cannot go on.
+[[nodiscard]] std::vector<double> search_prices(std::span<const PricedOp> ops, std::size_t price_count,
+                                                planner::WorkReport* work = nullptr);
 
 }  // namespace lowgear::joint

@@ -24,8 +24,8 @@ constexpr planner::SlopeRounding kRounding{.quantum_nw = 1'000'000'000, .divisor
 /// A walk along the rounded frontier that is valued in the exact curves.
 class RatingWalk {
  public:
-  explicit RatingWalk(const ProblemInstance& exact)
-      : exact_(&exact), rounded_(with_rounded_slopes(exact, kRounding)), solver_(rounded_) {
+  RatingWalk(const ProblemInstance& exact, planner::WorkReport* work)
+      : exact_(&exact), rounded_(with_rounded_slopes(exact, kRounding)), solver_(rounded_, work) {
     while (solver_.saturate(exact.blocking_power_nw) == FrontierSolver::Saturation::shorter_possible) solver_.shorten();
   }
 
@@ -75,7 +75,7 @@ OrderCurve OrderRater::rate(const schedule::Schedule& order, double from_s) cons
   const schedule::PipelineDag dag = build_dag(order);
   const planner::PlanningModel model =
       planner::make_planning_model(dag, problem_->profile_of(order), problem_->blocking_power_w);
-  RatingWalk walk(model.instance);
+  RatingWalk walk(model.instance, work_);
   OrderCurve curve;
   TimePs valued_ps = 0;
   const auto value = [&] {
@@ -102,7 +102,7 @@ OrderSolution OrderRater::solve(const schedule::Schedule& order, double deadline
   solution.dag = build_dag(order);
   const planner::PlanningModel model =
       planner::make_planning_model(solution.dag, problem_->profile_of(order), problem_->blocking_power_w);
-  RatingWalk walk(model.instance);
+  RatingWalk walk(model.instance, work_);
   const TimePs deadline_ps = ps_from_s(deadline_s);
   while (walk.advance(deadline_ps)) continue;
   if (walk.time_ps() > deadline_ps) {

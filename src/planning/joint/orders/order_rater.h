@@ -6,6 +6,7 @@
 #include "base/core/units.h"
 #include "planning/joint/orders/joint_problem.h"
 #include "planning/planner/frontier/instance.h"
+#include "planning/planner/frontier/work_report.h"
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
 #include "planning/simulator/cluster.h"
@@ -36,8 +37,9 @@ struct OrderSolution {
 /// The same order gives the same rating.
 class OrderRater {
  public:
-  /// `problem` must outlive the rater.
-  explicit OrderRater(const JointProblem& problem) : problem_(&problem) {}
+  /// Both must outlive the rater. `work` may be null; calls throw what it throws.
+  explicit OrderRater(const JointProblem& problem, planner::WorkReport* work = nullptr)
+      : problem_(&problem), work_(work) {}
 
   /// The curve from T_min, or from `from_s` where that is later, to T*.
   [[nodiscard]] OrderCurve rate(const schedule::Schedule& order, double from_s = 0) const;
@@ -45,6 +47,7 @@ class OrderRater {
 
  private:
   const JointProblem* problem_;
+  planner::WorkReport* work_;
 };
 
 }  // namespace lowgear::joint

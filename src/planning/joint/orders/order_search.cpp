@@ -25,6 +25,7 @@ constexpr std::size_t kMovesPerRound = 24;
 constexpr double kLeastGain = 2e-6;
 
 constexpr const char* kMovedSuffix = "+moves";
+constexpr const char* kImproving = "improving orders";
 
 /// Mean times of every stage's ops in a solution.
 std::vector<schedule::StageTimes> mean_times(const OrderSolution& solution) {
@@ -69,9 +70,10 @@ schedule::StageLayout layout_of(const schedule::Schedule& order) {
 }
 
 /// List schedules for full clocks, in every layout.
-std::vector<schedule::Schedule> all_lists(const JointProblem& problem) {
+std::vector<schedule::Schedule> all_lists(const JointProblem& problem, planner::WorkReport& work) {
   std::vector<schedule::Schedule> orders;
   for (const schedule::StageLayout& layout : layouts(problem.ranks())) {
+    work.begin("making orders", -1);
     for (schedule::Schedule& order : list_orders(problem, layout, times_at_full_clocks(problem, layout))) {
       orders.push_back(std::move(order));
     }
@@ -105,19 +107,19 @@ std::vector<std::size_t> promising(std::span<const OrderCurve> curves) {
 
 /// The known orders and list schedules. With many microbatches only the rules are applied that are good for few:
 /// an order's steady state hardly depends on their number, and rating takes longer the more there are.
-std::vector<schedule::Schedule> first_orders(const JointProblem& problem) {
+std::vector<schedule::Schedule> first_orders(const JointProblem& problem, planner::WorkReport& work) {
   constexpr int kRounds = 3;
   std::vector<schedule::Schedule> orders = known_orders(problem);
-  std::vector<schedule::Schedule> lists = all_lists(problem);
+  std::vector<schedule::Schedule> lists = all_lists(problem, work);
   JointProblem fewer = problem;
   fewer.microbatches = kRounds * problem.ranks();
   const std::vector<schedule::Schedule> of_few =
-      fewer.microbatches < problem.microbatches ? all_lists(fewer) : std::vector<schedule::Schedule>{};
+      fewer.microbatches < problem.microbatches ? all_lists(fewer, work) : std::vector<schedule::Schedule>{};
   if (of_few.size() != lists.size()) {
     std::ranges::move(lists, std::back_inserter(orders));
     return orders;
   }
-  const OrderRater rater(fewer);
+  const OrderRater rater(fewer, &work);
   std::vector<OrderCurve> curves;
   for (const schedule::Schedule& order : of_few) curves.push_back(rater.rate(order));
   for (const std::size_t i : promising(curves)) orders.push_back(std::move(lists[i]));
@@ -136,17 +138,13 @@ bool touches(const OrderMove& a, const OrderMove& b) {
 }  // namespace
 
 OrderSearch::OrderSearch(JointProblem problem, double from_s, Progress* progress)
-    : problem_(std::move(problem)), from_s_(from_s), progress_(progress), rater_(problem_) {
+    : problem_(std::move(problem)), from_s_(from_s), work_(progress), rater_(problem_, &work_) {
   require_trained(problem_);
-  std::vector<schedule::Schedule> first = first_orders(problem_);
+  std::vector<schedule::Schedule> first = first_orders(problem_, work_);
   for (std::size_t i = 0; i < first.size(); ++i) {
-    tell("rating orders", static_cast<double>(i) / static_cast<double>(first.size()));
+    work_.begin("rating orders", static_cast<double>(i) / static_cast<double>(first.size()));
     consider(std::move(first[i]));
   }
-}
-
-void OrderSearch::tell(const char* activity, double fraction) const {
-  if (progress_ != nullptr) progress_->update(activity, fraction);
 }
 
 void OrderSearch::consider(schedule::Schedule order) {
@@ -225,6 +223,7 @@ bool OrderSearch::improve_once(Incumbent& best, double deadline_s, std::size_t& 
 
 void OrderSearch::improve_at(double deadline_s, std::size_t solves) {
   const std::size_t all = solves;
+  work_.begin(kImproving, 0);
   Incumbent best;
   best.order = orders_[best_at(deadline_s)].order;
   best.solution = rater_.solve(best.order, deadline_s);
@@ -234,7 +233,7 @@ void OrderSearch::improve_at(double deadline_s, std::size_t solves) {
   bool has_moved = false;
   while (solves > 0 && improve_once(best, deadline_s, solves)) {
     has_moved = true;
-    tell("improving orders", static_cast<double>(all - solves) / static_cast<double>(all));
+    work_.begin(kImproving, static_cast<double>(all - solves) / static_cast<double>(all));
   }
   if (best.order.ranks == before.ranks) return;
   if (has_moved && !best.order.name.ends_with(kMovedSuffix)) best.order.name += kMovedSuffix;

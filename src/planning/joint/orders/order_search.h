@@ -10,6 +10,7 @@
 #include "base/core/units.h"
 #include "planning/joint/orders/joint_problem.h"
 #include "planning/joint/orders/order_rater.h"
+#include "planning/planner/frontier/work_report.h"
 #include "planning/schedule/list_schedule.h"
 #include "planning/schedule/schedule.h"
 
@@ -26,7 +27,8 @@ struct RatedOrder {
 class OrderSearch {
  public:
   /// Rates the first orders: known ones and list schedules for full clocks; only from `from_s` on where that is later
-  /// than T_min (0: the whole curves). `progress` may be null; else it must outlive the search. Throws InputError when
+  /// than T_min (0: the whole curves). `progress` may be null; else it must outlive the search, and every call throws
+  /// what it throws. Throws InputError when
   /// a stage has neither whole nor split backwards.
   explicit OrderSearch(JointProblem problem, double from_s = 0, Progress* progress = nullptr);
   OrderSearch(const OrderSearch&) = delete;
@@ -57,14 +59,13 @@ class OrderSearch {
     schedule::Schedule order;
     OrderSolution solution;
   };
-  void tell(const char* activity, double fraction) const;
   void rebuild(Incumbent& best, double deadline_s, std::size_t& solves);
   bool improve_once(Incumbent& best, double deadline_s, std::size_t& solves);
   [[nodiscard]] bool try_order(schedule::Schedule order, double deadline_s, Incumbent& best, std::size_t& solves) const;
 
   JointProblem problem_;
   double from_s_;
-  Progress* progress_;
+  planner::WorkReport work_;
   OrderRater rater_;
   std::vector<RatedOrder> orders_;
 };

@@ -29,10 +29,12 @@ bool is_better(const RatedPartition& a, const RatedPartition& b) {
 
 class PartitionClimb {
  public:
-  PartitionClimb(const JointProblem& problem, const profile::LayerProfile& layers, double deadline_s)
+  PartitionClimb(const JointProblem& problem, const profile::LayerProfile& layers, double deadline_s,
+                 Progress* progress)
       : problem_(&problem),
         layers_(&layers),
         deadline_s_(deadline_s),
+        work_(progress),
         left_(std::max(kFewestRatings, kRankRatings / std::max(1, problem.ranks()))) {}
 
   [[nodiscard]] int tried() const { return static_cast<int>(known_.size()); }
@@ -41,7 +43,9 @@ class PartitionClimb {
   std::optional<RatedPartition> rated(const profile::Partition& partition) {
     if (left_ == 0 || !known_.insert(partition).second) return std::nullopt;
     --left_;
-    const JointBound bound = joint_bound(with_partition(*problem_, *layers_, partition), std::array{deadline_s_});
+    work_.begin("choosing a partition", -1);
+    const JointBound bound =
+        joint_bound(with_partition(*problem_, *layers_, partition), std::array{deadline_s_}, &work_);
     RatedPartition result{.partition = partition, .least_time_s = s_from_ps(bound.least_time_ps())};
     if (result.least_time_s <= deadline_s_) result.bound_j = bound.lower_bound_j_at(deadline_s_);
     rated_.push_back(result);
@@ -89,13 +93,14 @@ class PartitionClimb {
   const JointProblem* problem_;
   const profile::LayerProfile* layers_;
   double deadline_s_;
+  planner::WorkReport work_;
   int left_;
   std::set<profile::Partition> known_;
   std::vector<RatedPartition> rated_;
 };
 
-double searched_energy_j(const JointProblem& problem, double deadline_s) {
-  const OrderSearch search(problem, deadline_s);
+double searched_energy_j(const JointProblem& problem, double deadline_s, Progress* progress) {
+  const OrderSearch search(problem, deadline_s, progress);
   return search.orders()[search.best_at(deadline_s)].curve.energy_j_at(deadline_s);
 }
 
@@ -109,11 +114,11 @@ JointProblem with_partition(const JointProblem& problem, const profile::LayerPro
 }
 
 PartitionChoice choose_partition(const JointProblem& problem, const profile::LayerProfile& layers,
-                                 const profile::Partition& given, double deadline_s) {
-  PartitionClimb climb(problem, layers, deadline_s);
+                                 const profile::Partition& given, double deadline_s, Progress* progress) {
+  PartitionClimb climb(problem, layers, deadline_s, progress);
   PartitionChoice choice;
   choice.given = *climb.rated(given);
-  choice.given.energy_j = searched_energy_j(problem, deadline_s);
+  choice.given.energy_j = searched_energy_j(problem, deadline_s, progress);
   RatedPartition start = choice.given;
   const std::optional<RatedPartition> balanced = climb.rated(balanced_partition(layers, problem.ranks()));
   if (balanced && is_better(*balanced, start)) start = *balanced;
@@ -121,7 +126,7 @@ PartitionChoice choose_partition(const JointProblem& problem, const profile::Lay
   choice.chosen = choice.given;
   for (RatedPartition& other : climb.best(kSearched)) {
     if (other.partition == given) continue;
-    other.energy_j = searched_energy_j(with_partition(problem, layers, other.partition), deadline_s);
+    other.energy_j = searched_energy_j(with_partition(problem, layers, other.partition), deadline_s, progress);
     const bool both_late = other.energy_j == choice.chosen.energy_j;  // infinite: no order keeps the deadline
     if (both_late ? is_better(other, choice.chosen) : other.energy_j < choice.chosen.energy_j) choice.chosen = other;
   }

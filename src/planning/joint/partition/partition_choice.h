@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "base/core/progress.h"
 #include "planning/joint/orders/joint_problem.h"
 #include "planning/profile/layers/layer_profile.h"
 
@@ -35,8 +36,9 @@ struct PartitionChoice {
 /// Where no partition keeps the deadline, the fastest bound is best. Heuristic: that no other partition is better is
 /// not proven. Deterministic; counts bound the work. `problem` has the given partition's profile, and its memory limit
 /// is in microbatches of the rank's own layers, whichever partition it is. Throws InputError as `joint_bound`,
-/// `OrderSearch` and `stage_profile_of` do.
+/// `OrderSearch` and `stage_profile_of` do, and what `progress`, which may be null, throws.
 [[nodiscard]] PartitionChoice choose_partition(const JointProblem& problem, const profile::LayerProfile& layers,
-                                               const profile::Partition& given, double deadline_s);
+                                               const profile::Partition& given, double deadline_s,
+                                               Progress* progress = nullptr);
 
 }  // namespace lowgear::joint

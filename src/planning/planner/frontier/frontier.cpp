@@ -45,11 +45,8 @@ std::vector<BoundLine> upper_envelope(std::vector<BoundLine> bounds) {
 /// Walks from the slowest solution to T*, the fastest from which another unit of time costs at least as much blocking
 /// energy as it saves. The flow is then exactly the blocking power: it proves that no iteration, however slow, uses
 /// less energy.
-void walk_to_least_energy(FrontierSolver& solver, PowerNw blocking_power_nw, Progress* progress) {
-  while (solver.saturate(blocking_power_nw) == FrontierSolver::Saturation::shorter_possible) {
-    solver.shorten();
-    if (progress != nullptr) progress->update("looking for the least energy", -1);
-  }
+void walk_to_least_energy(FrontierSolver& solver, PowerNw blocking_power_nw) {
+  while (solver.saturate(blocking_power_nw) == FrontierSolver::Saturation::shorter_possible) solver.shorten();
 }
 
 }  // namespace
@@ -165,7 +162,9 @@ const FrontierSolver::State* Checkpoints::before(TimePs time_ps) const {
 
 Frontier solve_frontier(const ProblemInstance& instance, std::span<FrontierObserver* const> observers,
                         Progress* progress) {
-  FrontierSolver solver(instance);
+  WorkReport work(progress);
+  work.begin("looking for the least energy", -1);
+  FrontierSolver solver(instance, &work);
   std::vector<FrontierVertex> vertices;
   std::vector<BoundLine> bounds;
   const auto record = [&] {
@@ -175,7 +174,7 @@ Frontier solve_frontier(const ProblemInstance& instance, std::span<FrontierObser
     vertices.push_back({solver.time_ps(), solver.effective_energy_zj()});
     for (FrontierObserver* observer : observers) observer->vertex(solver);
   };
-  walk_to_least_energy(solver, instance.blocking_power_nw, progress);
+  walk_to_least_energy(solver, instance.blocking_power_nw);
   record();
   const auto slowest_ps = static_cast<double>(solver.time_ps());
   const double range_ps = slowest_ps - static_cast<double>(fastest_makespan_ps(instance));
@@ -183,8 +182,7 @@ Frontier solve_frontier(const ProblemInstance& instance, std::span<FrontierObser
     for (FrontierObserver* observer : observers) observer->leaving(solver);
     solver.shorten();
     record();
-    if (progress != nullptr)
-      progress->update("solving the frontier", (slowest_ps - static_cast<double>(solver.time_ps())) / range_ps);
+    work.begin("solving the frontier", (slowest_ps - static_cast<double>(solver.time_ps())) / range_ps);
   }
   std::reverse(vertices.begin(), vertices.end());
   std::reverse(bounds.begin(), bounds.end());
@@ -192,14 +190,13 @@ Frontier solve_frontier(const ProblemInstance& instance, std::span<FrontierObser
 }
 
 DeadlineSolver::DeadlineSolver(const ProblemInstance& instance, const Checkpoints* checkpoints, WorkReport* work)
-    : solver_(instance), slowest_(solver_.save()), checkpoints_(checkpoints), work_(work) {}
+    : solver_(instance, work), slowest_(solver_.save()), checkpoints_(checkpoints) {}
 
 ContinuousPlan DeadlineSolver::solve(TimePs deadline_ps) {
   const FrontierSolver::State* checkpoint = checkpoints_ == nullptr ? nullptr : checkpoints_->before(deadline_ps);
   solver_.restore(checkpoint == nullptr ? slowest_ : *checkpoint);
   while (solver_.time_ps() > deadline_ps && solver_.saturate() == FrontierSolver::Saturation::shorter_possible) {
     solver_.shorten(deadline_ps);
-    if (work_ != nullptr) work_->visited(slowest_.piece.size());
   }
   ContinuousPlan plan;
   plan.deadline_ps = deadline_ps;

@@ -162,7 +162,6 @@ class DeadlineSolver final : public ContinuousSolver {
   FrontierSolver solver_;
   FrontierSolver::State slowest_;
   const Checkpoints* checkpoints_;
-  WorkReport* work_;
 };
 
 /// The inequality that a flow proves: for any times d, sum g(d) >= intercept - slope x makespan, with

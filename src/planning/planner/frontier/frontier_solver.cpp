@@ -62,7 +62,8 @@ void EventGraph::build_adjacency() {
   places_.push_back({static_cast<std::int32_t>(half_arcs_.size()), static_cast<std::int32_t>(half_arcs_.size())});
 }
 
-FrontierSolver::FrontierSolver(const ProblemInstance& instance) : instance_(&instance), graph_(instance) {
+FrontierSolver::FrontierSolver(const ProblemInstance& instance, WorkReport* work)
+    : instance_(&instance), work_(work), graph_(instance) {
   double slowest_sum_s = 0;
   for (int op = 0; op < instance.op_count(); ++op) slowest_sum_s += s_from_ps(instance.cost(op).slowest_ps());
   if (slowest_sum_s > kMaxTimeS)
@@ -122,6 +123,7 @@ FrontierSolver::Saturation FrontierSolver::saturate(PowerNw limit_nw) {
   while (true) {
     if (!search_.path_known) {
       search_.path_slack_ps = search_path();
+      if (work_ != nullptr) work_->visited(search_.settled.size());
       search_.path_known = true;
     }
     if (search_.path_slack_ps > 0) return Saturation::shorter_possible;

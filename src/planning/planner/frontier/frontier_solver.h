@@ -9,6 +9,7 @@
 
 #include "base/core/units.h"
 #include "planning/planner/frontier/instance.h"
+#include "planning/planner/frontier/work_report.h"
 
 namespace lowgear::planner {
 
@@ -91,8 +92,9 @@ class FrontierSolver {
   };
 
   /// Starts with every op at its slowest. `instance` must outlive the solver. Throws InputError when the sum of all
-  /// slowest times is beyond kMaxTimeS.
-  explicit FrontierSolver(const ProblemInstance& instance);
+  /// slowest times is beyond kMaxTimeS. `work` may be null; else it is told of every search, and what it throws leaves
+  /// the solver as it was before that search.
+  explicit FrontierSolver(const ProblemInstance& instance, WorkReport* work = nullptr);
 
   /// Iteration time at the present place.
   [[nodiscard]] TimePs time_ps() const { return event(graph_.sink()).time_ps; }
@@ -177,6 +179,7 @@ class FrontierSolver {
   [[nodiscard]] bool settled(std::int32_t node) const { return event(node).mark == search_.number + 1; }
 
   const ProblemInstance* instance_;
+  WorkReport* work_;
   EventGraph graph_;
   std::vector<PowerNw> flow_nw_;     ///< by arc
   std::vector<std::int32_t> piece_;  ///< by op

@@ -86,7 +86,7 @@ class SandwichWalk {
   SandwichWalk(const ProblemInstance& instance, std::span<FrontierObserver* const> observers, Progress* progress)
       : instance_(&instance),
         observers_(observers),
-        progress_(progress),
+        work_(progress),
         op_time_ps_(static_cast<std::size_t>(instance.op_count())) {}
 
   /// Walks `rounded` from T* to its fast end, or until it is faster than `until_ps`. `sampling` scales the steps
@@ -94,11 +94,9 @@ class SandwichWalk {
   void walk(const ProblemInstance& rounded, TimePs until_ps, double sampling, Checkpoints& checkpoints) {
     sampling_ = sampling;
     using Saturation = FrontierSolver::Saturation;
-    FrontierSolver solver(rounded);
-    while (solver.saturate(instance_->blocking_power_nw) == Saturation::shorter_possible) {
-      solver.shorten();
-      if (progress_ != nullptr) progress_->update("looking for the least energy", -1);
-    }
+    work_.begin("looking for the least energy", -1);
+    FrontierSolver solver(rounded, &work_);
+    while (solver.saturate(instance_->blocking_power_nw) == Saturation::shorter_possible) solver.shorten();
     value(solver);
     checkpoints.vertex(solver);
     const TimePs slowest_ps = solver.time_ps();
@@ -106,7 +104,7 @@ class SandwichWalk {
       if (is_due(solver)) value(solver);
       checkpoints.leaving(solver);
       solver.shorten();
-      if (progress_ != nullptr) report(slowest_ps, solver.time_ps());
+      report(slowest_ps, solver.time_ps());
     }
     if (solver.time_ps() < last_time_ps_) value(solver);
   }
@@ -135,13 +133,13 @@ class SandwichWalk {
 
   void report(TimePs slowest_ps, TimePs now_ps) {
     if (fastest_ps_ == 0) fastest_ps_ = fastest_makespan_ps(*instance_);
-    progress_->update("solving the frontier", static_cast<double>(slowest_ps - now_ps) /
-                                                  static_cast<double>(std::max<TimePs>(slowest_ps - fastest_ps_, 1)));
+    work_.begin("solving the frontier", static_cast<double>(slowest_ps - now_ps) /
+                                            static_cast<double>(std::max<TimePs>(slowest_ps - fastest_ps_, 1)));
   }
 
   const ProblemInstance* instance_;
   std::span<FrontierObserver* const> observers_;
-  Progress* progress_;
+  WorkReport work_;
   std::vector<TimePs> op_time_ps_;
   std::vector<FrontierVertex> points_;
   std::vector<BoundLine> bounds_;

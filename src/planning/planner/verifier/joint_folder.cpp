@@ -71,7 +71,10 @@ std::vector<FrontierPoint> read_points(const PlanFolder::File& file, std::option
 double energy_j_at(const std::vector<FrontierPoint>& points, double time_s) {
   if (time_s < points.front().time_s * (1 - kTextRounding)) return std::numeric_limits<double>::infinity();
   double energy_j = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < points.size(); ++i) {
+  const auto first = std::ranges::lower_bound(points, time_s * (1 - kTextRounding), {}, &FrontierPoint::time_s);
+  const auto before = static_cast<std::size_t>(first - points.begin());
+  for (std::size_t i = before == 0 ? 0 : before - 1; i < points.size(); ++i) {
+    if (points[i].time_s > time_s * (1 + kTextRounding)) break;
     if (std::abs(points[i].time_s - time_s) <= kTextRounding * time_s)
       energy_j = std::min(energy_j, points[i].energy_j);
     if (i + 1 == points.size() || points[i].time_s > time_s || points[i + 1].time_s <= time_s) continue;

@@ -30,6 +30,10 @@ CurveOptions curve_options(const PerseusOptions& options, const schedule::Comput
   return curve;
 }
 
+bool can_be_shorter(planner::FrontierSolver& solver, PowerNw limit_nw = planner::FrontierSolver::kUnlimitedFlow) {
+  return solver.saturate(limit_nw) == planner::FrontierSolver::Saturation::shorter_possible;
+}
+
 }  // namespace
 
 PerseusModel::PerseusModel(const planner::PlanningProblem& problem, const PerseusOptions& options)
@@ -66,15 +70,10 @@ const PerseusCurve& PerseusModel::curve(std::size_t op) const {
   return curves_[static_cast<std::size_t>(instance_.cost_of_op[op])].curve;
 }
 
-bool PerseusModel::saturate(planner::FrontierSolver& solver, PowerNw limit_nw, planner::WorkReport& work) const {
-  work.visited(instance_.cost_of_op.size());
-  return solver.saturate(limit_nw) == planner::FrontierSolver::Saturation::shorter_possible;
-}
-
 std::vector<PerseusModel::Row> PerseusModel::frontier() const {
   planner::WorkReport work(progress_);
   work.begin(kActivity, -1);
-  planner::FrontierSolver solver(instance_);
+  planner::FrontierSolver solver(instance_, &work);
   const TimePs row_count = (solver.time_ps() - fastest_ps_) / unit_ps_;
   if (row_count > kMaxRows) {
     throw InputError(
@@ -85,7 +84,7 @@ std::vector<PerseusModel::Row> PerseusModel::frontier() const {
   const double blocking_power_w = w_from_nw(instance_.blocking_power_nw);
   std::vector<Row> rows;
   rows.reserve(static_cast<std::size_t>(row_count));
-  while (solver.time_ps() > fastest_ps_ && saturate(solver, planner::FrontierSolver::kUnlimitedFlow, work)) {
+  while (solver.time_ps() > fastest_ps_ && can_be_shorter(solver)) {
     const TimePs from_ps = solver.time_ps();
     const double from_j = j_from_zj(solver.effective_energy_zj());
     solver.shorten(fastest_ps_);
@@ -112,11 +111,11 @@ void PerseusModel::visit_plans(std::span<const std::size_t> rows,
                                const std::function<void(const RowPlan& plan)>& visit) const {
   planner::WorkReport work(progress_);
   work.begin(kActivity, -1);
-  planner::FrontierSolver solver(instance_);
+  planner::FrontierSolver solver(instance_, &work);
   const TimePs slowest_ps = solver.time_ps();
   for (const std::size_t row : rows) {
     const TimePs time_ps = slowest_ps - static_cast<TimePs>(row + 1) * unit_ps_;
-    while (solver.time_ps() > time_ps && saturate(solver, planner::FrontierSolver::kUnlimitedFlow, work)) {
+    while (solver.time_ps() > time_ps && can_be_shorter(solver)) {
       solver.shorten(time_ps);
     }
     if (solver.time_ps() > time_ps) throw InputError(fmt::format("perseus: the frontier has no row {}", row));
@@ -138,13 +137,13 @@ PerseusModel::Solution PerseusModel::solve(double deadline_s) const {
   }
   planner::WorkReport work(progress_);
   work.begin(kActivity, -1);
-  planner::FrontierSolver solver(instance_);
-  while (solver.time_ps() > deadline_ps && saturate(solver, planner::FrontierSolver::kUnlimitedFlow, work)) {
+  planner::FrontierSolver solver(instance_, &work);
+  while (solver.time_ps() > deadline_ps && can_be_shorter(solver)) {
     solver.shorten(deadline_ps);
   }
   // Faster than the deadline only while that saves at least as much blocking energy as it costs.
   const PowerNw blocking_power_nw = instance_.blocking_power_nw;
-  while (solver.flow_value_nw() <= blocking_power_nw && saturate(solver, blocking_power_nw, work)) solver.shorten();
+  while (solver.flow_value_nw() <= blocking_power_nw && can_be_shorter(solver, blocking_power_nw)) solver.shorten();
 
   Solution solution;
   solution.op_units = op_units(solver);

@@ -84,7 +84,6 @@ class PerseusModel {
   [[nodiscard]] const PerseusCurve& curve(std::size_t op) const;
   [[nodiscard]] std::vector<int> op_units(const planner::FrontierSolver& solver) const;
   /// One stretch of the walk; false where it ends.
-  [[nodiscard]] bool saturate(planner::FrontierSolver& solver, PowerNw limit_nw, planner::WorkReport& work) const;
 
   TimePs unit_ps_ = 0;
   double unit_s_ = 0;

@@ -12,6 +12,7 @@
 #include "planning/joint/orders/candidate_orders.h"
 #include "planning/joint/orders/sample_orders.h"
 #include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/progress_log.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 
@@ -45,6 +46,27 @@ TEST(OrderSearch, FindsOnlyOrdersThatFitMemoryAndCannotHang) {
     ASSERT_FALSE(search.orders().empty());
     for (const RatedOrder& order : search.orders()) expect_legal(problem, order.order);
   }
+}
+
+TEST(OrderSearch, ReportsWithinEverySolveSoThatAStopIsSoon) {
+  const JointProblem problem = sample_orders({0.050, 0.056, 0.052, 0.050}, 64);
+  constexpr std::size_t kSolves = 20;
+  planner::StopsAfter counted(0);
+  OrderSearch search(problem, 0, &counted);
+  const int of_first_orders = counted.reports();
+  const double deadline_s = middle_s(search);
+  search.improve_at(deadline_s, kSolves);
+  EXPECT_GE(of_first_orders, static_cast<int>(search.orders().size()));
+  EXPECT_GE(counted.reports() - of_first_orders, 5) << "of 20 solves, each of many steps";
+  for (const int last : {1, of_first_orders / 2, of_first_orders}) {
+    planner::StopsAfter stop(last);
+    EXPECT_THROW(OrderSearch(problem, 0, &stop), Stopped);
+    EXPECT_EQ(stop.reports(), last);
+  }
+  planner::StopsAfter stop(of_first_orders + 3);
+  OrderSearch stopped(problem, 0, &stop);
+  EXPECT_THROW(stopped.improve_at(deadline_s, kSolves), Stopped);
+  EXPECT_EQ(stop.reports(), of_first_orders + 3);
 }
 
 TEST(OrderSearch, IsNeverAboveAScheduleThatFits) {

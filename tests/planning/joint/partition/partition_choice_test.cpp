@@ -11,6 +11,7 @@
 #include "base/core/error_of.h"
 #include "planning/joint/orders/order_search.h"
 #include "planning/joint/orders/sample_orders.h"
+#include "planning/planner/progress_log.h"
 
 namespace lowgear::joint {
 namespace {
@@ -94,6 +95,21 @@ TEST(PartitionChoice, TakesLayersFromTheRankWithTheHead) {
   EXPECT_LT(choice.chosen.partition.back(), 4);
   EXPECT_LT(choice.chosen.energy_j, choice.given.energy_j);
   EXPECT_GT(choice.tried, 2);
+}
+
+TEST(PartitionChoice, ReportsEveryPartitionSoThatAStopIsSoon) {
+  const JointProblem problem = sample_orders({0.04, 0.04, 0.08}, 6);
+  const profile::Partition given = {4, 4, 4};
+  const profile::LayerProfile layers = layer_profile_of(problem.profile, given);
+  const double deadline_s = OrderSearch(problem).fastest_s();
+  planner::StopsAfter counted(0);
+  const PartitionChoice choice = choose_partition(problem, layers, given, deadline_s, &counted);
+  EXPECT_GT(counted.reports(), choice.tried);
+  for (const int last : {1, counted.reports() / 2, counted.reports()}) {
+    planner::StopsAfter stop(last);
+    EXPECT_THROW((void)choose_partition(problem, layers, given, deadline_s, &stop), Stopped);
+    EXPECT_EQ(stop.reports(), last);
+  }
 }
 
 TEST(PartitionChoice, KeepsTheOnlyPartitionThereIs) {

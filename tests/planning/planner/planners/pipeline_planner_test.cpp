@@ -16,6 +16,7 @@
 #include "base/core/error_of.h"
 #include "base/core/progress.h"
 #include "planning/planner/policies/sample_problem.h"
+#include "planning/planner/progress_log.h"
 #include "planning/planner/random_instances.h"
 #include "planning/planner/random_pipelines.h"
 #include "planning/simulator/replay.h"
@@ -324,20 +325,6 @@ TEST(PipelinePlanner, HasAPlanForEveryDeadlineOnceATopClockIsSlowerThanTheNext) 
     last_j = plan.energy_j;
   }
 }
-
-/// Stops the work with its report number `last`.
-class StopsAfter final : public Progress {
- public:
-  explicit StopsAfter(int last) : last_(last) {}
-  [[nodiscard]] int reports() const { return reports_; }
-  void update(std::string_view /*activity*/, double /*fraction*/) override {
-    if (++reports_ == last_) throw Stopped();
-  }
-
- private:
-  int last_;
-  int reports_ = 0;
-};
 
 TEST(PipelinePlanner, EndsAPlanWithASwitchLatencyWhenItIsStopped) {
   const SampleProblem sample = four_stages(200);

@@ -13,6 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"
+#include "planning/planner/progress_log.h"
 #include "planning/planner/sample_folder.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
@@ -79,6 +80,18 @@ TEST(Verify, AcceptsAnExactFrontier) {
   EXPECT_EQ(report.plans, 2U);
   EXPECT_EQ(report.epsilon, 0) << "in integers, primal and dual are the same";
   EXPECT_GT(report.max_gap_pct, 0);
+}
+
+TEST(Verify, ReportsEveryVertexAndPlanSoThatAStopIsSoon) {
+  const PlanFolder folder = planner::sample_folder(planner::sample_run());
+  StopsAfter counted(0);
+  const VerifyReport report = verify(folder, &counted);
+  EXPECT_GE(counted.reports(), static_cast<int>(report.vertices + report.plans));
+  for (const int last : {1, counted.reports() / 2, counted.reports()}) {
+    StopsAfter stop(last);
+    EXPECT_THROW((void)verify(folder, &stop), Stopped);
+    EXPECT_EQ(stop.reports(), last);
+  }
 }
 
 TEST(Verify, AcceptsEverySchedule) {
