@@ -1,7 +1,7 @@
 // Problems that affect the figures, or that a user should act on.
 import shared from './shared.js';
 import {announce} from './parts.js';
-import {basisOf, clockTime, counted, guardLimit_pct, isOver, isPastGuard, kStates} from './words.js';
+import {basisOf, clockTime, counted, guardLimit_pct, isOver, isPastGuard, kStates, profilingText} from './words.js';
 
 const {element, units} = shared;
 
@@ -20,6 +20,10 @@ const capText = ({scope, watts, swing_w: swing}) => 'Power cap: ' + [
   ...(units.isNumber(swing) ? [`a swing of at most ${units.power(swing)} between pipeline phases`] : [])].join(', ') +
     '.';
 
+// The server names GPUs by their UUID; on this page they are those of ranks.
+const withRanks = (text, gpus) => gpus.reduce((named, {rank, host, gpu_uuid: uuid}) => (uuid
+  ? named.replaceAll(`${uuid} (${host})`, `the GPU of rank ${rank} (${host})`) : named), text);
+
 // [[severity, text]], the most severe first.
 const alertsOf = ({summary: job}, rows, connection) => {
   const alerts = [];
@@ -32,7 +36,8 @@ const alertsOf = ({summary: job}, rows, connection) => {
     add('bad', `The job runs at full clocks, because planning failed: ${job.reason.replace(/\.?$/, '.')} ` +
       `${units.isNumber(job.retry_s) ? `The server tries again at ${clockTime(job.retry_s)}.` : ''}`);
   }
-  for (const {critical, text, todo} of job.problems || []) {
+  for (const {critical, text: named, todo, gpus} of job.problems || []) {
+    const text = withRanks(named, gpus || []);
     add(critical ? 'bad' : 'warn', `${text[0].toUpperCase()}${text.slice(1)}. What to do: ${todo}.`);
   }
   const silent = having(rows, 'silent');
@@ -89,6 +94,12 @@ export class Alerts {
 // Progress of the job up to its first plan.
 const kPath = ['registering', 'baseline', 'profiling', 'planning', 'running'];
 
+// The reason of these states begins with what the state says, which ranks that do not follow may come after.
+const newsIn = ({state, reason}) => {
+  if (state !== 'profiling' && state !== 'planning') return reason || '';
+  return (reason || '').split('; ').slice(1).join('; ');
+};
+
 export class Progress {
   constructor() {
     this.detail = element('p', {class: 'caption'});
@@ -99,11 +110,14 @@ export class Progress {
   update({summary: job}) {
     const at = kPath.indexOf(job.state);
     this.node.hidden = at < 0 || job.state === 'running';
-    if (this.node.hidden || this.shown === JSON.stringify([job.state, job.registered, job.reason])) return;
-    this.shown = JSON.stringify([job.state, job.registered, job.reason]);
+    const trial = profilingText(job);
+    const shown = JSON.stringify([job.state, job.registered, job.reason, trial]);
+    if (this.node.hidden || this.shown === shown) return;
+    this.shown = shown;
     this.steps.replaceChildren(...kPath.map((state, i) => element('li', {text: state,
       class: i < at ? 'done' : i === at ? 'current' : '', ...(i === at ? {'aria-current': 'step'} : {})})));
     const ranks = job.state === 'registering' ? `: ${job.registered} of ${counted(job.ranks, 'rank')}` : '';
-    this.detail.textContent = `Now ${kStates[job.state]}${ranks}.${job.reason ? ` ${job.reason}` : ''}`;
+    const more = newsIn(job);
+    this.detail.textContent = `Now ${kStates[job.state]}${ranks}${trial && `: ${trial}`}.${more && ` ${more}`}`;
   }
 }

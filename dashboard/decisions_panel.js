@@ -19,15 +19,23 @@ const reason = ({technique, from_iteration: step, configuration, reason: text}) 
 
 const searched = ({configuration = '', reason: text}) => `${configuration} ${text}`.toLowerCase();
 
-const line = (decision) => {
+// A plan repeats the reason of the decision that led to it, and a report may come twice: of two neighbours that say the
+// same at the same time the longer one is shown.
+const kTogether_s = 2;
+const isPartOf = (one, other) => other && !one.technique && !other.technique &&
+  Math.abs(one.time_s - other.time_s) <= kTogether_s && one.reason.length > 0 &&
+  other.reason.includes(one.reason) && (one.reason !== other.reason || one.id < other.id);
+const withoutRepeats = (decisions) => decisions.filter((decision, i) =>
+  !isPartOf(decision, decisions[i + 1]) && !isPartOf(decision, decisions[i - 1]));
+
+const line = (decision, planName) => {
   const today = new Date().toDateString() === new Date(1000 * decision.time_s).toDateString();
   const {plan_version: plan} = decision;
-  const version = Number.isInteger(plan) && plan > 0 ? `v${plan}` : '';
   return element('li', {'data-id': String(decision.id)}, [
     element('time', {datetime: new Date(1000 * decision.time_s).toISOString(), title: dateTime(decision.time_s),
       text: today ? clockTime(decision.time_s) : dateTime(decision.time_s)}),
     element('span', {class: 'kind', text: kindText(decision)}),
-    element('span', {class: 'version', text: version}),
+    element('span', {class: 'version', text: Number.isInteger(plan) && plan > 0 ? planName(plan) : ''}),
     element('span', {class: 'reason'}, reason(decision))]);
 };
 
@@ -54,7 +62,8 @@ export class DecisionsPanel {
     this.newest = newest;
     this.length = store.decisions.length;
     this.dropped = store.droppedDecisions;
-    this.decisions = [...store.decisions].reverse();
+    this.planName = (version) => store.planName(version);
+    this.decisions = withoutRepeats(store.decisions).reverse();
     const kinds = [...new Set(this.decisions.map(kindOf))].sort();
     for (const kind of kinds.filter((name) => !this.kinds.includes(name))) {
       this.kind.append(element('option', {value: kind, text: words(kind)}));
@@ -67,7 +76,7 @@ export class DecisionsPanel {
     const wanted = this.search.value.trim().toLowerCase();
     const shown = this.decisions.filter((decision) => (!this.kind.value || kindOf(decision) === this.kind.value) &&
       searched(decision).includes(wanted));
-    const nodes = shown.slice(0, this.limit).map(line);
+    const nodes = shown.slice(0, this.limit).map((decision) => line(decision, this.planName));
     this.list.replaceChildren(...(nodes.length ? nodes : [element('li', {class: 'empty',
       text: this.decisions.length ? 'No decision matches.' : 'There are no decisions yet.'})]));
     this.more.hidden = shown.length <= this.limit;

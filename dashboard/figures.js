@@ -1,7 +1,7 @@
 // The most important figures.
 import shared from './shared.js';
 import {setClass, setText} from './parts.js';
-import {basisOf, counted, guardLimit_pct, isPastGuard, savedText} from './words.js';
+import {basisOf, counted, guardLimit_pct, isBeforeFirstPlan, isPastGuard, savedText} from './words.js';
 
 const {element, units} = shared;
 
@@ -21,9 +21,10 @@ class Figure {
   }
 }
 
-const savingText = ({baseline, saved_pct: saved}, basis) => {
+const savingText = (job, basis) => {
+  const {baseline, saved_pct: saved} = job;
   if (!baseline || !units.isNumber(baseline.energy_j)) {
-    return 'Without a baseline the saving is unknown.';
+    return isBeforeFirstPlan(job) ? 'shown after the first plan' : 'There is no baseline, so no saving can be stated.';
   }
   const error = units.isNumber(baseline.energy_error_j) ? ` ± ${units.energy(baseline.energy_error_j, 2)}` : '';
   const text = `${units.energy(baseline.energy_j)}${error}, ` +
@@ -32,13 +33,14 @@ const savingText = ({baseline, saved_pct: saved}, basis) => {
     : `${basis} baseline: ${text}; savings are shown from the first plan on`;
 };
 
-const slowdownText = ({baseline, slowdown_pct: slowdown, slowdown_error_pct: error, stalled_iterations: stalled}, basis) => {
+const slowdownText = (job, basis) => {
+  const {baseline, slowdown_pct: slowdown, slowdown_error_pct: error, stalled_iterations: stalled} = job;
   const without = stalled ? `, without ${counted(stalled, 'iteration')} that stalled` : '';
   if (units.isNumber(slowdown)) {
     const noise = units.isNumber(error) ? ` ± ${units.fixed(error, 1)}` : '';
     return `${units.signedPercent(slowdown, 1)}${noise} against the ${basis} baseline${without}`;
   }
-  return baseline ? `${basis} baseline ${units.time(baseline.time_s)}` : 'no baseline';
+  return baseline ? `${basis} baseline ${units.time(baseline.time_s)}` : isBeforeFirstPlan(job) ? 'compared after the first plan' : 'no baseline';
 };
 
 const mood = (job) => {
@@ -70,7 +72,7 @@ export class Figures {
       ? 'not every GPU has reported' : `${units.power(total_w / store.ranks.size)} per GPU on average`);
     const purposes = {baseline: 'full clocks, for the baseline', profile: 'full clocks, other clocks in single iterations',
       train: 'for training'};
-    plan.show('Plan', job.plan_version ? `v${job.plan_version}` : 'none yet', job.plan_version
+    plan.show('Plan', job.plan_version ? store.planName(job.plan_version) : 'none yet', job.plan_version
       ? `${purposes[job.purpose] || job.purpose} · from iteration ${(job.from_iteration ?? 0).toLocaleString('en')}` +
         ` · now at ${(job.iteration ?? 0).toLocaleString('en')}` : 'ranks follow no plan');
   }

@@ -9,23 +9,40 @@ const {dataTable, element, units} = shared;
 const kTableRows = 100;
 
 // Iterations at which another plan begins: [{x, y}].
-const plannedSteps = (iterations, member) => {
+const plannedSteps = (iterations, member, store) => {
   const steps = [];
   for (const iteration of iterations) {
     const y = iteration[member];
-    if (!steps.length || steps[steps.length - 1].y !== y) steps.push({x: iteration.iteration, y});
+    const isAside = store.isProfiling(iteration);
+    const last = steps[steps.length - 1];
+    if (!last || last.y !== y || last.isAside !== isAside) steps.push({x: iteration.iteration, y, isAside});
   }
   return steps;
 };
 
-const planChanges = (iterations) => {
+const planChanges = (iterations, store) => {
   const marks = [];
   let version = null;
   for (const {iteration, plan_version: current} of iterations) {
-    if (version !== null && current !== null && current !== version) marks.push({x: iteration, text: `v${current}`});
+    if (version !== null && current !== null && current !== version) marks.push({x: iteration, text: store.planName(current)});
     version = current ?? version;
   }
   return marks;
+};
+
+// Stretches of iterations in which clocks were tried: [{from, to}].
+const profiledSpans = (iterations, store) => {
+  const spans = [];
+  let last = null;
+  for (const iteration of iterations) {
+    if (store.isProfiling(iteration)) {
+      if (last) last.to = iteration.iteration;
+      else spans.push(last = {from: iteration.iteration, to: iteration.iteration});
+    } else {
+      last = null;
+    }
+  }
+  return spans;
 };
 
 class IterationPanel {
@@ -44,26 +61,31 @@ class IterationPanel {
     Object.assign(this, {node, setBasis});
   }
 
-  update({iterations, summary}) {
+  update(store) {
+    const {iterations, summary} = store;
+    this.store = store;
     this.iterations = iterations;
     this.basis = basisOf(summary);
-    const points = iterations.map((iteration) => ({x: iteration.iteration, y: iteration[this.member], iteration}));
+    const points = iterations.map((iteration) => ({x: iteration.iteration, y: iteration[this.member], iteration,
+      isAside: store.isProfiling(iteration)}));
     const hasValues = points.some(({y}) => units.isNumber(y));
     for (const node of [this.chart.node, this.caption, this.table.node, this.legend]) node.hidden = !hasValues;
     this.empty.hidden = hasValues;
     if (!hasValues) return;
-    const steps = plannedSteps(iterations, this.plannedMember);
+    const steps = plannedSteps(iterations, this.plannedMember, store);
     const levels = this.levelsOf(summary);
-    this.drawLegend(steps.some(({y}) => units.isNumber(y)), levels);
+    const spans = profiledSpans(iterations, store);
+    this.drawLegend(steps.some(({y}) => units.isNumber(y)), levels, spans.length > 0);
     const last = points[points.length - 1];
-    this.chart.update({points, steps, levels, marks: planChanges(iterations),
+    this.chart.update({points, steps, levels, marks: planChanges(iterations, store), spans,
       summary: `${counted(points.length, 'iteration')}, the last took ${this.format(last.y)}.`});
     this.table.update();
   }
 
-  drawLegend(isPlanned, levels) {
+  drawLegend(isPlanned, levels, isProfiled) {
     const items = [['series', this.basis], ...(isPlanned ? [['planned', 'planned']] : []),
-      ...levels.map(({css, name, value}) => [css, `${name} ${value}`])];
+      ...levels.map(({css, name, value}) => [css, `${name} ${value}`]),
+      ...(isProfiled ? [['profiled', 'profiling, not in the scale']] : [])];
     const text = JSON.stringify(items);
     if (text === this.legendText) return;
     this.legendText = text;
@@ -78,7 +100,8 @@ class IterationPanel {
       [this.basis[0].toUpperCase() + this.basis.slice(1), this.format(value)], ['Planned', this.format(planned)],
       ['Against plan', units.signedPercent(versusPlan_pct(value, planned), 2)],
       ['Mean power, all GPUs', units.power(iteration.power_w)],
-      ['Plan', iteration.plan_version === null ? 'ranks differ' : `v${iteration.plan_version}`]]};
+      ['Plan', this.store.planName(iteration.plan_version)],
+      ...(units.isNumber(iteration.trial_mhz) ? [['Clock on trial', `${iteration.trial_mhz} MHz`]] : [])]};
   }
 
   iterationTable() {
@@ -88,7 +111,7 @@ class IterationPanel {
       {head: ['Time', 'planned'], text: (row) => units.time(row.planned_time_s)},
       {head: ['Energy', this.basis], text: (row) => units.energy(row.energy_j)},
       {head: ['Energy', 'planned'], text: (row) => units.energy(row.planned_energy_j)},
-      {head: ['Plan'], text: (row) => (row.plan_version === null ? 'ranks differ' : `v${row.plan_version}`)},
+      {head: ['Plan'], css: 'text', text: (row) => this.store.planName(row.plan_version)},
     ], this.iterations.slice(-kTableRows).reverse());
   }
 

@@ -14,6 +14,7 @@ export class JobStore {
     this.ranks = new Map();      // rank => document
     this.iterations = [];        // by iteration
     this.decisions = [];         // by id
+    this.plans = new Map();      // version => {purpose, name}, of plans that were issued
     this.droppedDecisions = 0;   // that the server no longer keeps
     this.power = new Map();      // rank => [{time_s, power_w}] since the page was opened
     this.heard_s = new Map();    // rank => server's time of its last report
@@ -76,7 +77,27 @@ export class JobStore {
   takeDecision(decision) {
     const before = this.decisions.length ? this.decisions[this.decisions.length - 1].id : -1;
     this.decisions = inserted(this.decisions, decision, 'id', kKeptDecisions);
+    if (decision.purpose) this.takePlan(decision);
     return decision.id > before;
+  }
+
+  // Plans for training are numbered; the others are named after what they are for.
+  takePlan({plan_version: version, purpose}) {
+    if (this.plans.has(version)) return;
+    const trained = [...this.plans.values()].filter((plan) => plan.purpose === 'train').length;
+    const names = {baseline: 'baseline', profile: 'profiling', train: `plan ${trained + 1}`};
+    this.plans.set(version, {purpose, name: names[purpose] || purpose});
+  }
+
+  // `version`: null where ranks follow different plans, 0 where none does.
+  planName(version) {
+    if (version === null || version === undefined) return 'ranks differ';
+    if (version === 0) return 'none';
+    return this.plans.has(version) ? this.plans.get(version).name : 'an older plan';
+  }
+
+  isProfiling({plan_version: version, trial_mhz: trial}) {
+    return typeof trial === 'number' || (this.plans.get(version) || {}).purpose === 'profile';
   }
 
   takeGpu({rank, energy_j, ...now}) {

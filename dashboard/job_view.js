@@ -12,7 +12,7 @@ import {RanksPanel} from './ranks_panel.js';
 import {TimelinePanel} from './timeline_panel.js';
 import {announce, message, setClass, setText} from './parts.js';
 import {rankRows} from './rank_state.js';
-import {counted, dateTime, duration, isOver, parallelText, stateShown, workText} from './words.js';
+import {counted, dateTime, duration, isOver, parallelText, shortName, stateShown, workText} from './words.js';
 
 const {element} = shared;
 
@@ -157,10 +157,10 @@ export class JobView {
     setText(this.state, state);
     this.state.title = title;
     this.simulated.hidden = !job.simulated;
-    const facts = [['Model', job.model], ...(job.work ? [['Work', workText(job.work)]] : []), ['GPU', job.gpu], ['Parallel', parallelText(job.parallel)],
+    const facts = [['Model', shortName(job.model)], ...(job.work ? [['Work', workText(job.work)]] : []), ['GPU', job.gpu], ['Parallel', parallelText(job.parallel)],
       ['Schedule', `${job.schedule}, ${counted(job.microbatches, 'microbatch', 'microbatches')}`],
-      ['Ranks', `${job.registered} of ${job.ranks}`], ['Run', job.run], ['Started', dateTime(job.created_s)],
-      ...(job.finished_s ? [['Duration', duration(job.finished_s - job.created_s)]] : [])];
+      ['Ranks', `${job.registered} of ${job.ranks}`], ['Run', shortName(job.run)], ['Started', dateTime(job.created_s)],
+      ...(job.finished_s ? [['Took', duration(job.finished_s - job.created_s)]] : [])];
     const text = JSON.stringify(facts);
     if (text === this.factsText) return;
     this.factsText = text;

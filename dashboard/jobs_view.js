@@ -5,7 +5,8 @@ import {BudgetsPanel} from './budgets_panel.js';
 import {KeyedTable} from './keyed_table.js';
 import {LiveStream} from './live.js';
 import {message, panel, setClass, setText} from './parts.js';
-import {basisOf, counted, dateTime, duration, age_s, isOver, savedText, stateShown, versusPlan_pct} from './words.js';
+import {age_s, basisOf, counted, dateTime, duration, isBeforeFirstPlan, isOver, profilingText, savedText, shortName,
+  stateShown, versusPlan_pct} from './words.js';
 
 const {element, interaction, units} = shared;
 
@@ -16,7 +17,7 @@ const fillName = (cell, job) => {
   const [link, run] = cell.children;
   link.setAttribute('href', `#/jobs/${encodeURIComponent(job.job)}`);
   setText(link, job.name || job.job);
-  setText(run, job.run);
+  setText(run, shortName(job.run));
   run.title = job.run;
 };
 
@@ -32,7 +33,8 @@ const fillState = (cell, job) => {
   state.title = title;
   simulated.hidden = !job.simulated;
   const stragglers = job.stragglers.map(({rank, factor}) => `rank ${rank}: ${units.fixed(factor, 2)} times as long`);
-  setText(detail, stragglers.length ? counted(stragglers.length, 'straggler') : '');
+  setText(detail, [profilingText(job), stragglers.length ? counted(stragglers.length, 'straggler') : '']
+    .filter(Boolean).join(' · '));
   detail.title = stragglers.join(', ');
 };
 
@@ -46,7 +48,7 @@ const kColumns = [
   {head: 'Job', css: 'text', fill: fillName, sort: (job) => job.name},
   {head: 'State', css: 'text', fill: fillState, sort: (job) => job.state},
   {head: 'Model', css: 'text model', fill: (cell, job) => {
-    two(cell, job.model || '', job.gpu || '');
+    two(cell, shortName(job.model), job.gpu || '');
     cell.firstChild.title = job.model || '';
   },
     sort: (job) => job.model},
@@ -60,7 +62,8 @@ const kColumns = [
     sort: (job) => job.time_s},
   {head: 'Energy per iteration', text: (job) => units.energy(job.energy_j), sort: (job) => job.energy_j},
   {head: 'Energy saved', fill: (cell, job) => two(cell, savedText(job),
-    units.isNumber(job.saved_pct) ? `of a ${basisOf(job)} baseline` : 'no baseline'), sort: (job) => job.saved_pct},
+    units.isNumber(job.saved_pct) ? `of a ${basisOf(job)} baseline`
+      : isBeforeFirstPlan(job) ? 'after the first plan' : 'no baseline'), sort: (job) => job.saved_pct},
   {head: 'Started', fill: (cell, job) => two(cell, `${duration(age_s(job.created_s))} ago`, dateTime(job.created_s)),
     sort: (job) => job.created_s},
 ];
@@ -122,7 +125,9 @@ export class JobsView {
     this.count = element('p', {class: 'caption'});
     this.panel = panel('Jobs', {tools: [this.search, ...this.choices], css: 'jobs'}, [this.count, this.table.node]);
     this.none = message('No jobs yet', 'A job appears here when its first rank registers with this server. ' +
-      'Its first plan follows when all its ranks have registered.');
+      'Its first plan follows when all its ranks have registered. Start one with:',
+    [element('pre', {class: 'command', tabindex: '0', 'aria-label': 'Command that attaches a job'}, [element('code', {
+      text: `lowgear run --server ${location.origin} -- torchrun --nproc-per-node 8 train.py`})])]);
     this.container.replaceChildren(element('h1', {class: 'visually-hidden', text: 'Jobs'}), this.budgets.node, this.panel.node,
       this.none);
   }

@@ -7,7 +7,7 @@ const {element, interaction, readout, units} = shared;
 const kSpans = [[50, '50'], [200, '200'], [1000, '1,000'], [Infinity, 'All']];
 const kMargin = {left: 66, right: 78, top: 12, bottom: 40};
 const kLabelPx = 14;
-const kMarkPx = 26;
+const kMarkPx = 56;
 
 const svgNode = (name) => document.createElementNS('http://www.w3.org/2000/svg', name);
 
@@ -38,6 +38,12 @@ const thinned = (points, width) => {
     kept.push(...part.filter((point) => point.y === low || point.y === high).slice(0, 2));
   }
   return kept;
+};
+
+// Those that the scale is made for: all where there are no others.
+const inScale = (points) => {
+  const own = points.filter(({isAside}) => !isAside);
+  return own.length ? own : points;
 };
 
 export class LineChart {
@@ -84,7 +90,7 @@ export class LineChart {
   }
 
   // `points`: [{x, y, ...}] by x; `steps`: [{x, y}], levels that change; `levels`: [{name, css, y}]; `marks`:
-  // [{x, text}]; `summary`: a sentence for screen readers.
+  // [{x, text}]; `spans`: [{from, to}], shaded. Points and steps with `isAside` have no part in the scale. `summary`: a sentence for screen readers.
   update(data) {
     this.data = data;
     this.svg.attr('aria-label', `${this.name}. ${data.summary || ''} Left and right move between the iterations, ` +
@@ -121,7 +127,7 @@ export class LineChart {
     const last = Math.max(first + 1, shown[shown.length - 1].x);
     this.shownSteps = this.data.steps.filter(({x}, i, all) => x <= last &&
       (i + 1 === all.length || all[i + 1].x >= first));
-    const values = [...shown, ...this.shownSteps, ...this.data.levels].map(({y}) => y).filter(units.isNumber);
+    const values = [...inScale(shown), ...inScale(this.shownSteps), ...this.data.levels].map(({y}) => y).filter(units.isNumber);
     const [low, high] = d3.extent(values);
     const pad = (high - low || high || 1) * 0.08;
     this.unit = this.unitOf(high);
@@ -152,6 +158,11 @@ export class LineChart {
     this.svg.append('clipPath').attr('id', this.clipId).append('rect')
       .attr({x: left - 3, y: top - 4, width: right - left + 6, height: bottom - top + 8});
     const plot = this.svg.append('g').attr('clip-path', `url(#${this.clipId})`);
+    const place = (x) => Math.max(left, Math.min(right, this.x(x)));
+    for (const {from, to} of this.data.spans || []) {
+      const [begin, end] = [place(from - 0.5), place(to + 0.5)];
+      if (end > begin) plot.append('rect').attr({class: 'span', x: begin, width: end - begin, y: top, height: bottom - top});
+    }
     const marks = (this.data.marks || []).filter(({x}) => x >= this.x.domain()[0] && x <= this.x.domain()[1]);
     marks.forEach(({x, text}, i) => {
       plot.append('line').attr({class: 'switch', x1: this.x(x), x2: this.x(x), y1: top, y2: bottom});

@@ -27,6 +27,20 @@ export const stateShown = (job) => {
   return [job.state, `chip state-${job.state}`, kStates[job.state] || ''];
 };
 
+// A job that has no saving yet because its first plan is still to come.
+export const isBeforeFirstPlan = (job) => ['registering', 'baseline', 'profiling', 'planning'].includes(job.state);
+
+// Long hexadecimal names, as runs and models may have, are shortened to what tells them apart.
+export const shortName = (text) => (text || '').replace(/\b[0-9a-f]{12,}\b/g, (hex) => `${hex.slice(0, 8)}…`);
+
+// "clock 3 of 7, about 2 min"; empty while no clocks are tried.
+export const profilingText = ({profiling, time_s: time}) => {
+  if (!profiling) return '';
+  const {clock, clocks, round, remaining_iterations: left} = profiling;
+  const rest = units.isNumber(time) && left > 0 ? `, about ${duration(Math.max(1, left * time))}` : '';
+  return `clock ${clock} of ${clocks}${round > 1 ? ` in round ${round}` : ''}${rest}`;
+};
+
 export const counted = (count, one, many = `${one}s`) => `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
 
 export const parallelText = ({pp, dp, tp, chunks}) =>

@@ -185,6 +185,31 @@ class IsLive(DashboardTest):
         self.browser.wait("document.querySelector('.frontier .curve')?.getTotalLength() > 200", "the frontier is drawn")
         self.assertEqual(self.count(".frontier .point"), 3)
 
+    def test_profiling_shows_its_progress_and_stays_out_of_the_scale(self):
+        job = MockJob(iterations=20)
+        for iteration in job.iterations:
+            if iteration["trial_mhz"]:
+                iteration["energy_j"] *= 40
+        server = self.open_job(job)
+        self.wait_text("Now trying clocks: clock 3 of 6, about", ".progress")
+        self.assertEqual(self.count(".line-chart .span"), 2)
+        self.wait_text("profiling, not in the scale", ".legend")
+        ticks = "[...document.querySelectorAll('.line-chart')].map((node) => node.querySelector('.level.baseline')" \
+            ".getAttribute('y1'))"
+        self.assertLess(float(self.browser.value(ticks)[1]), 220, "the baseline is not at the foot of the plot")
+        self.open(server)
+        self.wait_text("clock 3 of 6", ".jobs tbody")
+        self.wait_text("after the first plan", ".jobs tbody")
+
+    def test_a_decision_and_the_plan_that_repeats_it_are_one_line(self):
+        job = MockJob(iterations=60)
+        job.decide("straggler", "rank 1 takes 1.2 times as long")
+        job.decide("plan", "rank 1 takes 1.2 times as long; from iteration 60", 4)
+        self.open_job(job)
+        self.wait_text("rank 1 takes 1.2 times as long; from iteration 60", ".decisions li:first-child")
+        self.assertEqual(self.count(".decisions li"), 4, "of 5")
+        self.assertEqual(self.text(".decisions li:first-child .version"), "plan 2")
+
     def test_the_list_follows_jobs(self):
         jobs = [MockJob("j-1", name="first"), MockJob("j-2", name="second")]
         server = self.serve(jobs)
@@ -229,7 +254,7 @@ class SaysWhatIsWhat(DashboardTest):
 
     def test_no_saving_without_a_baseline(self):
         self.open_job(MockJob(iterations=4))
-        self.wait_text("Without a baseline the saving is unknown.")
+        self.wait_text("shown after the first plan")
         self.assertEqual(self.text(".card .value"), "–")
         self.assertNotRegex(self.browser.value(TEXT), r"saved[^%]*\d %")
 
@@ -263,8 +288,8 @@ class SaysWhatIsWhat(DashboardTest):
                         {"kind": "gpu_shared", "critical": False, "ranks": 1, "todo": "nothing", "text": "GPU-1 is shared",
                          "gpus": []}]
         self.open_job(job)
-        self.wait_text("Iterations take 11.6 % longer than the baseline: low clocks stayed set on GPU-2 (node-0). "
-                       "What to do: start the agent on these nodes again.", ".alerts .bad")
+        self.wait_text("Iterations take 11.6 % longer than the baseline: low clocks stayed set on the GPU of rank 2 "
+                       "(node-0). What to do: start the agent on these nodes again.", ".alerts .bad")
         self.wait_text("GPU-1 is shared", ".alerts .warn")
         self.wait_text("clocks stuck", ".chip.state-failed")
 
@@ -282,6 +307,7 @@ class SaysWhatIsWhat(DashboardTest):
     def test_no_jobs(self):
         self.open(self.serve([]))
         self.wait_text("No jobs yet")
+        self.wait_text("lowgear run --server http://", ".message code")
 
     def test_a_job_that_waits_for_ranks(self):
         job = MockJob(iterations=0, state="registering")

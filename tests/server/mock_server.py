@@ -87,6 +87,9 @@ class MockJob:
             decision = {"job": self.id, "id": number, "time_s": self.created_s + 2.4 * len(self.iterations),
                 "kind": kind,
                         "plan_version": self.version, "reason": reason, **training}
+            if version:
+                purposes = {"registered": "baseline", "profile": "profile"}
+                decision["purpose"] = purposes.get(kind, "train")
             self.decisions.append(decision)
             return decision
 
@@ -104,7 +107,9 @@ class MockJob:
             energy = planned_energy * (1.001 + 0.006 * wave(number, 3))
             iteration = {"job": self.id, "iteration": number, "time_s": time_s, "energy_j": energy,
                 "power_w": energy / time_s,
-                         "plan_version": self.version, "trial_mhz": None,
+                         "plan_version": self.version,
+                         "trial_mhz": 1410 - 60 * (1 + (number - BASELINE_UNTIL) // 6)
+                         if BASELINE_UNTIL <= number < PROFILE_UNTIL else None,
                          "planned_time_s": planned_time,
                 "planned_energy_j": planned_energy}
             self.iterations.append(iteration)
@@ -152,7 +157,7 @@ class MockJob:
                 "registered": self.registered, "work": self.work, "iteration": number - 1 if number else None,
                 "plan_version": self.version,
                 "purpose": "train" if trains else "profile" if has_baseline else "baseline" if self.version else None,
-                "from_iteration": self.from_iteration,
+                "from_iteration": self.from_iteration, "profiling": self.profiling(),
                 "time_s": time_s, "energy_j": energy, "planned_time_s": planned_time,
                 "planned_energy_j": planned_energy,
                 "baseline": baseline, "saved_pct": 100 * (1 - energy / baseline["energy_j"]) if trains else None,
@@ -165,6 +170,13 @@ class MockJob:
                 "guard_limit_pct": self.settings["guard_pct"] + self.settings["slowdown_pct"],
                 "has_failed": self.retry_s is not None, "retry_s": self.retry_s,
             }
+
+    def profiling(self):
+        number = len(self.iterations)
+        if self.state() != "profiling":
+            return None
+        clock = min(6, 1 + max(0, number - BASELINE_UNTIL) // 6)
+        return {"clock": clock, "clocks": 6, "round": 1, "remaining_iterations": max(0, PROFILE_UNTIL - number)}
 
     def gpu(self, rank, number):
         clock = 1410 if number < BASELINE_UNTIL else 1380 - 15 * (rank % 9)

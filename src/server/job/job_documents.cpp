@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <set>
 #include <utility>
 
 #include "planning/plan/plan_json.h"
@@ -21,6 +23,24 @@ Json baseline_json(const std::optional<IterationMeans>& baseline) {
           {"energy_j", or_null(baseline->energy_j)},
           {"energy_error_j", baseline->energy_j ? Json(baseline->energy_error_j) : Json(nullptr)},
           {"iterations", baseline->iterations}};
+}
+
+/// How far the trials of the newest plan have come; null while no clocks are tried.
+Json profiling_json(const JobRecord& job) {
+  const PlanVersion* newest = job.plans.newest();
+  if (job.state() != JobState::profiling || newest == nullptr || newest->trials.empty()) return nullptr;
+  const std::int64_t next =
+      job.history.kept().empty() ? newest->from_iteration : job.history.kept().back().iteration + 1;
+  std::set<int> clocks;
+  std::set<int> begun;
+  for (const plan::ClockTrial& trial : newest->trials) {
+    clocks.insert(trial.clock_mhz);
+    if (begun.empty() || trial.first_iteration <= next) begun.insert(trial.clock_mhz);
+  }
+  return {{"clock", begun.size()},
+          {"clocks", clocks.size()},
+          {"round", job.profiling.sweep().rounds()},
+          {"remaining_iterations", std::max<std::int64_t>(0, newest->trials.back().end_iteration() - next)}};
 }
 
 /// Of the state, and which ranks have no part in it.
@@ -109,6 +129,7 @@ Json summary_json(const JobRecord& job) {
                   {"iteration", job.history.kept().empty() ? Json(nullptr) : Json(job.history.kept().back().iteration)},
                   {"plan_version", job.plan_version()},
                   {"purpose", newest == nullptr ? Json(nullptr) : Json(name(newest->purpose))},
+                  {"profiling", profiling_json(job)},
                   {"from_iteration", newest == nullptr ? Json(nullptr) : Json(newest->from_iteration)},
                   {"time_s", positive_or_null(now.time_s)},
                   {"stalled_iterations", now.stalled},

@@ -55,7 +55,9 @@ void JobOutbox::add_training_decision(int rank, const protocol::TrainingDecision
 void JobOutbox::issue(const PlanVersion& plan, double now_s) {
   plan_version_ = plan.version;
   changes_.store.plans.push_back({job_, plan.version, write_plan_version(plan)});
-  decide("plan", fmt::format("{}; from iteration {}", plan.reason, plan.from_iteration), now_s);
+  Json decision = next_decision("plan", fmt::format("{}; from iteration {}", plan.reason, plan.from_iteration), now_s);
+  decision["purpose"] = protocol::name(plan.purpose);
+  keep(std::move(decision));
   change_summary();
 }
 
