@@ -56,6 +56,22 @@ class JobProfiling2x2 : public testing::Test {
   int first_version = 0;
 };
 
+TEST(JobProfiling, ItsProgressIsInTheSummary) {
+  SimulatedJob training{quickly_profiled(2, 1)};
+  training.register_all();
+  EXPECT_TRUE(summary_json(training.record())["profiling"].is_null());
+  ASSERT_TRUE(training.run_until(JobState::profiling));
+  const Json begin = summary_json(training.record())["profiling"];
+  EXPECT_EQ(begin["clock"], 1);
+  EXPECT_GT(begin["clocks"].get<int>(), 1);
+  EXPECT_EQ(begin["round"], 1);
+  training.run(1);
+  const Json later = summary_json(training.record())["profiling"];
+  EXPECT_LE(later["remaining_iterations"].get<int>(), begin["remaining_iterations"].get<int>());
+  ASSERT_TRUE(training.run_until(JobState::running));
+  EXPECT_TRUE(summary_json(training.record())["profiling"].is_null());
+}
+
 TEST(JobProfiling, TriesNoMoreClocksAfterSomeIterationsHoweverUncertainThePlanIs) {
   protocol::JobSpec spec = small_job(2);
   spec.profiling->allowance_pct = 100;
