@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import time
 import warnings
 from contextlib import contextmanager
 from typing import Iterable, NamedTuple, Optional, Tuple
@@ -15,6 +16,7 @@ _SEARCH_STATES = ("off", "waiting", "running", "found", "none", "cut_off", "else
 _NEAREST_BELOW = 1
 _COUNT_DIFFERENCES = 1
 _NEXT = 0xFFFFFFFF
+_NOTHING_HERE = "this machine has no GPU and no agent"
 _LEGACY_STREAM = 1  # as the driver's interface names the default stream; runtime and PyTorch say 0
 
 
@@ -33,6 +35,14 @@ class Measurement(NamedTuple):
     simulated: bool
     energy_source: Optional[str]  # "counter", or "integrated power" where the counter is missing or cannot be right
     problem: str  # why a value is missing or the counter is not used; empty: no problem
+
+    def __str__(self):
+        time = f"{self.time_s:.4g} s"
+        if self.energy_j is None:
+            return f"{time}, energy not measured: {self.problem or 'the GPU does not report it'}"
+        error = "?" if self.energy_uncertainty_j is None else f"{self.energy_uncertainty_j:.2g}"
+        source = f"{'simulated' if self.simulated else 'measured'}, by {self.energy_source}"
+        return f"{self.energy_j:.4g} J +- {error} J in {time} ({source}{'; ' if self.problem else ''}{self.problem})"
 
 
 class Status(NamedTuple):
@@ -91,15 +101,52 @@ class OperatingPoint(NamedTuple):
 
 
 class Window:
-    """An energy window; `measurement` is set when it ends."""
+    """An energy window; `measurement` is set when it ends. Its values can be read from the window, too:
+    `window.energy_j`."""
 
     def __init__(self, name: str):
         self.name = name
         self.measurement: Optional[Measurement] = None
 
+    def __getattr__(self, name):
+        if name not in Measurement._fields:
+            raise AttributeError(f"a window has no {name!r}; it has {', '.join(Measurement._fields)}")
+        if self.measurement is None:
+            raise AttributeError(f"the window has no {name} before it ends; read it after the with block")
+        return getattr(self.measurement, name)
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *Measurement._fields})
+
+    def __repr__(self):
+        name = f" {self.name!r}" if self.name else ""
+        return f"<Window{name}: {'not ended' if self.measurement is None else self.measurement}>"
+
 
 def _encode(text):
     return None if text is None else os.fsencode(text)
+
+
+@contextmanager
+def unmeasured_window(window: Window, problem: str):
+    """A window that measures time alone."""
+    begin_s = time.monotonic()
+    try:
+        yield window
+    finally:
+        unknown = dict.fromkeys(Measurement._fields)
+        known = {"time_s": time.monotonic() - begin_s, "simulated": False, "problem": problem}
+        window.measurement = Measurement(**{**unknown, **known})
+
+
+_warned = False  # whether this process was told that it does not measure
+
+
+def warn_once(message: str, stacklevel: int) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(f"lowgear: {message}", _library.LowgearWarning, stacklevel + 1)
 
 
 class Client:
@@ -116,6 +163,9 @@ class Client:
     and `tp_rank` are its place among replicas and among ranks that share layers. In place of them `rank_order`
     (LOWGEAR_RANK_ORDER) may say how the job numbers its ranks: "megatron", "deepspeed", or axes such as
     "tp-cp-ep-dp-pp", that of neighbouring ranks first.
+
+    Without a GPU and without an agent that the program or the environment names, the client warns once (LowgearWarning);
+    the calls of a program then do nothing but keep time, so that it runs unchanged on a laptop.
     """
 
     def __init__(
@@ -137,7 +187,7 @@ class Client:
         rank_order=None,
     ):
         self._handle = None
-        self._library = _library.load()
+        self._library = _library.load_or_idle()
         options = _library.Options(
             ctypes.sizeof(_library.Options),
             _encode(agent_socket),
@@ -161,6 +211,12 @@ class Client:
         self._own_stage = None
         self._instruction = None
         self._counts = {}
+        names_agent = agent_socket is not None or bool(os.environ.get("LOWGEAR_AGENT_SOCKET"))
+        status = self.status()
+        self._idles = not (names_agent or status.has_lease or status.gpu_uuid)
+        if self._idles:
+            warn_once(f"{_NOTHING_HERE}: clocks are not set and energy is not measured; the program runs on "
+                      f"({status.problem})", 2)
 
     def _check(self, code):
         _library.check(self._library, code)
@@ -196,11 +252,16 @@ class Client:
         Only this call takes a lease again that the administrator has ended.
 
         Raises Refused when the agent refuses the plan, AgentUnavailable without an agent (the plan is kept until there
-        is one), InvalidUse when the file is no plan or the rank of this process is not certain.
+        is one; without a GPU, too, nothing is raised), InvalidUse when the file is no plan or the rank of this process
+        is not certain.
         """
         flags = _NEAREST_BELOW if nearest_below else 0
         self._own_stage = None
-        self._check(self._library.lowgear_load_plan(self._handle, _encode(path), plan_rank, flags))
+        try:
+            self._check(self._library.lowgear_load_plan(self._handle, _encode(path), plan_rank, flags))
+        except _library.AgentUnavailable:
+            if not self._idles:
+                raise
 
     def stagger(self):
         """Waits, at most a tenth of an iteration, if the server asks this rank to, so that the power of several jobs
@@ -337,6 +398,8 @@ class Client:
         """
         if points not in _POINTS:
             raise _library.InvalidUse(f"there are no operating points {points!r}; there are {', '.join(_POINTS)}")
+        if self._idles:
+            return
         wanted = list(values or ())
         array = (ctypes.c_double * len(wanted))(*wanted) if wanted else None
         options = _library.SearchOptionsStruct(
@@ -363,7 +426,7 @@ class Client:
             state=state,
             points=next(name for name, number in _POINTS.items() if number == result.points),
             value=result.value or None,
-            reason=result.reason.decode("utf-8", "replace"),
+            reason=_NOTHING_HERE if self._idles else result.reason.decode("utf-8", "replace"),
         )
         return OperatingPoint(**values)
 
@@ -385,10 +448,19 @@ class Client:
 
     @contextmanager
     def window(self, name: str = ""):
-        """Measures energy: `with client.window("epoch") as w: ...`, then `w.measurement.energy_j`."""
-        number = ctypes.c_uint64()
-        self._check(self._library.lowgear_window_begin(self._handle, name.encode(), ctypes.byref(number)))
+        """Measures energy: `with client.window("epoch") as w: ...`, then `w.energy_j`. Where there is no GPU to measure,
+        energies are None, and `w.problem` says why.
+        """
         window = Window(name)
+        number = ctypes.c_uint64()
+        code = self._library.lowgear_window_begin(self._handle, name.encode(), ctypes.byref(number))
+        if code in (_library.FAILED, _library.FORKED):
+            forked = "the client belongs to the parent process; open one in this process"
+            problem = forked if code == _library.FORKED else _library.last_error(self._library)
+            with unmeasured_window(window, problem):
+                yield window
+            return
+        self._check(code)
         try:
             yield window
         finally:

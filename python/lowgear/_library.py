@@ -7,6 +7,8 @@ from pathlib import Path
 _ABI_MAJOR = 1
 _ABI_MINOR = 4
 
+_NVIDIA_DEVICE = "/dev/nvidiactl"  # there with every driver of NVIDIA
+
 OK, INVALID, FAILED, REFUSED, NO_AGENT, FORKED = range(6)
 
 
@@ -22,8 +24,20 @@ class Refused(LowgearError):
     """The agent has refused."""
 
 
+class UnknownParameter(InvalidUse, TypeError):
+    """A parameter or option of this name does not exist; the message names the closest one."""
+
+
+class LowgearWarning(UserWarning):
+    """A doubt about the input, or a client that can neither measure nor set clocks."""
+
+
 class AgentUnavailable(LowgearError):
     """There is no agent. What was requested happens once there is one."""
+
+
+class LibraryNotFound(LowgearError):
+    """No library of this name is installed."""
 
 
 class Options(ctypes.Structure):
@@ -130,8 +144,9 @@ def open_library(file, variable, candidates, named):
             return ctypes.CDLL(name)
         except OSError as error:
             tried.append(str(error))
-    raise LowgearError(
-        f"{file} {'cannot be loaded' if any(map(os.path.exists, candidates)) else 'is not found'} ("
+    is_there = any(map(os.path.exists, candidates))
+    raise (LowgearError if is_there else LibraryNotFound)(
+        f"{file} {'cannot be loaded' if is_there else 'is not found'} ("
         + "; ".join(tried)
         + f"); install Lowgear, or set {variable} to its path (build/release/lib/{file})"
     )
@@ -149,10 +164,35 @@ def _abi_version(library):
     return function()
 
 
+class NoLibrary:
+    """Stands in for liblowgear.so on a machine that has neither the library nor a GPU: no call does anything."""
+
+    def __init__(self, problem):
+        self._problem = problem.encode()
+
+    def __getattr__(self, function):
+        return lambda *_: OK
+
+    def lowgear_last_error(self):
+        return self._problem
+
+    def lowgear_window_begin(self, *_):
+        return FAILED
+
+    def lowgear_get_status(self, _client, status):
+        result = status._obj
+        result.world_size, result.pp_rank, result.following = 1, -1, 1
+        result.problem = result.place = self._problem[:255]
+        return OK
+
+
 def load():
-    """Loads the library and declares its functions. Raises LowgearError when it is missing, of another version, or not
-    Lowgear's."""
-    candidates = [str(Path(__file__).with_name("liblowgear.so.1")), "liblowgear.so.1", "liblowgear.so"]
+    """Loads the library and declares its functions: the one that LOWGEAR_LIBRARY names; or the one in this package; or
+    where the system looks; or that of the build folder, where the package is used from the source tree. Raises
+    LowgearError when it is missing, of another version, or not Lowgear's."""
+    package = Path(__file__).resolve().parent
+    in_source_tree = package.parent.parent / "build" / "release" / "lib" / "liblowgear.so.1"
+    candidates = [str(package / "liblowgear.so.1"), "liblowgear.so.1", "liblowgear.so", str(in_source_tree)]
     library = open_library("liblowgear.so", "LOWGEAR_LIBRARY", candidates, os.environ.get("LOWGEAR_LIBRARY"))
     version = _abi_version(library)
     if version >> 16 != _ABI_MAJOR or version & 0xFFFF < _ABI_MINOR:
@@ -184,10 +224,23 @@ def load():
     return library
 
 
+def load_or_idle():
+    """The library; NoLibrary where none is installed or named, on a machine without a GPU. Raises LowgearError otherwise."""
+    try:
+        return load()
+    except LibraryNotFound as error:
+        if os.environ.get("LOWGEAR_LIBRARY") or os.path.exists(_NVIDIA_DEVICE):
+            raise
+        return NoLibrary(str(error))
+
+
+def last_error(library):
+    return library.lowgear_last_error().decode("utf-8", "replace") or "invalid argument"
+
+
 def check(library, code):
     """Raises the error of a code other than OK. The parent process' client does nothing in a child, without an error."""
     if code in (OK, FORKED):
         return
-    message = library.lowgear_last_error().decode("utf-8", "replace") or "invalid argument"
     kinds = {INVALID: InvalidUse, REFUSED: Refused, NO_AGENT: AgentUnavailable}
-    raise kinds.get(code, LowgearError)(message)
+    raise kinds.get(code, LowgearError)(last_error(library))

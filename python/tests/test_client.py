@@ -10,6 +10,7 @@ import struct
 import tempfile
 import threading
 import time
+import types
 import unittest
 import unittest.mock
 import warnings
@@ -108,6 +109,66 @@ class WithoutAgent(unittest.TestCase):
             self.assertEqual(status.units, 1)
             self.assertFalse(status.has_lease)
             self.assertEqual(status.mismatched, 0)
+
+    def test_a_program_runs_unchanged_without_gpu_and_agent(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plan = Path(folder) / "plan.json"
+            plan.write_text(plan_text([1200]))
+            variables = {name: text for name, text in os.environ.items() if name != "LOWGEAR_AGENT_SOCKET"}
+            with unittest.mock.patch.dict(os.environ, variables, clear=True), \
+                    unittest.mock.patch("lowgear._client._warned", False), warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                with lowgear.Client() as client:
+                    client.load_plan(plan)
+                    client.search_operating_point(2)
+                    point = client.operating_point()
+                    with client.window("epoch") as window, client.iteration(), client.unit("forward", 0, 0):
+                        self.assertIn("not ended", repr(window))
+                        with self.assertRaisesRegex(AttributeError, "after the with block"):
+                            window.energy_j
+                    with self.assertRaisesRegex(lowgear.InvalidUse, "no/such"):
+                        client.load_plan("/no/such/plan.json")
+                with lowgear.Client(), lowgear.measure():
+                    pass
+        self.assertEqual([one.category for one in said], [lowgear.LowgearWarning])
+        self.assertIn("no GPU and no agent", str(said[0].message))
+        self.assertEqual(said[0].filename, __file__)
+        self.assertEqual((point.state, point.reason), ("off", "this machine has no GPU and no agent"))
+        self.assertGreater(window.time_s, 0)
+        self.assertIsNone(window.energy_j)
+        self.assertIn("/no/such/library", window.problem)
+        self.assertIn("energy not measured: /no/such/library", repr(window))
+
+    def test_an_agent_that_was_named_is_missed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plan = Path(folder) / "plan.json"
+            plan.write_text(plan_text([1200]))
+            with lowgear.Client(agent_socket=f"{folder}/none") as client:
+                with self.assertRaises(lowgear.AgentUnavailable):
+                    client.load_plan(plan)
+
+    def test_a_program_runs_unchanged_without_the_library(self):
+        missing = lowgear._library.LibraryNotFound("liblowgear.so is not found")
+        variables = {name: text for name, text in os.environ.items()
+                     if name not in ("LOWGEAR_AGENT_SOCKET", "LOWGEAR_LIBRARY")}
+        with unittest.mock.patch.dict(os.environ, variables, clear=True), \
+                unittest.mock.patch("lowgear._library.load", side_effect=missing), \
+                unittest.mock.patch("lowgear._client._warned", False):
+            with unittest.mock.patch("lowgear._library._NVIDIA_DEVICE", "/no/such/device"):
+                with self.assertWarnsRegex(lowgear.LowgearWarning, "liblowgear.so is not found"):
+                    client = lowgear.Client(recording="not made")
+                client.load_plan("/no/such/plan")
+                client.on_step_begin()
+                client.on_instruction_begin("forward")
+                client.on_instruction_end("forward")
+                client.on_step_end()
+                with client.window() as window:
+                    pass
+                client.close()
+                self.assertEqual(window.problem, "liblowgear.so is not found")
+            with unittest.mock.patch("lowgear._library._NVIDIA_DEVICE", "/dev/null"):
+                with self.assertRaisesRegex(lowgear.LowgearError, "is not found"):
+                    lowgear.Client()
 
     def test_counts_what_does_not_match(self):
         with lowgear.Client(agent_socket="") as client:
@@ -388,6 +449,40 @@ class OnSimulatedGpus(unittest.TestCase):
             self.assertTrue(window.measurement.simulated)
             self.assertTrue(client.status().simulated)
             self.assertGreaterEqual(window.measurement.energy_j, 0)
+
+    def test_measures_a_block(self):
+        synchronized = []
+        cuda = types.SimpleNamespace(is_initialized=lambda: True, synchronize=lambda: synchronized.append(1))
+        with unittest.mock.patch.dict(lowgear._measure._Meter.opened, clear=True), \
+                unittest.mock.patch.dict("sys.modules", torch=types.SimpleNamespace(cuda=cuda)), \
+                unittest.mock.patch.dict(os.environ, LOWGEAR_RECORDING="/no/such/folder", LOWGEAR_SEARCH="2"):
+            with lowgear.measure("epoch") as energy, lowgear.measure(synchronize=False) as inner:
+                time.sleep(0.3)
+            self.assertEqual(len(lowgear._measure._Meter.opened), 1, "one client serves all blocks")
+            self.assertEqual(os.environ["LOWGEAR_SEARCH"], "2")
+            with self.assertRaises(lowgear.InvalidUse), lowgear.measure(gpu="GPU-none"):
+                pass
+            with self.assertRaises(KeyError), lowgear.measure() as failed:
+                raise KeyError
+            for meter in lowgear._measure._Meter.opened.values():
+                meter.close()
+        self.assertEqual(len(synchronized), 5)
+        self.assertTrue(energy.simulated)
+        self.assertGreater(energy.energy_j, 0)
+        self.assertGreater(energy.energy_uncertainty_j, 0)
+        self.assertEqual((energy.energy_source, energy.problem), ("counter", ""))
+        self.assertGreaterEqual(energy.time_s, inner.time_s)
+        self.assertRegex(repr(energy), r"^<Window 'epoch': .* J \+- .* J in .* s \(simulated, by counter\)>$")
+        self.assertIsNotNone(failed.measurement)
+
+    def test_a_childs_window_of_its_parents_client_measures_nothing(self):
+        with lowgear.Client(agent_socket="", local_rank=0) as client:
+            child = os.fork()
+            if child == 0:
+                with client.window() as window:
+                    pass
+                os._exit(0 if window.energy_j is None and "parent process" in window.problem else 1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
 
     def test_tells_the_agent_what_begins(self):
         agent = FakeAgent(self.folder.name, 1024 * 16 + 192)

@@ -150,6 +150,55 @@ class TestPlan(InAFolder):
                 self.assertEqual(result.frontier, expected.frontier)
                 self.assertEqual(result.plans, expected.plans)
 
+    def test_a_profile_and_the_least_options_are_enough(self):
+        by_default = lowgear.plan(ROWS, microbatches=2, blocking_power_w=POWER_W)
+        words = ["plan", "--profile", str(self.profile_file()), "--microbatches", "2", "--blocking-power", str(POWER_W)]
+        summary = json.loads(command(*words, "--out", "out", "--json", folder=self.folder))
+        self.assertEqual(by_default.document["switch_latency"], summary["switch_latency"])
+        self.assertEqual([row._asdict() for row in by_default.plans], summary["plans"])
+
+    def test_late_clocks_are_shown_where_their_latency_is_not_known(self):
+        known = plan(switch_latency_s=0.025, ask_ahead=True)
+        self.assertEqual(known.document["switch_latency"], {"source": "given", "planned_with_s": 0, "asked_ahead_s": 0.025})
+        self.assertIsNone(known.late)
+        self.assertNotIn("late", repr(known))
+        delayed = plan(switch_latency_s=0.001, ask_ahead=False)
+        self.assertEqual(delayed.document["switch_latency"]["planned_with_s"], 0.001)
+        document = dict(known.document, switch_latency={"source": "unknown", "replayed": {
+            "switch_latency_s": 0.025, "time_s": 1.02 * known.baseline.time_s, "energy_j": 0.9 * known.baseline.energy_j}})
+        unknown = planning.PlanResult(document, known.files)
+        self.assertIn("; with clocks 25 ms late: -10.00 % energy, +2.00 % time (replayed)>", repr(unknown))
+
+    def test_unknown_parameters_name_the_closest_one(self):
+        cases = {"microbatch": "microbatches", "blocking_power": "blocking_power_w", "blocking_pwr": "blocking_power_w",
+                 "switch_latency": "switch_latency_s", "switch-latency": "switch_latency_s", "ask-ahead": "ask_ahead",
+                 "virtual_stages": "chunks", "deadlines": "deadline_s", "envpipe_step": "envpipe_steps"}
+        for name, meant in cases.items():
+            with self.subTest(name):
+                with self.assertRaisesRegex(lowgear.UnknownParameter, f"no option {name}; did you mean {meant}\\?$"):
+                    plan(**{name: 3})
+        with self.assertRaisesRegex(lowgear.UnknownParameter, "no option sideways$"):
+            plan(sideways=3)
+        with self.assertRaisesRegex(TypeError, "no option straggler; did you mean stragglers"):
+            lowgear.simulate(plan(), straggler={1: 1.2})
+        with self.assertRaisesRegex(lowgear.UnknownParameter, "no option sideways; there are folder, keep, out"):
+            lowgear.thin("folder", keep=3, out="out", sideways=1)
+        with self.assertRaisesRegex(lowgear.UnknownParameter, "no option max_ctp; did you mean max_cp"):
+            lowgear.search(JOB, max_ctp=3)
+
+    def test_other_options_of_the_command_are_passed_on(self):
+        self.assertEqual(plan(policy="envpipe", plans=None, envpipe_steps=40).document["policy"], "envpipe")
+        with self.assertRaisesRegex(lowgear.InvalidUse, "^memory_limit: "):
+            plan(memory_limit=1e9)
+
+    def test_values_of_another_kind_are_refused(self):
+        cases = [({"profile": 7}, "profile: expected rows"), ({"schedule": 7}, "schedule: expected a name"),
+                 ({"blocking_power_w": object}, "blocking_power_w: expected a number in W"),
+                 ({"slow_ranks": [1.2]}, r"slow_ranks: expected a dict from rank to factor such as \{1: 1.2\}")]
+        for given, message in cases:
+            with self.subTest(given), self.assertRaisesRegex(lowgear.InvalidUse, message):
+                plan(**given)
+
     def test_both_names_of_a_figure_are_refused(self):
         for name, second in (("frequency", "clock_mhz"), ("time", "time_s"), ("energy", "energy_j")):
             both = [dict(row, **{second: row[name]}) for row in ROWS]

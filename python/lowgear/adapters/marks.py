@@ -4,10 +4,11 @@ import atexit
 import threading
 from typing import Any, Callable, Dict, Generator, List, Optional
 
+from .._torch import current_cuda
 from .clients import Clients
 from .job import Job, Unit, first_difference, name_of
 from .messages import is_first_rank, say
-from .session import Session, current_cuda
+from .session import Session
 
 #: Who marks where several adapters see a job: the one of the highest level, then the one that came first.
 OPTIMIZER, FRAMEWORK, PIPELINE = range(3)

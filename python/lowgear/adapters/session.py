@@ -2,36 +2,24 @@
 
 import itertools
 import os
-import sys
+import warnings
 from pathlib import Path
 from typing import Any, Optional
 
+from .. import _library
+from .._torch import current_cuda, current_gpu, torch
 from .job import Job, job_spec, schedule_csv
 from .plans import order_problem, plan_file
-
-
-def _torch() -> Any:
-    return sys.modules.get("torch")
-
-
-def current_cuda() -> Any:
-    """torch.cuda where this process uses a GPU by it."""
-    cuda = getattr(_torch(), "cuda", None)
-    return cuda if cuda is not None and cuda.is_initialized() else None
 
 
 def _launch() -> dict:
     """Rank, size and GPU of this process where PyTorch knows them; the client finds out the rest."""
     found = {}
-    distributed = getattr(_torch(), "distributed", None)
+    distributed = getattr(torch(), "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         found.update(rank=distributed.get_rank(), world_size=distributed.get_world_size())
-    cuda = current_cuda()
-    if cuda is not None and not os.environ.get("LOWGEAR_NVML"):
-        uuid = getattr(cuda.get_device_properties(cuda.current_device()), "uuid", None)
-        if uuid is not None:
-            found.update(gpu=f"GPU-{uuid}")
-    return found
+    gpu = current_gpu()
+    return found if gpu is None else dict(found, gpu=gpu)
 
 
 def _has_client() -> bool:
@@ -73,7 +61,10 @@ class Session:
         serving = {"server": ""} if refused else {"job_spec": job_spec(job)}
         launch = _launch()
         recording = _recording(launch.get("rank", int(os.environ.get("RANK") or 0)), earlier)
-        self.client = lowgear.Client(**launch, **ranks, **serving, **recording)
+        _library.load()  # `lowgear run` says what is missing where a program of its own would idle
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # likewise; a program may turn warnings into errors
+            self.client = lowgear.Client(**launch, **ranks, **serving, **recording)
         if refused:
             self.refuse(refused)
         elif os.environ.get("LOWGEAR_PLAN"):

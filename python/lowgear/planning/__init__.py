@@ -6,7 +6,7 @@ in notebooks. liblowgear_planning.so computes all figures, with the code of the 
 its messages. Nothing else but Python's standard library is needed; pandas only where you ask for a data frame.
 """
 
-from .call import LowgearWarning
+from .._library import LowgearWarning
 from .clusters import CellRow, EmulatedRow, PointRow, WindowRow, emulate, evaluate, thin, windows
 from .dumps import ProfilingResult, load_prof, total_time_and_energy
 from .estimates import Estimate, PublishedEstimate, SearchResult

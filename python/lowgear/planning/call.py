@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import difflib
 import functools
+import inspect
 import json
 import os
 import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from types import MappingProxyType
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union, cast
 
-from .._library import InvalidUse, LowgearError, open_library
+from .._library import InvalidUse, LowgearError, LowgearWarning, UnknownParameter, open_library
 
 _FILE = "liblowgear_planning.so"
 _PACKAGE = Path(__file__).resolve().parent.parent
 
-
-class LowgearWarning(UserWarning):
-    """A doubt about the input, such as a profile in other units."""
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Reply(NamedTuple):
@@ -148,7 +149,7 @@ class Request:
         if "error" in answer:
             raise self._failure(answer["error"])
         for warning in answer["warnings"]:
-            warnings.warn(self._named(warning), LowgearWarning, stacklevel=3)
+            warnings.warn(self._named(warning), LowgearWarning, stacklevel=4)
         files = {name: text.encode() for name, text in answer["files"].items()}
         return Reply(answer["result"], tuple(map(self._named, answer["notes"])), files)
 
@@ -165,3 +166,43 @@ class Request:
         if given is None:
             return kind(self._named(error["message"]))
         return kind(f"{given.place(error.get('line'))}: {self._named(error['problem'])}")
+
+
+def _unknown(name: str, known: Sequence[str], parameters: Mapping[str, str]) -> Optional[UnknownParameter]:
+    """The error for a parameter that does not exist; None where no parameter is close to it."""
+    close = parameters.get(name.replace("_", "-"))
+    if close not in known:
+        words = name.replace("-", "_")
+        close = next(iter([one for one in known if one == words] or difflib.get_close_matches(words, known, 1)), None)
+    return UnknownParameter(f"there is no option {name}; did you mean {close}?") if close else None
+
+
+def with_suggestions(parameters: Mapping[str, str] = MappingProxyType({})) -> Callable[[Function], Function]:
+    """A decorator of functions that call a verb. An unknown keyword raises UnknownParameter, which names the closest
+    parameter. `parameters` has the verb's options that are named otherwise in Python. Keywords that the function takes
+    by `**` are options of the verb, which refuses those that it does not have."""
+
+    def decorate(function: Function) -> Function:
+        signature = inspect.signature(function).parameters
+        known = [name for name, one in signature.items() if one.kind is not one.VAR_KEYWORD]
+        passes_on = len(known) < len(signature)
+
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            unknown = [name for name in named if name not in known]
+            for name in unknown:
+                is_other_name = parameters.get(name.replace("_", "-")) in known or name.replace("-", "_") in known
+                if is_other_name or not passes_on:
+                    message = f"there is no option {name}; there are {', '.join(known)}"
+                    raise _unknown(name, known, parameters) or UnknownParameter(message)
+            try:
+                return function(*arguments, **named)
+            except InvalidUse as error:
+                refused = [name for name in unknown if f"there is no option {name}" in str(error)]
+                if not refused:
+                    raise
+                raise _unknown(refused[0], known, parameters) or UnknownParameter(str(error)) from None
+
+        return cast(Function, call)
+
+    return decorate

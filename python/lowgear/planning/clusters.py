@@ -6,7 +6,7 @@ import os
 from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from .._library import InvalidUse
-from .call import Request
+from .call import Request, with_suggestions
 from .inputs import PathLike, ProfileLike, is_path, profile_file
 from .table import Table
 
@@ -86,6 +86,7 @@ def _with_commas(values: Union[float, Sequence[float], None]) -> Optional[str]:
     return ",".join(map(str, [values] if isinstance(values, (int, float)) else values))
 
 
+@with_suggestions(_PARAMETERS)
 def emulate(
     profile: ProfileLike,
     *,
@@ -135,6 +136,7 @@ def _paths(folders: Sequence[PathLike]) -> Sequence[str]:
     return [os.path.abspath(os.fspath(folder)) for folder in folders]
 
 
+@with_suggestions()
 def evaluate(*folders: PathLike) -> Tuple[Table[CellRow], Table[PointRow]]:
     """Compares the published tables of Perseus (SOSP'24) cell by cell.
 
@@ -150,6 +152,7 @@ def evaluate(*folders: PathLike) -> Tuple[Table[CellRow], Table[PointRow]]:
     return Table(CellRow, cells, "cells of Perseus' tables"), Table(PointRow, points, "points of Perseus' figure 9")
 
 
+@with_suggestions()
 def windows(*folders: PathLike) -> Table[WindowRow]:
     """The windows of jobs whose results Perseus' server, or Lowgear in its place, has left in these folders (`N.prof.json`):
     measured, of an iteration, the first two of a window left out.
@@ -163,6 +166,7 @@ def windows(*folders: PathLike) -> Table[WindowRow]:
     return Table(WindowRow, rows, "windows of jobs, measured")
 
 
+@with_suggestions()
 def thin(folder: PathLike, *, keep: Union[int, str], out: PathLike) -> int:
     """Copies a subset of a folder's plans for Perseus or Zeus to `out`, in the order of their names. Returns its size.
 

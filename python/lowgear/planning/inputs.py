@@ -63,7 +63,7 @@ def _columns_of(data: Any, what: str) -> Dict[str, List[Any]]:
     if hasattr(data, "columns"):
         _require_once(data.columns, what)
         return {str(name).strip(): list(data[name]) for name in data.columns}
-    rows = list(data)
+    rows = _listed(data, f"{what}: expected rows as dicts, a dict of columns, a data frame or the path of a CSV file")
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise InvalidUse(
@@ -73,6 +73,13 @@ def _columns_of(data: Any, what: str) -> Dict[str, List[Any]]:
     names = list(dict.fromkeys(name for row in rows for name in row))
     _require_once(names, what)
     return {str(name).strip(): [row.get(name) for row in rows] for name in names}
+
+
+def _listed(values: Any, expected: str) -> List[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise InvalidUse(f"{expected}, not {values!r}") from None
 
 
 def _cell(name: str, value: Any) -> str:
@@ -113,10 +120,12 @@ def profile_file(request: Request, profile: ProfileLike) -> str:
 def power_option(request: Request, power_w: PowerLike) -> str:
     """A number for all ranks, or one for each: as a list, as a dict by rank, or in a file."""
     if is_path(power_w):
-        return os.path.abspath(os.fspath(power_w))
+        text = os.fspath(power_w)
+        return os.path.abspath(text) if os.path.exists(text) else text
     if isinstance(power_w, numbers.Real):
         return str(power_w)
-    ranks = power_w.items() if isinstance(power_w, Mapping) else enumerate(power_w)
+    expected = "blocking_power_w: expected a number in W, one for each rank, or the path of a CSV file"
+    ranks = power_w.items() if isinstance(power_w, Mapping) else enumerate(_listed(power_w, expected))
     text = "stage,blocking_power\n" + "".join(f"{rank},{value}\n" for rank, value in ranks)
     return request.give("blocking_power.csv", text, "blocking_power_w", header_lines=1)
 
@@ -131,11 +140,20 @@ def schedule_option(request: Request, schedule: ScheduleLike) -> str:
             if rank != given:
                 raise InvalidUse(f"schedule: there is no rank {rank}, though rank {given} is there; number them from 0")
         schedule = [schedule[rank] for rank in sorted(schedule)]
+    expected = "schedule: expected a name such as '1f1b', the path of a CSV file, or a list of actions for each rank"
+    schedule = [_listed(actions, expected) for actions in _listed(schedule, expected)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for actions in schedule:
         writer.writerow("" if action is None else str(action) for action in actions)
     return request.give("schedule.csv", out.getvalue(), "schedule", header_lines=0)
+
+
+def factors_option(factors: Optional[Mapping[int, float]], name: str, key: str) -> List[str]:
+    """`NUMBER=FACTOR` words of ranks or stages that are slower."""
+    if factors is not None and not isinstance(factors, Mapping):
+        raise InvalidUse(f"{name}: expected a dict from {key} to factor such as {{1: 1.2}}, not {factors!r}")
+    return [f"{number}={factor}" for number, factor in (factors or {}).items()]
 
 
 def job_option(request: Request, job: Union[PathLike, Mapping[str, Any], None]) -> Optional[str]:

@@ -7,7 +7,7 @@ import io
 from typing import Any, Dict, Literal, Mapping, Union, overload
 
 from .._library import InvalidUse
-from .call import Request
+from .call import Request, with_suggestions
 from .estimates import Estimate, ProfileRow, PublishedEstimate, SearchResult
 from .inputs import PathLike, job_option
 from .table import Table
@@ -46,6 +46,7 @@ def _read_profile(text: str) -> Table[ProfileRow]:
 def estimate(job: JobLike = None, *, formula: Literal["lowgear"] = "lowgear", **options: Any) -> Estimate: ...
 @overload
 def estimate(job: JobLike = None, *, formula: Literal["published"], **options: Any) -> PublishedEstimate: ...
+@with_suggestions()
 def estimate(job: JobLike = None, *, formula: str = "lowgear", **options: Any) -> Union[Estimate, PublishedEstimate]:
     """Estimates memory, time and energy of a training job without a GPU.
 
@@ -80,6 +81,7 @@ def estimate(job: JobLike = None, *, formula: str = "lowgear", **options: Any) -
     return Estimate(reply.result, _read_profile(reply.files[_PROFILE].decode()), notes)
 
 
+@with_suggestions()
 def search(job: JobLike = None, **options: Any) -> SearchResult:
     """Finds the layout of a training job with the least time, energy or cost.
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from .._library import InvalidUse
-from .call import Reply, Request
+from .call import Reply, Request, with_suggestions
 from .inputs import (
     PathLike,
     PowerLike,
     ProfileLike,
     ScheduleLike,
+    factors_option,
     is_path,
     power_option,
     profile_file,
@@ -36,8 +37,9 @@ _PARAMETERS = {
 }
 
 
-def _milliseconds(time_s: Optional[float]) -> Optional[float]:
-    return None if time_s is None else time_s * 1e3
+def _milliseconds(time_s: Union[float, str, None]) -> Union[float, str, None]:
+    """Seconds as the command's milliseconds. A text is passed on: it has its own unit."""
+    return time_s if time_s is None or isinstance(time_s, str) else time_s * 1e3
 
 
 OUT = "plan"  # name of an output folder in memory
@@ -64,12 +66,13 @@ def give_folder(request: Request, result: Union[PlanResult, ReplanResult]) -> st
     return OUT
 
 
+@with_suggestions(_PARAMETERS)
 def plan(
     profile: ProfileLike,
     *,
-    blocking_power_w: PowerLike,
     microbatches: Optional[int] = None,
-    schedule: ScheduleLike = "1f1b",
+    blocking_power_w: Optional[PowerLike] = None,
+    schedule: Optional[ScheduleLike] = None,
     stages: Optional[int] = None,
     chunks: Optional[int] = None,
     extra_activations: Optional[int] = None,
@@ -87,24 +90,27 @@ def plan(
     frontier: Optional[str] = None,
     epsilon: Optional[float] = None,
     granularity: Optional[str] = None,
-    switch_latency_s: Optional[float] = None,
-    ask_ahead: bool = False,
+    switch_latency_s: Union[float, str, None] = None,
+    ask_ahead: Optional[bool] = None,
     perseus_unit_s: Optional[float] = None,
     perseus_noise_factor: Optional[float] = None,
     perseus_always_use_noise_factor: bool = False,
     perseus_initial_guess: Optional[PathLike] = None,
     out: Optional[PathLike] = None,
+    **options: Any,
 ) -> PlanResult:
     """Plans clocks: the time-energy frontier of a pipeline and plans on it, each with a proven bound.
+
+    Defaults are those of `lowgear plan`: what you leave out, the command decides.
 
     Args:
         profile: time (s) and energy (J, one GPU) of each stage, instruction and clock (MHz): rows as dicts, columns as
             a dict, a data frame, or the path of a CSV file. Its columns are `stage`, `instruction`, `frequency` or
             `clock_mhz`, `time` or `time_s`, `energy` or `energy_j`, and what docs/formats.md has in addition.
-        blocking_power_w: power of a GPU that waits, in W: one number, one for each rank, or a CSV file.
         microbatches: number in an iteration; may be left out where the schedule has it.
-        schedule: as `lowgear show` names them (`1f1b`, `zb-h1`, `merak-full-critical-path`, ...); the path of a CSV
-            in PyTorch's notation; or for each rank a list of its actions (`"0F0"`), as `pipeline_order` of a schedule
+        blocking_power_w: power of a GPU that waits, in W: one number, one for each rank, or a CSV file.
+        schedule: as `lowgear schedule` names them (`1f1b`, the default, `zb-h1`, ...); the path of a CSV in PyTorch's
+            notation; or for each rank a list of its actions (`"0F0"`), as `pipeline_order` of a schedule
             of PyTorch has them.
         stages: pipeline ranks (default: as the profile or the schedule has). chunks: virtual stages a rank.
         extra_activations: for `envpipe`. p2p: `single` or `grouped`. backward_split: share of a backward that is its
@@ -121,10 +127,11 @@ def plan(
         frontier: `auto`, `exact` or `sandwich`, with bounds at most `epsilon` apart, a share of 1.
         granularity: `op`, or `stage` for one clock a stage and direction.
         switch_latency_s: delay of clock changes, in s. ask_ahead: plan as if they took effect at once; the agent then
-            requests each clock by that latency before its unit. perseus_unit_s: time step of Perseus' policy, in s.
-            perseus_noise_factor, perseus_always_use_noise_factor, perseus_initial_guess: lowtime's options of these
+            requests each clock by that latency before its unit. False plans with the delay. perseus_unit_s: time step
+            of Perseus' policy, in s. perseus_noise_factor, perseus_always_use_noise_factor, perseus_initial_guess: lowtime's options of these
             names; the last is the path of a file.
         out: folder to write as well, as `lowgear plan --out` does; one with other files is refused.
+        options: any other option of `lowgear plan`, with underscores: memory_limit, envpipe_steps, ...
 
     Raises InvalidUse with the command's message for what cannot be planned, LowgearError for what failed.
 
@@ -133,10 +140,11 @@ def plan(
     """
     request = Request("plan", _PARAMETERS)
     target, kept = out_folder(out)
-    options = {
+    words = {
+        **options,
         "profile": profile_file(request, profile),
-        "schedule": schedule_option(request, schedule),
-        "blocking_power": power_option(request, blocking_power_w),
+        "schedule": None if schedule is None else schedule_option(request, schedule),
+        "blocking_power": None if blocking_power_w is None else power_option(request, blocking_power_w),
         "microbatches": microbatches,
         "stages": stages,
         "chunks": chunks,
@@ -148,7 +156,7 @@ def plan(
         "slowdown": slowdown_pct,
         "straggler": straggler_factor,
         "plans": plans,
-        "slow_rank": [f"{rank}={factor}" for rank, factor in (slow_ranks or {}).items()],
+        "slow_rank": factors_option(slow_ranks, "slow_ranks", "rank"),
         "power_cap": power_cap,
         "policy": policy,
         "gpu": gpu,
@@ -156,17 +164,18 @@ def plan(
         "epsilon": epsilon,
         "granularity": granularity,
         "switch_latency": _milliseconds(switch_latency_s),
-        "ask_ahead": ask_ahead,
+        "ask_ahead": "false" if ask_ahead is False else ask_ahead,
         "perseus_unit": perseus_unit_s,
         "perseus_noise_factor": perseus_noise_factor,
         "perseus_always_use_noise_factor": perseus_always_use_noise_factor,
         "perseus_initial_guess": os.path.abspath(perseus_initial_guess) if perseus_initial_guess else None,
         "out": target,
     }
-    reply = request.run(options, keep=kept)
+    reply = request.run(words, keep=kept)
     return PlanResult(reply.result, planned_files(reply, out), reply.notes)
 
 
+@with_suggestions()
 def verify(result: Union[PlanResult, ReplanResult, PathLike]) -> Verification:
     """Checks frontier, bounds and plans of a result of `plan` or `replan`, or of a folder that `lowgear plan` has written,
     with code that shares nothing with the planner. The answer is false where a check fails; `failures` lists those.
@@ -204,13 +213,14 @@ def _defaults_of(
     return text, power_w
 
 
+@with_suggestions(dict(_PARAMETERS, straggler="stragglers"))
 def simulate(
     plan: Union[PlanResult, Plan, Mapping[str, Any], PathLike],
     profile: Optional[ProfileLike] = None,
     *,
     blocking_power_w: Optional[PowerLike] = None,
     stragglers: Optional[Mapping[int, float]] = None,
-    switch_latency_s: Optional[float] = None,
+    switch_latency_s: Union[float, str, None] = None,
     pipelines: Optional[int] = None,
     slow_pipeline_factor: Optional[float] = None,
     schedule: Optional[ScheduleLike] = None,
@@ -243,7 +253,7 @@ def simulate(
         "plan": _plan_file(request, plan),
         "profile": file,
         "blocking_power": power_option(request, power_w),
-        "straggler": [f"{stage}={factor}" for stage, factor in (stragglers or {}).items()],
+        "straggler": factors_option(stragglers, "stragglers", "virtual stage"),
         "switch_latency": _milliseconds(switch_latency_s),
         "pipelines": pipelines,
         "slow_pipeline": slow_pipeline_factor,

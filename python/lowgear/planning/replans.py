@@ -6,7 +6,7 @@ import os
 from typing import NamedTuple, Optional, Sequence, Union
 
 from .._library import InvalidUse
-from .call import Request
+from .call import Request, with_suggestions
 from .inputs import PathLike, is_path
 from .pipelines import give_folder, out_folder, planned_files
 from .results import PlanResult
@@ -43,6 +43,7 @@ def _folder_of(plan: Union[PlanResult, PathLike], request: Request) -> str:
     return give_folder(request, plan)
 
 
+@with_suggestions(_PARAMETERS)
 def replan(
     plan: Union[PlanResult, PathLike],
     *,

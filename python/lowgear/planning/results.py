@@ -284,6 +284,11 @@ class PlanResult:
         """Time of the shown plan above that of the baseline, in per cent."""
         return change_pct(self.baseline.time_s, self.shown_plan.time_s)
 
+    @property
+    def late(self) -> Optional[Figures]:
+        """The shown plan *replayed* with clocks that change late by a usual switch latency; None where that is known."""
+        return _figures(self.document["switch_latency"], "replayed")
+
     def plan(self, number: int) -> Plan:
         """A plan with its ops, by its number in `plans`. Raises InvalidUse when there is none."""
         if f"plans/{number:05}.json" not in self.files:
@@ -304,12 +309,17 @@ class PlanResult:
 
     def __repr__(self) -> str:
         fastest, slowest = self.frontier[0], self.frontier[-1]
-        shown = self.shown_plan
+        shown, late = self.shown_plan, ""
+        if self.late:
+            energy_pct = change_pct(self.baseline.energy_j, self.late.energy_j)
+            time_pct = change_pct(self.baseline.time_s, self.late.time_s)
+            late_ms = 1e3 * self.document["switch_latency"]["replayed"]["switch_latency_s"]
+            late = f"; with clocks {late_ms:g} ms late: {energy_pct:+.2f} % energy, {time_pct:+.2f} % time (replayed)"
         return (
             f"<PlanResult: {self._run['schedule']}, {self._run['stages']} ranks x {self._run['microbatches']} "
             f"microbatches; frontier {fastest.time_s:.6g} s, {fastest.energy_j:.6g} J to {slowest.time_s:.6g} s, "
             f"{slowest.energy_j:.6g} J ({self.method}); {len(self.plans)} plans; plan {shown.number}: "
-            f"{-self.saving_pct:+.2f} % energy, {self.slowdown_pct:+.2f} % time against full clocks (planned)>"
+            f"{-self.saving_pct:+.2f} % energy, {self.slowdown_pct:+.2f} % time against full clocks (planned){late}>"
         )
 
     def _repr_svg_(self) -> str:

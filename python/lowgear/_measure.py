@@ -1,0 +1,76 @@
+"""Energy of a block of code: `with lowgear.measure() as energy`."""
+
+import os
+from contextlib import contextmanager
+from typing import Dict, Iterator, Optional, Tuple
+
+from . import _library
+from ._client import Client, Window, unmeasured_window, warn_once
+from ._torch import current_cuda, current_gpu
+
+
+class _Meter(Client):
+    """A client that only measures. It is opened with the first block and serves all later ones of the process."""
+
+    opened: Dict[Tuple[int, Optional[str]], "_Meter"] = {}  # by process, as a child's cannot be its parent's, and GPU
+
+    @classmethod
+    def of(cls, gpu: Optional[str]) -> "_Meter":
+        key = os.getpid(), gpu
+        if key not in cls.opened:
+            asked = os.environ.pop("LOWGEAR_SEARCH", None)  # this client is not the one that searches
+            try:
+                cls.opened[key] = cls(agent_socket="", gpu=gpu, job="", recording="", rank=0, world_size=1, server="",
+                                      job_spec="", rank_order="")
+            finally:
+                if asked is not None:
+                    os.environ["LOWGEAR_SEARCH"] = asked
+        return cls.opened[key]
+
+
+def _wait_for_gpu() -> None:
+    """Kernels run after the call that launches them has returned: without waiting they would count in a later block."""
+    cuda = current_cuda()
+    if cuda is not None:
+        cuda.synchronize()
+
+
+def _window_of(name: str, gpu: Optional[str]):
+    """A window that measures a GPU, or time alone. Raises InvalidUse where a named GPU cannot be measured."""
+    try:
+        return _Meter.of(gpu or current_gpu()).window(name)
+    except _library.LowgearError as error:
+        if gpu or isinstance(error, _library.LibraryNotFound):
+            raise
+        return unmeasured_window(Window(name), str(error))
+
+
+@contextmanager
+def measure(name: str = "", *, gpu: Optional[str] = None, synchronize: bool = True) -> Iterator[Window]:
+    """Measures time and energy of a block of code on this process' GPU:
+
+        with lowgear.measure() as energy:
+            train()
+        print(energy.energy_j, energy.energy_uncertainty_j)
+
+    After the block `energy` has the fields of Measurement: `simulated`, `energy_source` (the GPU's counter, or its power
+    readings) and more. Where energy cannot be measured, `energy_j` is None, `problem` says why, and a LowgearWarning
+    once. Blocks may overlap and need no agent. Blocks of less than a second have large errors, as GPUs count energy in
+    steps of some 100 ms.
+
+    Args:
+        gpu: UUID of another GPU. By default that of PyTorch, or else that of CUDA_VISIBLE_DEVICES and the local rank.
+        synchronize: wait for PyTorch's kernels before the block and at its end, if the program has loaded PyTorch.
+
+    Raises InvalidUse where there is no such `gpu`.
+    """
+    if synchronize:
+        _wait_for_gpu()
+    with _window_of(name, gpu) as window:
+        try:
+            yield window
+        finally:
+            if synchronize:
+                _wait_for_gpu()
+    if window.energy_j is None:
+        warn_once(f"energy is not measured: {window.problem}", 3)
