@@ -162,8 +162,9 @@ Finding agent_finding(const MachineFacts& facts) {
     case AgentReach::absent:
       return {
           FindingLevel::limited, "agent", fmt::format("does not run: there is no {}", socket),
-          "sudo lowgear agent, so that clocks can follow plans (measuring does not need it); for one at another path "
-          "set LOWGEAR_AGENT_SOCKET to its lease socket"};
+          "sudo lowgear agent init, once, writes its configuration; sudo lowgear agent starts it, so that clocks can "
+          "follow plans (measuring does not need it). For one at another path set LOWGEAR_AGENT_SOCKET to its lease "
+          "socket"};
     case AgentReach::refused:
       return {FindingLevel::limited, "agent", fmt::format("nothing listens at {} any more", socket),
               "start it again (sudo systemctl restart lowgear-agent): it also restores clocks that it had set"};
@@ -189,7 +190,8 @@ Finding permission_finding(const MachineFacts& facts) {
     return {FindingLevel::works, "clocks",
             "this user may run the agent, which sets them (root or CAP_SYS_ADMIN; not tested)", ""};
   }
-  return {FindingLevel::limited, "clocks", "need root: this user may only measure", "sudo lowgear agent"};
+  return {FindingLevel::limited, "clocks", "need root: this user may only measure",
+          "sudo lowgear agent init, then sudo lowgear agent"};
 }
 
 /// How late clock changes take effect on one GPU.
@@ -213,9 +215,9 @@ void add_switch_latencies(const MachineFacts& facts, std::vector<Finding>& findi
     return;
   }
   if (facts.agent != AgentReach::answers) {
-    findings.push_back({FindingLevel::limited, "clocks",
-                        "switch latency not measured: no agent responds that may set clocks",
-                        "sudo lowgear agent, with this GPU and this user in its configuration"});
+    findings.push_back(
+        {FindingLevel::limited, "clocks", "switch latency not measured: no agent responds that may set clocks",
+         "sudo lowgear agent, with a configuration that names this GPU and this user (sudo lowgear agent init)"});
     return;
   }
   for (std::size_t i = 0; i < facts.switch_latencies->size(); ++i) {

@@ -142,7 +142,10 @@ TEST(Diagnosis, LostAndAbsentGpusAreBroken) {
 TEST(Diagnosis, ClocksNeedTheAgentOrRoot) {
   MachineFacts facts = good_machine();
   facts.agent = AgentReach::absent;
-  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "clocks", "need root", "sudo lowgear agent")));
+  EXPECT_THAT(diagnose(facts),
+              Contains(finding(FindingLevel::limited, "clocks", "need root", "sudo lowgear agent init")));
+  EXPECT_THAT(diagnose(facts),
+              Contains(finding(FindingLevel::limited, "agent", "does not run", "sudo lowgear agent init, once")));
   facts.cap_sys_admin = true;
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::works, "clocks", "not tested")));
   facts.agent = AgentReach::answers;

@@ -17,6 +17,7 @@
 #include "app/cli/terminal/process.h"
 #include "app/cli/terminal/table.h"
 #include "app/operations/commands/agent_requests.h"
+#include "app/operations/commands/node/agent_init.h"
 #include "app/operations/commands/verbs.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
@@ -26,14 +27,17 @@
 namespace lowgear::operations {
 namespace {
 
-enum class AgentAction : unsigned char { serve, restore, status, check };
-constexpr auto kAgentActions = std::to_array<std::string_view>({"serve", "restore", "status", "check"});
+enum class AgentAction : unsigned char { serve, init, restore, status, check };
+constexpr auto kAgentActions = std::to_array<std::string_view>({"serve", "init", "restore", "status", "check"});
 constexpr std::string_view name(AgentAction action) { return kAgentActions[static_cast<std::size_t>(action)]; }
 
 /// Which options belong to which action, besides --config.
 constexpr auto kOptionsOfAgentActions = std::to_array<cli::OptionOfAction>({
     {name(AgentAction::serve), "--dry-run"},
     {name(AgentAction::serve), "--no-writes"},
+    {name(AgentAction::init), "--group"},
+    {name(AgentAction::init), "--yes"},
+    {name(AgentAction::init), "--replace"},
     {name(AgentAction::restore), "--dry-run"},
     {name(AgentAction::restore), "--journal"},
     {name(AgentAction::status), "--json"},
@@ -44,6 +48,9 @@ struct AgentArguments {
   AgentAction action = AgentAction::serve;
   std::string config = agent::kDefaultAgentConfig;
   std::string journal;
+  std::string group;     ///< init
+  bool yes = false;      ///< init
+  bool replace = false;  ///< init
   bool dry_run = false;
   bool no_writes = false;
   bool json = false;
@@ -117,19 +124,29 @@ std::string preview_of_recovery(const agent::Config& config) {
   return text;
 }
 
+/// Throws InputError, with the command that writes one, where there is no configuration.
+agent::Config load_config(const std::filesystem::path& file) {
+  std::error_code unknown;
+  if (std::filesystem::exists(file, unknown) || unknown) return agent::load_agent_config(file);
+  const bool is_default = file == agent::kDefaultAgentConfig;
+  throw InputError(fmt::format("{}: No such file; `sudo lowgear agent init{}` writes one for this machine's GPUs",
+                               printable(file.string()), is_default ? "" : " --config " + printable(file.string())));
+}
+
 /// Prints what the agent would do to which GPU, and does nothing. Works without a configuration, too: then there is
 /// nothing that it may do.
 cli::ExitCode preview_serve(const AgentArguments& arguments, cli::Console& console) {
   std::error_code unknown;
   const bool none =
       arguments.config == agent::kDefaultAgentConfig && !std::filesystem::exists(arguments.config, unknown);
-  const agent::Config config = none ? agent::parse_agent_config("", arguments.config, system_name_lookup())
-                                    : agent::load_agent_config(arguments.config);
+  const agent::Config config =
+      none ? agent::parse_agent_config("", arguments.config, system_name_lookup()) : load_config(arguments.config);
   std::string text;
   if (none) {
     text = fmt::format(
-        "no configuration: {} does not exist, and the agent does not start without one. Name one with --config FILE; "
-        "deploy/agent.yaml of the source explains all settings. With an empty one the agent:\n",
+        "no configuration: {} does not exist, and the agent does not start without one. `sudo lowgear agent init` "
+        "writes "
+        "one for this machine; --config FILE names another. With an empty one the agent:\n",
         arguments.config);
   }
   const std::unique_ptr<gpu::GpuSystem> system = gpu::open_nvml();
@@ -219,8 +236,7 @@ std::filesystem::path status_socket(const AgentArguments& arguments, bool names_
   const Environment environment = process_environment();
   const bool names_socket = environment("LOWGEAR_AGENT_HTTP_SOCKET") || environment("LOWGEAR_AGENT_SOCKET");
   const bool may_read = ::access(arguments.config.c_str(), R_OK) == 0;
-  if (names_config || (!names_socket && may_read))
-    return agent::load_agent_config(arguments.config).process.http_socket;
+  if (names_config || (!names_socket && may_read)) return load_config(arguments.config).process.http_socket;
   return agent_http_socket(environment);
 }
 
@@ -264,7 +280,7 @@ cli::ExitCode run_check(const agent::Config& config, const AgentArguments& argum
 
 /// With a journal GPUs are restored even if the configuration is invalid: this command is the last resort.
 agent::Config config_of(const AgentArguments& arguments) {
-  if (arguments.journal.empty()) return agent::load_agent_config(arguments.config);
+  if (arguments.journal.empty()) return load_config(arguments.config);
   agent::Config config;
   config.journal = arguments.journal;
   config.all_gpus = true;
@@ -284,12 +300,18 @@ cli::ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& ap
   if (arguments.action == AgentAction::serve) {
     return arguments.dry_run ? preview_serve(arguments, console) : run_serve(arguments, console);
   }
+  if (arguments.action == AgentAction::init) {
+    return run_agent_init(
+        {.config = arguments.config, .group = arguments.group, .yes = arguments.yes, .replace = arguments.replace},
+        console);
+  }
   if (arguments.action == AgentAction::status) {
     return run_status(status_socket(arguments, app.count("--config") > 0), arguments, console);
   }
   const agent::Config config = config_of(arguments);
   switch (arguments.action) {
     case AgentAction::serve:
+    case AgentAction::init:
     case AgentAction::status:
       break;
     case AgentAction::restore:
@@ -307,7 +329,9 @@ cli::VerbAction declare_agent(CLI::App& app) {
   cli::add_choice(
       app, "action", kAgentActions,
       [arguments](std::size_t place) { arguments->action = static_cast<AgentAction>(place); },
-      "serve (the default): set clocks until SIGTERM or SIGINT; restore: reset every changed GPU, with or without a "
+      "serve (the default): set clocks until SIGTERM or SIGINT; init: write a configuration for this machine's GPUs "
+      "and "
+      "your group; restore: reset every changed GPU, with or without a "
       "running agent; status: show the GPUs and leases of the running agent, which is at LOWGEAR_AGENT_HTTP_SOCKET "
       "where that is "
       "set; check: check a configuration")
@@ -320,6 +344,11 @@ cli::VerbAction declare_agent(CLI::App& app) {
                  "restore: journal folder that names the GPUs to reset; needs no configuration")
       ->type_name("DIR")
       ->excludes(config);
+  app.add_option("--group", arguments->group,
+                 "init: group whose members may lock clocks (default: yours; under sudo that of its caller)")
+      ->type_name("NAME");
+  app.add_flag("--yes", arguments->yes, "init: write the configuration without asking");
+  app.add_flag("--replace", arguments->replace, "init: replace an existing file, which is kept with the ending .old");
   CLI::Option* const dry_run = app.add_flag("--dry-run", arguments->dry_run,
                                             "serve, restore: print the changes of every GPU, make none, and exit");
   app.add_flag("--no-writes", arguments->no_writes,
