@@ -67,4 +67,12 @@ export const get = async (path, {signal} = {}) => {
   }
 };
 
+// The token of a session, in exchange for a one-time token, which is then used up.
+export const beginSession = async (oneTimeToken) => {
+  const response = await fetch('/v1/sessions', {method: 'POST', headers: {'Content-Type': 'application/json'},
+    body: JSON.stringify({token: oneTimeToken}), cache: 'no-store', credentials: 'omit'});
+  if (!response.ok) throw await refusal(response);
+  return (await response.json()).token;
+};
+
 export const jobPath = (job, rest = '') => `/v1/jobs/${encodeURIComponent(job)}${rest}`;

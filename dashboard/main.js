@@ -1,6 +1,6 @@
 // Starts the page and follows its address: #/ is the list of jobs, #/jobs/ID one job.
 import shared from './shared.js';
-import {token} from './api.js';
+import {beginSession, token} from './api.js';
 import {JobView} from './job_view.js';
 import {JobsView} from './jobs_view.js';
 import {button, message, setClass, setText} from './parts.js';
@@ -64,6 +64,19 @@ const route = () => {
   view = job ? new JobView(main, job, handlers) : new JobsView(main, handlers);
 };
 
+// The address that `lowgear serve` prints ends with #token=...: it must be neither in the history nor used again.
+const start = async () => {
+  const found = /^#token=([0-9a-f]+)$/.exec(location.hash);
+  if (!found) return route();
+  history.replaceState(null, '', '#/');
+  try {
+    token.set(await beginSession(found[1]));
+  } catch (error) {
+    if (!token.get()) return signIn(main, error.message || 'The server does not respond.', route);
+  }
+  return route();
+};
+
 const drawTheme = () => {
   const texts = {system: '◐ System', light: '○ Light', dark: '● Dark'};
   setText(byId('theme'), texts[theme.current()]);
@@ -81,10 +94,10 @@ byId('sign-out').addEventListener('click', () => {
 });
 palette.onChange(() => view && view.onTheme());
 window.addEventListener('hashchange', () => {
-  route();
+  start();
   main.focus({preventScroll: true});
   window.scrollTo(0, 0);
 });
 setInterval(drawConnection, 1000);
 drawTheme();
-route();
+start();

@@ -217,6 +217,7 @@ class Server {
     }
     control_plane_.restore(std::move(contents));
     listen(options);
+    offer_sign_ins(options);
     audit("started", fmt::format("process {}", ::getpid()));
     tick();
   }
@@ -263,6 +264,18 @@ class Server {
     }
     if (!config.tls.empty()) listen_tls(config);
     if (perseus_) addresses_.perseus = url(options.perseus->listen, perseus_->port());
+  }
+
+  /// For browsers over the loopback interface, where it asks for tokens.
+  void offer_sign_ins(const ProcessOptions& options) {
+    const auto& tcp = options.config.tcp;
+    const auto loopback = std::ranges::find_if(tcp, has_loopback_name);
+    if (options.config.loopback_read || loopback == tcp.end()) return;
+    SignIns& sign_ins = authenticator_.sign_ins();
+    sign_ins.set_dashboard(addresses_.tcp.at(static_cast<std::size_t>(loopback - tcp.begin())));
+    addresses_.dashboard = options.shown_to_person
+                               ? sign_ins.address_with(sign_ins.new_code(Authenticator::Clock::now()))
+                               : sign_ins.dashboard();
   }
 
   void audit(std::string_view event, std::string detail) {

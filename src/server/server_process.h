@@ -22,6 +22,8 @@ struct PerseusPort {
 struct ProcessOptions {
   Config config;
   std::optional<PerseusPort> perseus;
+  /// Whether a person sees the first lines, as at a terminal: then they may show a secret.
+  bool shown_to_person = false;
 };
 
 /// Where a server that has started can be reached.
@@ -29,6 +31,8 @@ struct Addresses {
   std::filesystem::path unix_socket;
   std::vector<std::string> tcp;  ///< `http://127.0.0.1:7787`, `https://192.0.2.1:7788`
   std::optional<std::string> perseus;
+  /// Where browsers of this machine find the dashboard and have to sign in; with a one-time token if a person sees it.
+  std::optional<std::string> dashboard;
 };
 
 struct Messages {

@@ -2,13 +2,15 @@
 """Who may do what at the real server: tokens with scopes that change while it serves, and the audit log of it all."""
 
 import json
+import os
+import pty
 import signal
 import subprocess
 import unittest
 from pathlib import Path
 
 from api_misuse_test import JOB
-from served import PATIENCE_S, TOKENS, Events, ServerTest, wait_until
+from served import ADDRESS, LOWGEAR, PATIENCE_S, TOKENS, Events, ServerTest, wait_until
 
 OLD, NEW = "the-old-token-of-tests", "the-new-token-of-tests"
 
@@ -74,6 +76,77 @@ class Access(ServerTest):
         self.assertEqual([self.status(TOKENS[role], *node) for role in ("read", "train", "admin")], [403, 403, 403])
         refused = self.request("GET", "/metrics", role="admin")
         self.assertIn("lacks the scope read", refused.json["error"]["message"])
+
+    # Sign-ins of browsers
+
+    def sign_in(self):
+        """The one-time token of a new address, as the server's own user gets it."""
+        words = [LOWGEAR, "serve", "sign-in", "--unix", str(self.folder / "socket")]
+        said = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        address, mark, token = said.stdout.strip().partition("/#token=")
+        self.assertEqual((address, mark), (f"http://{ADDRESS}:{self.port}", "/#token="))
+        return token
+
+    def test_a_one_time_token_opens_one_session_that_reads(self):
+        self.start()
+        token = self.sign_in()
+        self.assertEqual(self.status(token), 401, "it opens nothing by itself")
+        session = self.ok("POST", "/v1/sessions", {"token": token}, role=None)["token"]
+        self.refused(401, "no_token", "POST", "/v1/sessions", {"token": token}, role=None)
+        self.assertEqual(self.status(session), 200)
+        self.assertEqual(self.status(session, "PUT", "/v1/budgets/row", {"watts": 1000}), 403)
+        self.assertEqual(self.status(session, "POST", "/v1/jobs", JOB), 403)
+        self.assertEqual(self.status(session, "POST", "/v1/sign_ins"), 404, "a session makes no others")
+        self.await_entry("request", caller="session 1", result="not_allowed")
+        self.assert_no_secret(token, session)
+        self.end()
+        self.start()
+        self.assertEqual(self.status(session), 401, "a restart ends sessions")
+
+    def test_sign_ins_are_made_for_users_of_the_socket_alone(self):
+        self.start()
+        for role in ("read", "admin"):
+            self.refused(404, "not_found", "POST", "/v1/sign_ins", role=role)
+        self.assertEqual(self.status(TOKENS["train"] + "x", "POST", "/v1/sign_ins"), 401)
+        for body in ({}, {"token": 1}, {"token": "", "more": 1}, []):
+            self.refused(400, "invalid_argument", "POST", "/v1/sessions", body, role=None)
+        for token in ("", "0" * 32, TOKENS["admin"]):
+            self.refused(401, "no_token", "POST", "/v1/sessions", {"token": token}, role=None)
+
+    def test_where_all_may_read_there_is_nothing_to_sign_in_to(self):
+        config = self.write_config()
+        config.write_text(config.read_text().replace("listen: {", "listen: {loopback_read: true, "))
+        self.start([LOWGEAR, "serve", "--config", str(config), "--json"])
+        words = [LOWGEAR, "serve", "sign-in", "--config", str(config)]
+        said = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertEqual(said.returncode, 1)
+        self.assertIn("may read there without signing in", said.stderr)
+
+    def first_lines(self, output):
+        """Of a server on a port of its own choice, until it has named the dashboard."""
+        text = ""
+        while "sign-in" not in text:
+            read = os.read(output, 4096).decode()
+            self.assertTrue(read, f"it ended after {text!r}")
+            text += read
+        return text
+
+    def test_a_token_is_printed_for_a_person_and_into_no_log(self):
+        words = [LOWGEAR, "serve", "--state", str(self.state), "--listen", f"{ADDRESS}:0"]
+        terminal, screen = pty.openpty()
+        for output, fits in ((screen, self.assertRegex), (None, self.assertNotRegex)):
+            process = subprocess.Popen(words, stdout=subprocess.PIPE if output is None else output)
+            try:
+                text = self.first_lines(process.stdout.fileno() if output is None else terminal)
+                fits(text, rf"dashboard: http://{ADDRESS}:\d+/#token=[0-9a-f]{{32}}\s")
+            finally:
+                process.terminate()
+                process.wait(PATIENCE_S)
+                if process.stdout:
+                    process.stdout.close()
+        os.close(terminal)
+        os.close(screen)
 
     # Rotation
 

@@ -71,6 +71,21 @@ class WatchesARealServer(unittest.TestCase):
                 return summary
         self.fail(f"nothing was saved by iteration {ranks.iteration}: {summary}")
 
+    def test_the_address_with_a_one_time_token_signs_in_once(self):
+        browser, server = self.browser, self.server
+        words = [LOWGEAR, "serve", "sign-in", "--unix", str(self.folder / "socket")]
+        address = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+        token = address.partition("#token=")[2]
+        self.assertTrue(address.startswith(server.url) and token, address)
+        browser.go(address)
+        self.wait_text("No jobs yet")
+        self.assertEqual(browser.value("location.href"), f"{server.url}/#/", "it is not in the history")
+        self.assertNotEqual(browser.value("sessionStorage.getItem('lowgear.token')"), token)
+        browser.value("document.getElementById('sign-out').click()")
+        browser.wait("document.querySelector('.sign-in')", "it asks again")
+        browser.value(f"location.hash = '#token={token}'")
+        self.wait_text("this address was used")
+
     def test_from_the_first_rank_to_a_straggler_and_past_a_kill(self):
         browser, server = self.browser, self.server
         browser.go(server.url)

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
 
 [[noreturn]] void throw_socket_error(const std::filesystem::path& socket, const std::string& what) {
-  throw Error(socket.string() + ": the agent cannot be asked: " + what);
+  throw Error(socket.string() + ": cannot be asked: " + what);
 }
 
 std::string system_reason() { return std::generic_category().message(errno); }

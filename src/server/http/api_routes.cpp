@@ -408,6 +408,41 @@ void delete_signal(ApiCall& call) {
   call.control_plane.signals().remove(name, call.on_committed({{"signal", name}}));
 }
 
+// Sign-ins of browsers, which are kept in memory alone.
+
+/// Users of the Unix socket alone, whom the kernel attests: a token that is withdrawn leaves no sessions behind.
+void make_sign_in(ApiCall& call) {
+  SignIns& sign_ins = call.environment.authenticator->sign_ins();
+  if (!call.request.peer) {
+    throw http::HttpError(http::ErrorCode::not_found,
+                          "sign-ins are made on the server's Unix socket alone: lowgear serve "
+                          "sign-in");
+  }
+  if (sign_ins.dashboard().empty()) {
+    throw http::HttpError(http::ErrorCode::not_found,
+                          "the server listens on no loopback address, or all of this machine may read there without "
+                          "signing in; start it with --listen 127.0.0.1:7787");
+  }
+  const std::string code = sign_ins.new_code(Authenticator::Clock::now());
+  send(call, {{"url", sign_ins.address_with(code)}, {"valid_s", SignIns::kCodeLife.count()}});
+}
+
+void begin_session(ApiCall& call) {
+  const JsonView body = call.body();
+  require_members(body, {"token"});
+  const std::string code = body.at("token").text();
+  SignIns& sign_ins = call.environment.authenticator->sign_ins();
+  std::optional<std::string> token;
+  if (is_from_this_machine(call.request)) token = sign_ins.exchange(code, Authenticator::Clock::now());
+  if (!token) {
+    throw http::HttpError(
+        http::ErrorCode::no_token,
+        "this address was used, has expired, or is for another machine; lowgear serve sign-in prints a "
+        "new one");
+  }
+  send(call, {{"token", *token}, {"valid_s", SignIns::kSessionLife.count()}});
+}
+
 // What shows nothing of jobs.
 
 std::string_view health(const ControlPlane& plane) {
@@ -500,6 +535,8 @@ std::span<const ApiRoute> api_routes() {
       {"GET", "/healthz", anybody, {}, show_health},
       {"GET", "/openapi.json", anybody, {}, show_openapi},
       {"GET", "/metrics", readers, {}, show_metrics},
+      {"POST", "/v1/sign_ins", readers, {}, make_sign_in},
+      {"POST", "/v1/sessions", anybody, {}, begin_session},
       {"GET", "/v1/budgets", readers, {}, show_budgets},
       {"PUT", "/v1/budgets/{}", admins, {}, put_budget},
       {"DELETE", "/v1/budgets/{}", admins, {}, delete_budget},

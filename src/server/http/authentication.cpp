@@ -56,6 +56,8 @@ bool is_addressed_to_loopback(const http::Request& request) {
 
 }  // namespace
 
+bool is_from_this_machine(const http::Request& request) { return request.peer || is_loopback(request.remote); }
+
 Authenticator::Authenticator(AuthenticationRules rules, GroupLookup in_group)
     : rules_(std::move(rules)), in_group_(std::move(in_group)) {}
 
@@ -102,16 +104,22 @@ std::optional<Caller> Authenticator::caller_without_token(const http::Request& r
   return std::nullopt;
 }
 
+std::optional<Caller> Authenticator::caller_by_token(const http::Request& request, Clock::time_point now) const {
+  const std::string_view given = bearer_of(request.header("authorization"));
+  if (const AccessToken* const token = find_token(given))
+    return Caller{token->scopes, "token " + token->name, token->nodes};
+  if (!is_from_this_machine(request)) return std::nullopt;
+  std::optional<std::string> session = sign_ins_.session(given, now);
+  return session ? std::optional<Caller>({{Scope::read}, std::move(*session)}) : std::nullopt;
+}
+
 std::optional<Caller> Authenticator::identify(const http::Request& request, Clock::time_point now) {
   std::optional<Caller> caller = caller_without_token(request, now);
-  const std::string_view header = request.header("authorization");
-  if (header.empty()) return caller;
-  const AccessToken* const token = find_token(bearer_of(header));
-  if (token == nullptr) return std::nullopt;
-  Caller with_token{token->scopes, "token " + token->name, token->nodes};
-  if (!caller) return with_token;
-  with_token.scopes.add(caller->scopes);
-  if (caller->nodes) with_token.nodes = caller->nodes;  // all of them
+  if (request.header("authorization").empty()) return caller;
+  std::optional<Caller> with_token = caller_by_token(request, now);
+  if (!with_token || !caller) return with_token;
+  with_token->scopes.add(caller->scopes);
+  if (caller->nodes) with_token->nodes = caller->nodes;  // all of them
   return with_token;
 }
 

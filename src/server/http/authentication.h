@@ -14,13 +14,15 @@
 #include "base/core/files/user_database.h"
 #include "base/http/message/message.h"
 #include "server/http/access_tokens.h"
+#include "server/http/sign_ins.h"
 
 namespace lowgear::server {
 
 /// Who a request comes from.
 struct Caller {
   Scopes scopes;
-  std::string name;  ///< for the audit log: `user 1000`, `token trainers`, `token line 3`; never the token itself
+  /// For the audit log: `user 1000`, `token trainers`, `token line 3`, `session 2`; never the token itself.
+  std::string name;
   std::shared_ptr<const NodeNames> nodes = {};  ///< that it may speak for; null unless it has the scope `node`
 };
 
@@ -41,6 +43,7 @@ struct AuthenticationRules {
 
 /// Identifies the caller of a request: on a Unix socket by the user that the kernel attests (root and the server's own
 /// user have all rights), and everywhere by `Authorization: Bearer TOKEN`. A caller has the scopes of all that applies.
+/// The token of a browser's session allows reading, from this machine alone.
 class Authenticator {
  public:
   using Clock = std::chrono::steady_clock;
@@ -54,6 +57,8 @@ class Authenticator {
   /// From now on these tokens are valid, and no others.
   void replace_tokens(std::vector<AccessToken> tokens) { rules_.tokens = std::move(tokens); }
 
+  [[nodiscard]] SignIns& sign_ins() { return sign_ins_; }
+
  private:
   struct Remembered {
     Scopes scopes;
@@ -63,10 +68,16 @@ class Authenticator {
   [[nodiscard]] Scopes scopes_of(const ipc::UnixPeer& peer, Clock::time_point now);
   [[nodiscard]] Scopes look_up(const ipc::UnixPeer& peer) const;
   [[nodiscard]] std::optional<Caller> caller_without_token(const http::Request& request, Clock::time_point now);
+  [[nodiscard]] std::optional<Caller> caller_by_token(const http::Request& request, Clock::time_point now) const;
 
   AuthenticationRules rules_;
   GroupLookup in_group_;
+  SignIns sign_ins_;
   std::map<std::pair<uid_t, gid_t>, Remembered> remembered_;
 };
+
+/// Whether a request comes from this machine: on a Unix socket, or over the loopback interface (also through a proxy
+/// here).
+[[nodiscard]] bool is_from_this_machine(const http::Request& request);
 
 }  // namespace lowgear::server

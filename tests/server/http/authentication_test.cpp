@@ -105,6 +105,24 @@ TEST(Authenticator, ForgetsTokensThatAreReplaced) {
   EXPECT_EQ(to_string(caller->scopes), "operate");
 }
 
+TEST(Authenticator, LetsASessionReadFromThisMachineAlone) {
+  Authenticator subject = authenticator();
+  const std::string code = subject.sign_ins().new_code(kNow);
+  const std::string session = *subject.sign_ins().exchange(code, kNow);
+  http::Request request = over_tcp("Bearer " + session);
+  EXPECT_FALSE(subject.identify(request, kNow)) << "from another machine";
+  for (const char* remote : {"127.0.0.1", "127.9.8.7", "::1"}) {
+    request.remote = remote;
+    const auto caller = subject.identify(request, kNow);
+    ASSERT_TRUE(caller) << remote;
+    EXPECT_EQ(to_string(caller->scopes), "read");
+    EXPECT_EQ(caller->name, "session 1");
+  }
+  EXPECT_FALSE(subject.identify(request, kNow + SignIns::kSessionLife));
+  request.headers["authorization"] = "Bearer " + code;
+  EXPECT_FALSE(subject.identify(request, kNow)) << "a one-time token is no session";
+}
+
 TEST(Authenticator, RefusesAWrongTokenWhoeverSendsIt) {
   EXPECT_EQ(scopes_of(authenticator(), over_unix(0, 0, "Bearer wrong")), "");
 }

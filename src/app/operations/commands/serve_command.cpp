@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,9 +12,11 @@
 #include <system_error>
 #include <vector>
 
+#include "agent/lease/control_client.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/process.h"
+#include "app/operations/commands/agent_requests.h"
 #include "app/operations/commands/verbs.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
@@ -92,12 +95,13 @@ cli::ExitCode run_state_request(const StateRequest& request, bool json, cli::Con
   return cli::ExitCode::ok;
 }
 
-enum class ServeAction : unsigned char { run, backup, restore };
-constexpr auto kServeActions = std::to_array<std::string_view>({"run", "backup", "restore"});
+enum class ServeAction : unsigned char { run, backup, restore, sign_in };
+constexpr auto kServeActions = std::to_array<std::string_view>({"run", "backup", "restore", "sign-in"});
 constexpr std::string_view name(ServeAction action) { return kServeActions.at(static_cast<std::size_t>(action)); }
 
 constexpr auto kOptionsOfServeActions = std::to_array<cli::OptionOfAction>({
     {name(ServeAction::run), "--unix"},
+    {name(ServeAction::sign_in), "--unix"},
     {name(ServeAction::run), "--listen"},
     {name(ServeAction::run), "--listen-tls"},
     {name(ServeAction::run), "--tls-certificate"},
@@ -262,11 +266,23 @@ std::string perseus_text(const std::string& url, const server::perseus::Settings
   return fmt::format("; the Perseus protocol on {} (scheduler {}, results are {})", url, settings.scheduler, results);
 }
 
+/// The one-time token is for a person at a terminal: in a log others might read it.
+std::string dashboard_text(const std::string& url, const server::Addresses& addresses,
+                           const server::ProcessOptions& options) {
+  const std::string another =
+      fmt::format("lowgear serve sign-in --unix {}", cli::shell_word(addresses.unix_socket.string()));
+  if (!options.shown_to_person) return fmt::format("dashboard: {} (to sign a browser in: {})\n", url, another);
+  return fmt::format("dashboard: {}\n(signs one browser in, within {} minutes; for another: {})\n", url,
+                     server::SignIns::kCodeLife.count() / 60, another);
+}
+
 std::string addresses_text(const server::Addresses& addresses, const server::ProcessOptions& options) {
   std::string text = fmt::format("serving on unix:{}", addresses.unix_socket.string());
   for (const std::string& url : addresses.tcp) text += fmt::format(", {}", url);
   if (addresses.perseus) text += perseus_text(*addresses.perseus, options.perseus->settings);
-  return text + "\n";
+  text += "\n";
+  if (addresses.dashboard) text += dashboard_text(*addresses.dashboard, addresses, options);
+  return text;
 }
 
 /// Only the folder counts for a backup: nothing else of the configuration has to be in order.
@@ -293,10 +309,40 @@ cli::ExitCode run_backup_or_restore(const ServeArguments& arguments, cli::Consol
   return run_state_request(request, arguments.json, console);
 }
 
+/// The socket of the server that the configuration or the options name; nothing else of the configuration is checked.
+std::filesystem::path socket_of(const ServeArguments& arguments) {
+  if (!arguments.unix_socket.empty()) return std::filesystem::absolute(arguments.unix_socket);
+  if (!arguments.config.empty()) return server::load_server_config(arguments.config).unix_socket;
+  if (arguments.state.empty() && std::filesystem::exists(server::kDefaultServerConfig)) {
+    return server::load_server_config(server::kDefaultServerConfig).unix_socket;
+  }
+  return state_of(arguments) / "server.sock";
+}
+
+/// Asks the running server, which knows the user by the socket, for an address that signs one browser in.
+cli::ExitCode run_sign_in(const ServeArguments& arguments, cli::Console& console) {
+  const std::filesystem::path socket = socket_of(arguments);
+  const auto answer = agent::ask_agent(socket, "POST", "/v1/sign_ins");
+  if (!answer) {
+    throw Error(fmt::format("{}: no server answers; start lowgear serve, or name its socket with --unix PATH",
+                            printable(socket.string())));
+  }
+  if (answer->status >= 300) throw_refusal(answer->status, answer->body);
+  const Json document = parse_json(answer->body, "server");
+  if (arguments.json) {
+    console.print_json(document);
+  } else {
+    console.print(document.at("url").get<std::string>() + "\n");
+  }
+  return cli::ExitCode::ok;
+}
+
 cli::ExitCode run_serve(const ServeArguments& arguments, const CLI::App& app, cli::Console& console) {
   cli::refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfServeActions);
+  if (arguments.action == ServeAction::sign_in) return run_sign_in(arguments, console);
   if (arguments.action != ServeAction::run) return run_backup_or_restore(arguments, console);
-  const server::ProcessOptions options = options_of(arguments);
+  server::ProcessOptions options = options_of(arguments);
+  options.shown_to_person = !arguments.json && ::isatty(STDOUT_FILENO) == 1;
   if (arguments.check) {
     server::check_server(options);
     if (arguments.json) {
@@ -375,7 +421,8 @@ cli::VerbAction declare_serve(CLI::App& app) {
       app, "action", kServeActions,
       [arguments](std::size_t place) { arguments->action = static_cast<ServeAction>(place); },
       "run: serve; backup: copy the state of a server, which may run, into a new file; restore: make a state folder "
-      "from such a file")
+      "from such a file; sign-in: print an address that signs one browser of this machine in to the dashboard of a "
+      "running server")
       ->default_str("run");
   app.add_option("file", arguments->file, "backup: file to write; restore: file to read")->type_name("FILE");
   app.add_option("--config", arguments->config, "Configuration file; deploy/server.yaml explains it")
