@@ -269,7 +269,7 @@ class Server {
   /// For browsers over the loopback interface, where it asks for tokens.
   void offer_sign_ins(const ProcessOptions& options) {
     const auto& tcp = options.config.tcp;
-    const auto loopback = std::ranges::find_if(tcp, has_loopback_name);
+    const auto loopback = std::ranges::find_if(tcp, &TcpAddress::is_loopback);
     if (options.config.loopback_read || loopback == tcp.end()) return;
     SignIns& sign_ins = authenticator_.sign_ins();
     sign_ins.set_dashboard(addresses_.tcp.at(static_cast<std::size_t>(loopback - tcp.begin())));
