@@ -67,6 +67,7 @@ class Jobs(Attached):
             self.assertEqual({row["stage"] for row in rows}, {str(rank)})
             self.assertEqual([int(row["iteration"]) for row in rows], sorted(list(range(5)) * 8))
         self.assertEqual(run.stderr.count("lowgear: attached to deepspeed"), 1)
+        self.assertNotIn("nothing attached", run.stderr)
 
     def test_losses_are_the_same_bits(self):
         plain = self.run_plainly(sys.executable, HERE / "job" / "train.py", 2, 5)
@@ -119,7 +120,8 @@ class Jobs(Attached):
         run = self.train(1, 3, LOWGEAR_LIBRARY="/no/such/liblowgear.so")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("this job is not measured: liblowgear.so is not found", run.stderr)
-        self.assertEqual(run.stderr.count("lowgear:"), 1)
+        self.assertEqual(run.stderr.count("lowgear:"), 2)
+        self.assertIn("lowgear: warning: nothing attached", run.stderr)
 
     def test_a_library_that_is_another_one_is_said_and_the_job_runs(self):
         text = self.folder / "libtext.so"
@@ -129,14 +131,18 @@ class Jobs(Attached):
             run = self.train(1, 3, LOWGEAR_LIBRARY=library)
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertIn(f"this job is not measured: {said}", run.stderr)
-            self.assertEqual(run.stderr.count("lowgear:"), 1)
+            self.assertEqual(run.stderr.count("lowgear:"), 2)
 
 
 class Processes(Attached):
+    def assert_only_nothing_attached(self, run, stdout):
+        self.assertEqual((run.returncode, run.stdout), (0, stdout), run.stderr)
+        self.assertRegex(run.stderr, r"\Alowgear: warning: nothing attached: [^\n]*\n\Z")
+
     def test_python_without_a_framework_is_as_it_was(self):
         script = self.script("import sys; print(sorted(name for name in sys.modules if 'lowgear' in name.lower()))")
         run = self.run_attached(sys.executable, script)
-        self.assertEqual((run.stdout, run.stderr), ("['_lowgear_importing']\n", ""))
+        self.assert_only_nothing_attached(run, "['_lowgear_importing']\n")
 
     def test_without_a_variable_that_asks_nothing_is_loaded(self):
         script = self.script("import sys; print('_lowgear_importing' in sys.modules)")
@@ -153,7 +159,7 @@ class Processes(Attached):
             "    options = ['-I'] if len(sys.argv) == 3 else []\n"
             "    subprocess.run([sys.executable, *options, *sys.argv, 'deeper'], check=True)\n")
         run = self.run_attached(sys.executable, script)
-        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "True\nTrue\nTrue\nFalse\n", ""), run.stderr)
+        self.assert_only_nothing_attached(run, "True\nTrue\nTrue\nFalse\n")
 
     def test_the_sitecustomize_that_it_hides_runs(self):
         hidden = self.folder / "hidden"
@@ -181,7 +187,7 @@ class Processes(Attached):
         (self.folder / "ran").write_text("")
         script = self.script("import sys; print([type(finder).__name__ for finder in sys.meta_path].count('AfterImport'))")
         run = self.run_attached(sys.executable, script, PYTHONPATH=":".join(map(str, path)))
-        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "1\n", ""))
+        self.assert_only_nothing_attached(run, "1\n")
         return (self.folder / "ran").read_text().split()
 
     def test_of_several_installations_one_attaches_and_the_users_sitecustomize_runs_once(self):
@@ -208,7 +214,7 @@ class Processes(Attached):
         script = self.script("import sys; print([type(finder).__name__ for finder in sys.meta_path].count('AfterImport'))")
         words = [BINARY, "run", "--record", str(self.folder / "inner"), "--", sys.executable, script]
         run = self.run_attached(*words, PYTHONPATH=str(self.folder / "users"))
-        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "1\n", ""))
+        self.assert_only_nothing_attached(run, "1\n")
         self.assertEqual((self.folder / "ran").read_text(), "users ")
 
     def test_a_sitecustomize_that_runs_the_one_it_hides_does_so_once(self):

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <random>
 #include <thread>
 #include <utility>
@@ -107,6 +108,12 @@ void heed_log_level(const Environment& environment) {
   }
 }
 
+/// Tells `lowgear run` that something attached. No problem with it concerns the training.
+void leave_mark(const Environment& environment) {
+  const std::string file = environment("LOWGEAR_ATTACHED_MARK").value_or("");
+  if (!file.empty()) std::ofstream(file, std::ios::app);
+}
+
 }  // namespace
 
 Client::Client(Options options, const Environment& environment)
@@ -129,6 +136,7 @@ Client::Client(Options options, const Environment& environment)
     refuse_what_differs();
     if (lease_) lease_->keep();
   });
+  leave_mark(environment);
 }
 
 Client::~Client() {

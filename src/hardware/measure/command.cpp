@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -142,58 +141,71 @@ void SignalGuard::read_reports() {
 
 namespace {
 
-sigset_t set_of(std::initializer_list<int> signals) {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : signals) sigaddset(&set, signal);
-  return set;
+/// What exec cannot do is reported through `failure`.
+struct ChildStart {
+  char* const* arguments;
+  CommandOutput output;
+  pid_t parent;
+  int failure;
+};
+
+/// Becomes the program, whatever this process made of its signals. What was ignored when this process started (`nohup`)
+/// stays so. Runs in a child of a process that may have threads: nothing here allocates.
+[[noreturn]] void become(const ChildStart& start) {
+  // SIGKILL cannot be passed on: the command ends with the process that waits for it.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != start.parent) ::_exit(0);
+  if (start.output == CommandOutput::standard_error) ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  const sigset_t guarded = guarded_signals();
+  for (int number = 1; number < _NSIG; ++number) {
+    struct sigaction action = {};
+    if (sigismember(&guarded, number) != 1 || ::sigaction(number, nullptr, &action) != 0) continue;
+    if (action.sa_handler != SIG_IGN) ::signal(number, SIG_DFL);  // before the mask opens
+  }
+  ::signal(SIGCHLD, SIG_DFL);
+  ::signal(SIGPIPE, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execvp(start.arguments[0], start.arguments);
+  const int error = errno;
+  (void)!::write(start.failure, &error, sizeof error);
+  ::_exit(127);
 }
 
-/// Signals and output of a child, independent of this process's own. Signals that were ignored when this process
-/// started
-/// (`nohup`) stay ignored.
-class SpawnSettings {
- public:
-  explicit SpawnSettings(CommandOutput output) {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawnattr_init(&attributes_);
-    const sigset_t none = set_of({});
-    const sigset_t by_default = set_of({SIGCHLD, SIGPIPE});
-    posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setsigdefault(&attributes_, &by_default);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    if (output == CommandOutput::standard_error) {
-      posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
+pid_t spawn(std::span<const std::string> words, CommandOutput output) {
+  std::vector<char*> arguments;
+  // execvp changes nothing and says otherwise
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  std::array<int, 2> ends{};
+  int error = ::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno;
+  if (error == 0) {
+    const ChildStart start{.arguments = arguments.data(), .output = output, .parent = ::getpid(), .failure = ends[1]};
+    const pid_t child = ::fork();
+    if (child == 0) become(start);
+    error = child < 0 ? errno : 0;
+    ::close(ends[1]);
+    // Empty once the program runs.
+    ssize_t count = 0;
+    int reported = 0;
+    while (child > 0 && (count = ::read(ends[0], &reported, sizeof reported)) < 0 && errno == EINTR) {
+    }
+    ::close(ends[0]);
+    if (error == 0 && count != sizeof reported) return child;
+    if (error == 0) {
+      error = reported;
+      ::waitpid(child, nullptr, 0);
     }
   }
-  ~SpawnSettings() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnSettings(const SpawnSettings&) = delete;
-  SpawnSettings& operator=(const SpawnSettings&) = delete;
-
-  [[nodiscard]] pid_t spawn(std::span<const std::string> words) const {
-    std::vector<char*> arguments;
-    // posix_spawn changes nothing and says otherwise
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    pid_t child = 0;
-    const int error = posix_spawnp(&child, arguments[0], &actions_, &attributes_, arguments.data(), environ);
-    if (error != 0) throw InputError("cannot run " + quote(words.front()) + ": " + std::strerror(error));
-    return child;
-  }
-
- private:
-  posix_spawn_file_actions_t actions_{};
-  posix_spawnattr_t attributes_{};
-};
+  throw InputError("cannot run " + quote(words.front()) + ": " + std::strerror(error));
+}
 
 }  // namespace
 
 CommandResult run_command(std::span<const std::string> words, CommandOutput output, SignalGuard& guard) {
   if (words.empty()) throw InputError("there is no command to run; give one after --");
-  const pid_t child = SpawnSettings(output).spawn(words);
+  const pid_t child = spawn(words, output);
   for (;;) {
     int status = 0;
     const pid_t ended = waitpid(child, &status, WNOHANG);

@@ -1,4 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +16,10 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/terminal/process.h"
 #include "app/operations/commands/agent_requests.h"
 #include "app/operations/commands/rank_programs.h"
+#include "app/operations/commands/run_checks.h"
 #include "app/operations/commands/verbs.h"
 #include "app/operations/doctor/python_check.h"
 #include "base/core/environment.h"
@@ -22,6 +27,7 @@
 #include "client/job_search.h"
 #include "client/rank/rank_environment.h"
 #include "client/server/server_addresses.h"
+#include "hardware/measure/command.h"
 
 namespace lowgear::operations {
 namespace {
@@ -41,6 +47,7 @@ struct RunArguments {
   std::string share;
   std::string agent;  ///< empty: of the environment
   std::vector<std::string> command;
+  bool strict = false;
   bool dry_run = false;
 };
 
@@ -182,6 +189,9 @@ std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   return variables;
 }
 
+/// Names a file that the first client of a command makes.
+constexpr const char* kMarkVariable = "LOWGEAR_ATTACHED_MARK";
+
 void check_search(const RunArguments& arguments) {
   if (arguments.search.empty()) {
     if (arguments.points.empty() && !arguments.search_block_s && arguments.search_record.empty()) return;
@@ -203,6 +213,9 @@ void check_asked(const RunArguments& arguments) {
         "nothing to do for the command; add --server ADDRESS, --plan DIR, --search slowdown=2%, --record DIR or "
         "--share GPU:PERCENT%");
   }
+  if (arguments.strict && !arguments.share.empty()) {
+    throw InputError("--strict and --share: a command with a share is not watched; leave out one of them");
+  }
   check_search(arguments);
   if (!arguments.server.empty()) {
     require_server_addresses(absolute_addresses(arguments.server), "--server");
@@ -218,6 +231,86 @@ void check_asked(const RunArguments& arguments) {
   }
 }
 
+/// The value of an option, or of the variable that stands for it.
+std::string asked_for(const std::string& option, std::string_view variable) {
+  return option.empty() ? environment_text(variable) : option;
+}
+
+AttachedNeeds needs_of(const RunArguments& arguments) {
+  AttachedNeeds needs{.servers = asked_for(absolute_addresses(arguments.server), "LOWGEAR_SERVER"),
+                      .agent = false,
+                      .recording = asked_for(arguments.recording, "LOWGEAR_RECORDING")};
+  needs.agent = !needs.servers.empty() || !asked_for(arguments.plan, "LOWGEAR_PLAN").empty() ||
+                !asked_for(arguments.search, "LOWGEAR_SEARCH").empty();
+  return needs;
+}
+
+/// Whether this process speaks for the job: of several that a launcher has started, the first.
+bool speaks_for_job() {
+  try {
+    return client::rank_from_environment(process_environment()).rank == 0;
+  } catch (const InputError&) {
+    return true;  // the ranks say what is wrong with it
+  }
+}
+
+/// Training does not depend on Lowgear: without --strict the command starts all the same.
+void check_needs(const RunArguments& arguments, cli::Console& console) {
+  if (!attaches(arguments) || !(arguments.strict || speaks_for_job())) return;
+  const std::vector<std::string> missing = missing_needs(needs_of(arguments));
+  if (missing.empty()) return;
+  if (arguments.strict) throw Error(fmt::format("--strict: {}; nothing was started", fmt::join(missing, "; ")));
+  for (const std::string& line : missing) console.warn(line);
+}
+
+/// What a command left behind.
+struct AttachedResult {
+  measure::CommandResult command;
+  bool attached = false;
+};
+
+AttachedResult run_marked(const RunArguments& arguments, const std::map<std::string, std::string>& variables) {
+  const RendezvousFolder folder;
+  const std::filesystem::path mark = folder.file();
+  const std::string recording = needs_of(arguments).recording.string();
+  const Recordings before = recordings_in(recording);
+  // NOLINTBEGIN(concurrency-mt-unsafe): there is no other thread
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  ::setenv(kMarkVariable, mark.c_str(), 1);
+  // NOLINTEND(concurrency-mt-unsafe)
+  measure::SignalGuard guard;
+  AttachedResult result;
+  result.command = measure::run_command(arguments.command, measure::CommandOutput::standard_output, guard);
+  std::error_code unknown;
+  // Ranks on other machines may share the folder of recordings, and not the mark.
+  result.attached = fs::exists(mark, unknown) || recordings_in(recording) != before;
+  return result;
+}
+
+/// Ends as the command did; after a good end without anything attached it says so.
+cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::string, std::string>& variables,
+                           cli::Console& console) {
+  const AttachedResult result = run_marked(arguments, variables);
+  if (result.command.signal != 0) {
+    const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};  // the command has left its own
+    ::setrlimit(RLIMIT_CORE, &no_core);
+    cli::raise_by_default(result.command.signal);
+  }
+  const int status = result.command.shell_status();
+  if (status != 0 || result.attached) return static_cast<cli::ExitCode>(status);
+  const std::string text = fmt::format(
+      "nothing attached: on {} no process of the command trained with a framework that Lowgear observes; lowgear "
+      "doctor, "
+      "in the environment of the job, says what it does with each (docs/attaching.md)",
+      host_name());
+  if (arguments.strict) {
+    console.error(text);
+    return cli::ExitCode::failed;
+  }
+  if (speaks_for_job()) console.warn(text);
+  return cli::ExitCode::ok;
+}
+
 /// Becomes the command, so that its exit status, signals and terminal are its own.
 [[noreturn]] void become_command(const std::vector<std::string>& command,
                                  const std::map<std::string, std::string>& variables) {
@@ -229,7 +322,13 @@ void check_asked(const RunArguments& arguments) {
 cli::ExitCode run_attached(const RunArguments& arguments, cli::Console& console) {
   check_asked(arguments);
   const std::map<std::string, std::string> variables = variables_of(arguments);
-  if (!arguments.dry_run) become_command(arguments.command, variables);
+  if (!arguments.dry_run) {
+    check_needs(arguments, console);
+    // A share is this process's; and within another `lowgear run` that one looks.
+    const bool looks = attaches(arguments) && arguments.share.empty() && environment_text(kMarkVariable).empty();
+    if (looks) return run_and_look(arguments, variables, console);
+    become_command(arguments.command, variables);
+  }
   std::string text;
   for (const auto& [name, value] : variables) text += fmt::format("{}={}\n", name, value);
   for (const std::string& word : arguments.command)
@@ -290,6 +389,10 @@ cli::VerbAction declare_run(CLI::App& app) {
                  "With --share: HTTP socket of the agent (default: LOWGEAR_AGENT_HTTP_SOCKET, or agent.sock next to "
                  "LOWGEAR_AGENT_SOCKET, or /run/lowgear/agent.sock)")
       ->type_name("SOCKET");
+  app.add_flag(
+      "--strict", arguments->strict,
+      "Do not start the command where server, agent or folder is missing, and exit with 1 where it ends well and "
+      "nothing attached");
   app.add_flag("--dry-run", arguments->dry_run, "Print the command and the variables that would be set for it");
   return [arguments](cli::Console& console) { return run_attached(*arguments, console); };
 }

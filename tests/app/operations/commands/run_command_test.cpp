@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "app/cli/run_lowgear.h"
+#include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
 namespace lowgear::operations {
@@ -26,8 +28,8 @@ using ::testing::HasSubstr;
 ProgramResult run(std::vector<std::string> arguments, const char* python_path = nullptr) {
   arguments.insert(arguments.begin(), "run");
   return run_lowgear(std::move(arguments), [python_path] {
-    for (const char* name :
-         {"LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH", "LOWGEAR_RUN", "SLURM_JOB_ID"}) {
+    for (const char* name : {"LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH", "LOWGEAR_RUN",
+                             "SLURM_JOB_ID", "RANK", "WORLD_SIZE"}) {
       ::unsetenv(name);
     }
     if (python_path == nullptr) {
@@ -121,8 +123,8 @@ TEST(RunCommand, NamesTheServersSocketForEveryFolder) {
               Contains("LOWGEAR_SERVER=unix:" + (std::filesystem::current_path() / "state/server.sock").string()));
   EXPECT_THAT(lines_of(run({"--server", "unix:/run/a.sock", "--", "env"}).out),
               Contains("LOWGEAR_SERVER=unix:/run/a.sock"));
-  EXPECT_THAT(lines_of(run({"--server", "http://a:1,unix:/run/a.sock", "--", "env"}).out),
-              Contains("LOWGEAR_SERVER=http://a:1,unix:/run/a.sock"));
+  EXPECT_THAT(lines_of(run({"--server", "http://127.0.0.1:1,unix:/run/a.sock", "--", "env"}).out),
+              Contains("LOWGEAR_SERVER=http://127.0.0.1:1,unix:/run/a.sock"));
 }
 
 TEST(RunCommand, TellsTheServersJobHowLateClocksChange) {
@@ -162,7 +164,86 @@ TEST(RunCommand, IsTheCommandToWhoeverWaitsForIt) {
   EXPECT_EQ(run({"--record", "out", "--", "sh", "-c", "kill -TERM $$"}).signal, SIGTERM);
   const ProgramResult missing = run({"--record", "out", "--", "/no/such/program"});
   EXPECT_EQ(missing.exit_code, 2);
-  EXPECT_THAT(missing.err, HasSubstr("/no/such/program: cannot be started: No such file or directory"));
+  EXPECT_THAT(missing.err, HasSubstr("cannot run \"/no/such/program\": No such file or directory"));
+}
+
+TEST(RunCommand, SaysThatNothingAttached) {
+  const TemporaryFolder folder;
+  const ProgramResult result = run({"--record", folder / "out", "--", "true"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("nothing attached: on "));
+  EXPECT_THAT(result.err, HasSubstr("lowgear doctor"));
+  const ProgramResult strict = run({"--record", folder / "out", "--strict", "--", "true"});
+  EXPECT_EQ(strict.exit_code, 1);
+  EXPECT_THAT(strict.err, HasSubstr("nothing attached: on "));
+  const ProgramResult failed = run({"--record", folder / "out", "--strict", "--", "sh", "-c", "exit 7"});
+  EXPECT_EQ(failed.exit_code, 7) << "the command's own status";
+  EXPECT_EQ(failed.err, "");
+}
+
+TEST(RunCommand, IsSilentWhereAClientOpenedOrARankRecorded) {
+  const TemporaryFolder folder;
+  const std::string rank = (folder / "out" / "rank-00000").string();
+  for (const std::string& script : {std::string(": > \"$LOWGEAR_ATTACHED_MARK\""), "mkdir -p " + rank}) {
+    const ProgramResult result = run({"--record", folder / "out", "--strict", "--", "sh", "-c", script});
+    EXPECT_EQ(result.exit_code, 0) << script;
+    EXPECT_EQ(result.err, "") << script;
+  }
+  EXPECT_EQ(run({"--record", folder / "out", "--strict", "--", "true"}).exit_code, 1) << "that recording is an old one";
+}
+
+TEST(RunCommand, SaysItOncePerJobAndForCommandsWithinEachOther) {
+  const auto of_rank = [](const char* rank) {
+    return run_lowgear({"run", "--record", "out", "--", "true"}, [rank] {
+      ::setenv("RANK", rank, 1);
+      ::setenv("WORLD_SIZE", "2", 1);
+    });
+  };
+  EXPECT_THAT(of_rank("0").err, HasSubstr("nothing attached"));
+  EXPECT_EQ(of_rank("1").err, "");
+  const std::vector<std::string> inner = {"--record", "out", "--", LOWGEAR_BINARY, "run",
+                                          "--record", "out", "--", "true"};
+  const std::string said = run(inner).err;
+  EXPECT_NE(said.find("nothing attached"), std::string::npos);
+  EXPECT_EQ(said.find("nothing attached"), said.rfind("nothing attached"));
+}
+
+TEST(RunCommand, SaysBeforeTheCommandWhatIsMissing) {
+  const TemporaryFolder folder;
+  write_text(folder / "file", "");
+  const auto start = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"run", "--server", "unix:" + (folder / "server.sock").string(), "--record",
+                                     (folder / "file" / "out").string()});
+    options.insert(options.end(), {"--", "touch", (folder / "it_ran").string()});
+    return run_lowgear(options, [&] { ::setenv("LOWGEAR_AGENT_SOCKET", (folder / "lease.sock").c_str(), 1); });
+  };
+  const ProgramResult strict = start({"--strict"});
+  EXPECT_EQ(strict.exit_code, 1);
+  EXPECT_THAT(strict.err, HasSubstr("nothing was started"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "it_ran"));
+  const ProgramResult result = start({});
+  EXPECT_EQ(result.exit_code, 0) << "training does not depend on any of it";
+  EXPECT_TRUE(std::filesystem::exists(folder / "it_ran"));
+  for (const char* line : {"no server answers", "no agent answers on this machine", "sudo lowgear agent init",
+                           "nothing can be recorded in", "file: it is not a folder"}) {
+    EXPECT_THAT(result.err, HasSubstr(line));
+    EXPECT_THAT(strict.err, HasSubstr(line));
+  }
+  EXPECT_THAT(run({"--strict", "--share", "0:50%", "--", "true"}).err, HasSubstr("leave out one of them"));
+}
+
+TEST(RunCommand, TakesTheCommandAlongWhenItIsKilled) {
+  const TemporaryFolder folder;
+  const std::string script = "echo $$ > " + (folder / "new").string() + "; mv " + (folder / "new").string() + " " +
+                             (folder / "pid").string() + "; exec sleep 1000";
+  LowgearProcess process({"run", "--record", folder / "out", "--", "sh", "-c", script});
+  while (!std::filesystem::exists(folder / "pid")) ASSERT_TRUE(process.running());
+  const pid_t command = std::stoi(read_file(folder / "pid"));
+  process.send_signal(SIGKILL);
+  EXPECT_EQ(process.wait().signal, SIGKILL);
+  const std::filesystem::path program = "/proc/" + std::to_string(command) + "/exe";  // a zombie has none
+  std::error_code unknown;
+  while (std::filesystem::exists(program, unknown)) ::usleep(10'000);
 }
 
 TEST(RunCommand, PassesASignalOnOnce) {

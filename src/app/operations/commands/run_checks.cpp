@@ -1,0 +1,116 @@
+#include "app/operations/commands/run_checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <system_error>
+
+#include "app/operations/doctor/machine_facts.h"
+#include "base/core/environment.h"
+#include "base/core/error.h"
+#include "base/http/client/client.h"
+#include "base/http/tls/tls_credentials.h"
+#include "client/server/server_addresses.h"
+
+namespace lowgear::operations {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kPatience{2};
+constexpr const char* kDefaultLeaseSocket = "/run/lowgear/lease.sock";
+
+/// Why the server gives no answer; empty when it gives any.
+std::string problem_of(const http::Endpoint& server) {
+  try {
+    http::ClientOptions options{.connect_timeout = kPatience};
+    if (server.tls) options.tls = http::tls_files_from_environment(process_environment());
+    (void)http::Client(server, options).request("GET", "/healthz", {}, {}, kPatience);
+    return {};
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+void check_servers(const std::string& servers, std::vector<std::string>& missing) {
+  std::vector<std::string> problems;
+  for (const http::Endpoint& server : client::parse_server_addresses(servers)) {
+    const std::string problem = problem_of(server);
+    if (problem.empty()) return;  // the job finds the one that answers
+    problems.push_back(problem);
+  }
+  missing.push_back(fmt::format(
+      "no server answers ({}); the job is planned once one does: start lowgear serve, or correct the address",
+      fmt::join(problems, "; ")));
+}
+
+std::string_view text_of(doctor::AgentReach reach) {
+  switch (reach) {
+    case doctor::AgentReach::absent:
+      return "there is no such socket; start it with sudo lowgear agent (first, once: sudo lowgear agent init)";
+    case doctor::AgentReach::refused:
+      return "nothing listens there any more; start it again";
+    case doctor::AgentReach::forbidden:
+      return "this user may not use it; join its group";
+    case doctor::AgentReach::not_socket:
+      return "this is not a socket; set LOWGEAR_AGENT_SOCKET to the agent's lease socket";
+    case doctor::AgentReach::answers:
+    case doctor::AgentReach::failed:
+      break;
+  }
+  return "it cannot be reached; lowgear doctor says more";
+}
+
+void check_agent(std::vector<std::string>& missing) {
+  const std::optional<std::string> named = process_environment()("LOWGEAR_AGENT_SOCKET");
+  if (named && named->empty()) {
+    missing.emplace_back("no agent: LOWGEAR_AGENT_SOCKET is empty, so clocks stay as they are; unset it");
+    return;
+  }
+  const std::string socket = named.value_or(kDefaultLeaseSocket);
+  const doctor::AgentReach reach = doctor::reach_agent(socket);
+  if (reach == doctor::AgentReach::answers) return;
+  missing.push_back(fmt::format("no agent answers on this machine, so clocks stay as they are here: {}: {}",
+                                printable(socket), text_of(reach)));
+}
+
+/// Looked for in the nearest folder that exists: ranks make the others.
+void check_recording(const fs::path& folder, std::vector<std::string>& missing) {
+  std::error_code error;
+  fs::path nearest = fs::absolute(folder);
+  while (!fs::exists(nearest, error) && nearest.has_relative_path()) nearest = nearest.parent_path();
+  std::string why = "it is not a folder";
+  if (fs::is_directory(nearest, error)) {
+    if (::access(nearest.c_str(), W_OK | X_OK) == 0) return;
+    why = std::generic_category().message(errno);
+  }
+  missing.push_back(fmt::format("nothing can be recorded in {}: {}: {}; name another folder with --record DIR",
+                                printable(folder.string()), printable(nearest.string()), why));
+}
+
+}  // namespace
+
+std::vector<std::string> missing_needs(const AttachedNeeds& needs) {
+  std::vector<std::string> missing;
+  if (!needs.servers.empty()) check_servers(needs.servers, missing);
+  if (needs.agent) check_agent(missing);
+  if (!needs.recording.empty()) check_recording(needs.recording, missing);
+  return missing;
+}
+
+Recordings recordings_in(const fs::path& folder) {
+  Recordings found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("rank-") || name.starts_with("part-")) found.emplace(name, entry.last_write_time(error));
+  }
+  return found;
+}
+
+}  // namespace lowgear::operations

@@ -1,0 +1,59 @@
+#include "app/operations/commands/run_checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "base/core/files/file.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::operations {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(RunChecks, NeedNothingThatIsNotAskedFor) { EXPECT_THAT(missing_needs({}), IsEmpty()); }
+
+TEST(RunChecks, NameEveryServerThatDoesNotAnswerInOneLine) {
+  const TemporaryFolder folder;
+  const std::string first = "unix:" + (folder / "a.sock").string();
+  const std::string second = "unix:" + (folder / "b.sock").string();
+  EXPECT_THAT(missing_needs({.servers = first + "," + second, .agent = false, .recording = {}}),
+              ElementsAre(AllOf(HasSubstr("no server answers"), HasSubstr("a.sock"), HasSubstr("b.sock"),
+                                HasSubstr("lowgear serve"))));
+}
+
+TEST(RunChecks, LookForAFolderThatCanBeMadeAndMakeNone) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(missing_needs({.servers = {}, .agent = false, .recording = folder / "new" / "recordings"}), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(folder / "new"));
+  write_file_atomically(folder / "file", "text");
+  EXPECT_THAT(missing_needs({.servers = {}, .agent = false, .recording = folder / "file"}),
+              ElementsAre(AllOf(HasSubstr("file: it is not a folder"), HasSubstr("--record DIR"))));
+  if (::geteuid() == 0) return;  // root may write anywhere
+  std::filesystem::permissions(folder / "", std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  EXPECT_THAT(missing_needs({.servers = {}, .agent = false, .recording = folder / "new"}),
+              ElementsAre(HasSubstr("Permission denied")));
+  std::filesystem::permissions(folder / "", std::filesystem::perms::owner_all);
+}
+
+TEST(RunChecks, TellANewRecordingFromNone) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(recordings_in(folder / "none"), IsEmpty());
+  std::filesystem::create_directory(folder / "rank-00000");
+  std::filesystem::create_directory(folder / "other");
+  const Recordings before = recordings_in(folder / "");
+  EXPECT_EQ(before.size(), 1U);
+  EXPECT_EQ(recordings_in(folder / ""), before);
+  std::filesystem::create_directory(folder / "rank-00001");
+  EXPECT_NE(recordings_in(folder / ""), before);
+}
+
+}  // namespace
+}  // namespace lowgear::operations
