@@ -263,6 +263,13 @@ void check_needs(const RunArguments& arguments, cli::Console& console) {
   for (const std::string& line : missing) console.warn(line);
 }
 
+/// Whether another `lowgear run` waits for this process.
+bool is_within_another() {
+  const std::string mark = environment_text(kMarkVariable);
+  std::error_code unknown;
+  return !mark.empty() && fs::exists(fs::path(mark).parent_path(), unknown);
+}
+
 /// What a command left behind.
 struct AttachedResult {
   measure::CommandResult command;
@@ -279,6 +286,7 @@ AttachedResult run_marked(const RunArguments& arguments, const std::map<std::str
   ::setenv(kMarkVariable, mark.c_str(), 1);
   // NOLINTEND(concurrency-mt-unsafe)
   measure::SignalGuard guard;
+  cli::throw_if_interrupted();  // by a signal from before
   AttachedResult result;
   result.command = measure::run_command(arguments.command, measure::CommandOutput::standard_output, guard);
   std::error_code unknown;
@@ -299,9 +307,8 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   const int status = result.command.shell_status();
   if (status != 0 || result.attached) return static_cast<cli::ExitCode>(status);
   const std::string text = fmt::format(
-      "nothing attached: on {} no process of the command trained with a framework that Lowgear observes; lowgear "
-      "doctor, "
-      "in the environment of the job, says what it does with each (docs/attaching.md)",
+      "nothing attached: on {} no process of the command trained with a framework that Lowgear observes; "
+      "lowgear doctor, in the environment of the job, says what it does with each (docs/attaching.md)",
       host_name());
   if (arguments.strict) {
     console.error(text);
@@ -324,9 +331,9 @@ cli::ExitCode run_attached(const RunArguments& arguments, cli::Console& console)
   const std::map<std::string, std::string> variables = variables_of(arguments);
   if (!arguments.dry_run) {
     check_needs(arguments, console);
-    // A share is this process's; and within another `lowgear run` that one looks.
-    const bool looks = attaches(arguments) && arguments.share.empty() && environment_text(kMarkVariable).empty();
-    if (looks) return run_and_look(arguments, variables, console);
+    // A share is this process's, and within another `lowgear run` that one looks.
+    if (attaches(arguments) && arguments.share.empty() && !is_within_another())
+      return run_and_look(arguments, variables, console);
     become_command(arguments.command, variables);
   }
   std::string text;
