@@ -348,6 +348,21 @@ class AsksForAToken(DashboardTest):
         self.assertEqual(self.browser.value("sessionStorage.length"), 0)
 
 
+    def test_an_address_with_a_one_time_token_signs_in_once(self):
+        self.expected_complaints = "status of 401"
+        server = self.serve([MockJob()], token="right")
+        server.one_time_token = "0123abcd"
+        self.open(server, "#token=0123abcd")
+        self.wait_text("llama-1b")
+        self.assertEqual(self.browser.value("location.hash"), "#/", "the token is not kept in the address")
+        self.assertEqual(self.browser.value("sessionStorage.getItem('lowgear.token')"), "right")
+        self.browser.value("document.getElementById('sign-out').click()")
+        self.browser.wait("document.querySelector('.sign-in')", "it asks again")
+        self.browser.value("location.hash = '#token=0123abcd'")
+        self.wait_text("this address was used")
+        self.assertFalse([path for path in server.requests if "0123abcd" in path], "no address of a request has it")
+
+
 class ShowsBudgets(DashboardTest):
     BUDGETS = [mock_budget("row-1", 60000, 41000),
                mock_budget("cluster", 180000, 179000, 1.234, {"watts": 178500, "nodes": 40, "silent_nodes": 2}),

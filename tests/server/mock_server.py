@@ -284,6 +284,7 @@ class MockServer:
     def __init__(self, jobs, token=None, port=0):
         self.jobs = {job.id: job for job in jobs}
         self.token, self.port = token, port
+        self.one_time_token = None
         self.listeners, self.lock = [], threading.Lock()
         self.budgets = []  # as GET /v1/budgets shows them
         self.policy = content_security_policy()
@@ -370,6 +371,17 @@ class MockHandler(BaseHTTPRequestHandler):
             self.stream(None)
         else:
             self.answer_job(path)
+
+    def do_POST(self):
+        """Exchanges the one-time token, once, for the token."""
+        mock = self.server_state
+        mock.requests.append(self.path)
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path != "/v1/sessions" or body["token"] != mock.one_time_token:
+            self.refuse(401, "no_token", "this address was used")
+            return
+        mock.one_time_token = None
+        self.answer_json(200, {"token": mock.token, "valid_s": 1})
 
     def answer_job(self, path):
         parts = [unquote(part) for part in path.split("/")[1:]]
