@@ -14,9 +14,9 @@ struct ControlAnswer {
   std::string body;
 };
 
-/// Asks a running agent, or another program that serves HTTP on a Unix socket, and waits for the answer. `body` is JSON,
-/// or empty for none. Empty when none listens there. Throws Error when the socket may not be used, or the answer is none
-/// of HTTP or does not come in time.
+/// Asks a running agent, or another program that serves HTTP on a Unix socket, and waits for the answer. `body` is
+/// JSON, or empty for none. Empty when none listens there. Throws Error when the socket may not be used, or the answer
+/// is none of HTTP or does not come in time.
 [[nodiscard]] std::optional<ControlAnswer> ask_agent(const std::filesystem::path& socket, std::string_view method,
                                                      std::string_view path, std::string_view body = {});
 
