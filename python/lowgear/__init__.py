@@ -68,7 +68,8 @@ def __getattr__(name):
         import difflib
 
         close = difflib.get_close_matches(name, __all__, 1)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}" + (f"; did you mean {close[0]}?" if close else ""))
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     from . import planning
 
     return getattr(planning, name)

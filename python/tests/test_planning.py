@@ -186,6 +186,10 @@ class TestPlan(InAFolder):
         with self.assertRaisesRegex(lowgear.UnknownParameter, "no option max_ctp; did you mean max_cp"):
             lowgear.search(JOB, max_ctp=3)
 
+    def test_unknown_functions_name_the_closest_one(self):
+        with self.assertRaisesRegex(AttributeError, "no attribute 'simulat'; did you mean simulate"):
+            lowgear.simulat  # noqa: B018
+
     def test_other_options_of_the_command_are_passed_on(self):
         self.assertEqual(plan(policy="envpipe", plans=None, envpipe_steps=40).document["policy"], "envpipe")
         with self.assertRaisesRegex(lowgear.InvalidUse, "^memory_limit: "):

@@ -128,8 +128,8 @@ def plan(
         granularity: `op`, or `stage` for one clock a stage and direction.
         switch_latency_s: delay of clock changes, in s. ask_ahead: plan as if they took effect at once; the agent then
             requests each clock by that latency before its unit. False plans with the delay. perseus_unit_s: time step
-            of Perseus' policy, in s. perseus_noise_factor, perseus_always_use_noise_factor, perseus_initial_guess: lowtime's options of these
-            names; the last is the path of a file.
+            of Perseus' policy, in s. perseus_noise_factor, perseus_always_use_noise_factor, perseus_initial_guess:
+            lowtime's options of these names; the last is the path of a file.
         out: folder to write as well, as `lowgear plan --out` does; one with other files is refused.
         options: any other option of `lowgear plan`, with underscores: memory_limit, envpipe_steps, ...
 
