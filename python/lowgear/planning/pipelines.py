@@ -153,7 +153,7 @@ def plan(
         "backward_split": backward_split,
         "recomputation_share": recomputation_share,
         "deadline": deadline_s,
-        "slowdown": slowdown_pct,
+        "slowdown": f"{slowdown_pct}%" if isinstance(slowdown_pct, (int, float)) else slowdown_pct,
         "straggler": straggler_factor,
         "plans": plans,
         "slow_rank": factors_option(slow_ranks, "slow_ranks", "rank"),
