@@ -286,7 +286,7 @@ class PlanResult:
 
     @property
     def late(self) -> Optional[Figures]:
-        """The shown plan *replayed* with clocks that change late by a usual switch latency; None where that is known."""
+        """The shown plan *replayed* as if clocks were requested only as units begin; None where they are not requested ahead."""
         return _figures(self.document["switch_latency"], "replayed")
 
     def plan(self, number: int) -> Plan:
@@ -314,7 +314,7 @@ class PlanResult:
             energy_pct = change_pct(self.baseline.energy_j, self.late.energy_j)
             time_pct = change_pct(self.baseline.time_s, self.late.time_s)
             late_ms = 1e3 * self.document["switch_latency"]["replayed"]["switch_latency_s"]
-            late = f"; with clocks {late_ms:g} ms late: {energy_pct:+.2f} % energy, {time_pct:+.2f} % time (replayed)"
+            late = f"; if clocks came {late_ms:g} ms late: {energy_pct:+.2f} % energy, {time_pct:+.2f} % time (replayed)"
         return (
             f"<PlanResult: {self._run['schedule']}, {self._run['stages']} ranks x {self._run['microbatches']} "
             f"microbatches; frontier {fastest.time_s:.6g} s, {fastest.energy_j:.6g} J to {slowest.time_s:.6g} s, "
