@@ -29,7 +29,6 @@ JOB = HERE / "job.yaml"
 STAGES, MICROBATCHES, STEPS = 4, 6, 10
 CLOCKS_MHZ = [1410, 1290, 1155, 1020, 885]
 SETTLE, COUNTED = 1, 5
-ASSUMED_SWITCH_LATENCY_MS = 25  # if the recording does not show it
 RECORDED = {"first": STEPS - 4, "count": 3}  # steps of the run by the plan, for the trace
 
 
@@ -82,13 +81,11 @@ def profile(machine, out):
 def plan(machine, out):
     """The plan that the report shows, and the switch latency in ms by which the agent asks for its clocks ahead."""
     say("planning")
-    words = ["plan", "--profile", out / "profile.csv", "--stages", STAGES, "--microbatches", MICROBATCHES, "--schedule",
-             "1f1b", "--blocking-power", out / "blocking.csv", "--gpu", machine.gpu_name(), "--out", out / "plan", "--json"]
-    measured_s = json.loads(machine.run(*words))["switch_latency"].get("planned_with_s")
-    latency_ms = ASSUMED_SWITCH_LATENCY_MS if measured_s is None else 1e3 * measured_s
-    summary = json.loads(machine.run(*words, "--switch-latency", latency_ms, "--ask-ahead"))
+    summary = json.loads(machine.run(
+        "plan", out / "profile.csv", "--microbatches", MICROBATCHES, "--blocking-power", out / "blocking.csv", "--gpu",
+        machine.gpu_name(), "--out", out / "plan", "--json"))
     chosen = summary["shown_plan"]
-    return next(row for row in summary["plans"] if row["plan"] == chosen), latency_ms
+    return next(row for row in summary["plans"] if row["plan"] == chosen), 1e3 * summary["switch_latency"]["asked_ahead_s"]
 
 
 def trace(machine, out, plan_file, switch_latency_ms):

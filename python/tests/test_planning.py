@@ -190,7 +190,7 @@ class TestPlan(InAFolder):
             lowgear.simulat  # noqa: B018
 
     def test_other_options_of_the_command_are_passed_on(self):
-        self.assertEqual(plan(policy="envpipe", plans=None, envpipe_steps=40).document["policy"], "envpipe")
+        self.assertEqual(plan(policy="envpipe", plans=None, envpipe_reconfig="greedy").document["policy"], "envpipe")
         with self.assertRaisesRegex(lowgear.InvalidUse, "^memory_limit: "):
             plan(memory_limit=1e9)
 
@@ -294,7 +294,8 @@ class TestPlan(InAFolder):
             self.assertEqual(result.files["plans/00000.json"], written)
 
     def test_switch_latency_is_in_seconds(self):
-        self.assertEqual(json.loads(plan(switch_latency_s=0.002, ask_ahead=False).files["run.json"])["switch_latency_s"], 0.002)
+        result = plan(switch_latency_s=0.002, ask_ahead=False)
+        self.assertEqual(json.loads(result.files["run.json"])["switch_latency_s"], 0.002)
 
     def test_a_plan_whose_clocks_are_asked_for_ahead_knows_no_latency(self):
         result = plan(switch_latency_s=0.002, ask_ahead=True)

@@ -14,8 +14,8 @@ HIGHEST_MHZ, LOWEST_MHZ = 1980, 1005  # of simulated H100s and H200s
 
 def make_plan(machine, folder, unit_s, microbatches, ahead_ms=0):
     """A folder of plans for a pipeline whose stages take `unit_s` (forward, backward; one pair a stage) at the highest
-    clock. The profile is made up: three quarters of a unit follow the clock. With `ahead_ms` the agent asks for each clock
-    that long before its unit."""
+    clock. The profile is made up: three quarters of a unit follow the clock. The agent asks for each clock `ahead_ms`
+    before its unit."""
     rows = ["stage,instruction,frequency,time,energy"]
     for stage, times_s in enumerate(unit_s):
         for instruction, time_s in zip(("forward", "backward"), times_s):
@@ -26,8 +26,7 @@ def make_plan(machine, folder, unit_s, microbatches, ahead_ms=0):
     profile = folder / "profile.csv"
     profile.write_text("\n".join(rows) + "\n")
     machine.run("plan", "--profile", profile, "--stages", len(unit_s), "--microbatches", microbatches, "--schedule", "1f1b",
-                "--blocking-power", 116, "--plans", 4, "--out", folder / "plan",
-                *(["--switch-latency", ahead_ms, "--ask-ahead"] if ahead_ms else []))
+                "--blocking-power", 116, "--plans", 4, "--out", folder / "plan", "--switch-latency", ahead_ms)
     return folder / "plan"
 
 

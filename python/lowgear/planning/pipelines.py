@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
@@ -108,8 +109,9 @@ def plan(
             a dict, a data frame, or the path of a CSV file. Its columns are `stage`, `instruction`, `frequency` or
             `clock_mhz`, `time` or `time_s`, `energy` or `energy_j`, and what docs/formats.md has in addition.
         microbatches: number in an iteration; may be left out where the schedule has it.
-        blocking_power_w: power of a GPU that waits, in W: one number, one for each rank, or a CSV file.
-        schedule: as `lowgear schedule` names them (`1f1b`, the default, `zb-h1`, ...); the path of a CSV in PyTorch's
+        blocking_power_w: power of a GPU that waits, in W: one number, one for each rank, or a CSV file. By default that
+            of the profile, else that of `gpu`, else an assumption, of which a LowgearWarning tells.
+        schedule: as `lowgear show` names them (`1f1b`, the default, `zb-h1`, ...); the path of a CSV in PyTorch's
             notation; or for each rank a list of its actions (`"0F0"`), as `pipeline_order` of a schedule
             of PyTorch has them.
         stages: pipeline ranks (default: as the profile or the schedule has). chunks: virtual stages a rank.
@@ -126,12 +128,13 @@ def plan(
             names it.
         frontier: `auto`, `exact` or `sandwich`, with bounds at most `epsilon` apart, a share of 1.
         granularity: `op`, or `stage` for one clock a stage and direction.
-        switch_latency_s: delay of clock changes, in s. ask_ahead: plan as if they took effect at once; the agent then
-            requests each clock by that latency before its unit. False plans with the delay. perseus_unit_s: time step
-            of Perseus' policy, in s. perseus_noise_factor, perseus_always_use_noise_factor, perseus_initial_guess:
-            lowtime's options of these names; the last is the path of a file.
+        switch_latency_s: delay of clock changes, in s, or "instant" (the profile's, else 0.025). ask_ahead: whether the
+            agent requests each clock by that delay before its unit, so that it changes in time (True). False plans with
+            the delay.
+        perseus_unit_s: time step of Perseus' policy, in s. perseus_noise_factor, perseus_always_use_noise_factor,
+            perseus_initial_guess: lowtime's options of these names; the last is the path of a file.
         out: folder to write as well, as `lowgear plan --out` does; one with other files is refused.
-        options: any other option of `lowgear plan`, with underscores: memory_limit, envpipe_steps, ...
+        options: any other option of `lowgear plan`, with underscores: memory_limit, envpipe_reconfig, ...
 
     Raises InvalidUse with the command's message for what cannot be planned, LowgearError for what failed.
 
@@ -153,7 +156,7 @@ def plan(
         "backward_split": backward_split,
         "recomputation_share": recomputation_share,
         "deadline": deadline_s,
-        "slowdown": f"{slowdown_pct}%" if isinstance(slowdown_pct, (int, float)) else slowdown_pct,
+        "slowdown": f"{slowdown_pct}%" if isinstance(slowdown_pct, numbers.Real) else slowdown_pct,
         "straggler": straggler_factor,
         "plans": plans,
         "slow_rank": factors_option(slow_ranks, "slow_ranks", "rank"),

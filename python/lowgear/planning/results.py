@@ -286,8 +286,9 @@ class PlanResult:
 
     @property
     def late(self) -> Optional[Figures]:
-        """The shown plan *replayed* as if clocks were requested only as units begin; None where they are not requested ahead."""
-        return _figures(self.document["switch_latency"], "replayed")
+        """The shown plan *replayed* as if clocks were requested only as units begin; None where they are not requested
+        ahead, and for a searched order."""
+        return _figures(self.document.get("switch_latency", {}), "replayed")
 
     def plan(self, number: int) -> Plan:
         """A plan with its ops, by its number in `plans`. Raises InvalidUse when there is none."""
