@@ -58,6 +58,15 @@ experiment::Arm& arm_named(ArmInput& input, const std::string& name) {
   return found != input.arms.end() ? *found : input.arms.emplace_back(experiment::Arm{name, {}});
 }
 
+/// Of one run, which joins no other arm.
+experiment::Arm& new_arm(ArmInput& input, const std::string& name) {
+  if (std::ranges::find(input.arms, name, &experiment::Arm::name) != input.arms.end()) {
+    throw InputError(fmt::format("{}: another arm has this name; name each run once, or name its arm: --arm NAME={}",
+                                 quote(name), name));
+  }
+  return input.arms.emplace_back(experiment::Arm{name, {}});
+}
+
 /// "a" for runs/a.jsonl; the whole path where another of `all`, or a named arm, has the same name.
 std::string short_name(const std::string& path, const std::vector<std::string>& all,
                        const std::vector<std::string>& named) {
@@ -134,7 +143,7 @@ ArmInput load_arms(const std::vector<std::string>& runs, const std::vector<std::
   }
   for (const std::string& path : runs) {
     if (kind_of_run(path) != RunPath::experiment) {
-      arm_named(input, short_name(path, runs, named)).runs.push_back({load_run(path, tokens_per_iteration), {}, {}});
+      new_arm(input, short_name(path, runs, named)).runs.push_back({load_run(path, tokens_per_iteration), {}, {}});
       continue;
     }
     if (runs.size() + named.size() > 1) {

@@ -29,8 +29,9 @@ enum class RunPath : unsigned char { none, metrics, run_folder, recording, exper
 [[nodiscard]] ArmInput load_experiment(const std::filesystem::path& folder);
 
 /// The arms of a command line: `named` are `NAME=RUN,RUN`, and each of `runs` is an arm of its own, named by its file
-/// name without ending (by its path where two share a name), or an experiment with its arms. Throws InputError on a
-/// path that is no run, an experiment within an arm, two experiments, and as the readers.
+/// name without ending (by its path where that name is taken), or an experiment with its arms. Throws InputError on a
+/// path that is no run, a run whose path is an arm's name, too, an experiment within an arm, two experiments, and as
+/// the readers.
 [[nodiscard]] ArmInput load_arms(const std::vector<std::string>& runs, const std::vector<std::string>& named,
                                  std::optional<double> tokens_per_iteration);
 

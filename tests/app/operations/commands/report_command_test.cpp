@@ -125,6 +125,31 @@ TEST_F(ReportCommand, AFileWithACommaInItsNameIsOneRun) {
   EXPECT_EQ(parse_json(result.out, "report")["arms"][0]["runs"], 1);
 }
 
+TEST_F(ReportCommand, ARunWhoseNameAnArmHasIsNamedByItsPath) {
+  const std::string named = metrics("x.jsonl", 10);
+  const std::string run = metrics("a.jsonl", 11);
+  const ProgramResult result = run_lowgear({"runs", "report", "--arm", "a=" + named, run, "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json arms = parse_json(result.out, "report")["arms"];
+  ASSERT_EQ(arms.size(), 2U);
+  EXPECT_EQ(arms[0]["name"], "a");
+  EXPECT_EQ(arms[1]["name"], run);
+}
+
+TEST_F(ReportCommand, RunsOfOneNameAreNotOneArm) {
+  const std::string run = metrics("a.jsonl", 10);
+  const std::string other = metrics("b.jsonl", 11);
+  const ProgramResult twice = run_lowgear({"runs", "report", run, run});
+  EXPECT_EQ(twice.exit_code, 2) << twice.out;
+  EXPECT_THAT(twice.err, AllOf(HasSubstr("a.jsonl"), HasSubstr("another arm has this name")));
+
+  std::filesystem::create_directory(path("c"));
+  const ProgramResult path_is_name =
+      run_lowgear({"runs", "report", "--arm", fmt::format("{}={}", run, other), run, metrics("c/a.jsonl", 12)});
+  EXPECT_EQ(path_is_name.exit_code, 2) << path_is_name.out;
+  EXPECT_THAT(path_is_name.err, HasSubstr("another arm has this name"));
+}
+
 TEST_F(ReportCommand, AFolderWithMetricsIsARun) {
   std::filesystem::create_directory(path("run"));
   metrics("run/metrics.jsonl", 10);
