@@ -338,15 +338,16 @@ std::string short_name(const estimator::ParallelLayout& parallel) {
   return parallel.cp > 1 ? text + fmt::format(", cp {}", parallel.cp) : text;
 }
 
-/// The layouts whose times the estimate cannot tell from the fastest one's.
+/// The layouts whose times are within the error of the fastest one's. Errors of the difference between two layouts are
+/// not computed: they are smaller where both layouts run the same operators.
 report::Card equals_card(const estimator::SearchReportData& found) {
   const auto fastest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::time_s);
   const auto equal = std::ranges::count_if(found.results, [&](const estimator::SearchResult& result) {
     return result.time_s - fastest->time_s <= fastest->error_s;
   });
-  return {"Equal in time within the error", fmt::format("{} of {}", equal, found.results.size()),
-          fmt::format("layouts take at most {:.2g} s longer than the fastest, the error of its estimate: measure some "
-                      "before you choose",
+  return {"Within the error of the fastest, estimated", fmt::format("{} of {}", equal, found.results.size()),
+          fmt::format("layouts take at most {:.2g} s longer, the 90 % error of its own time: measure some before you "
+                      "choose. The order of layouts with the same operators is surer than that",
                       fastest->error_s)};
 }
 

@@ -147,7 +147,7 @@ TEST(SearchCommand, WritesAPage) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(read_file(page.string()),
               AllOf(HasSubstr("lowgear.estimate_report/1"), HasSubstr("Why the first layout is best"),
-                    HasSubstr("Best in time"), HasSubstr("Equal in time within the error")));
+                    HasSubstr("Best in time"), HasSubstr("Within the error of the fastest")));
 }
 
 std::string error_of(const std::vector<std::string>& command) {
