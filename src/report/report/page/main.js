@@ -51,7 +51,8 @@
         'less energy'])}, ${inWords(compare.slowdown(chosenPlan.time_s), 'same time', ['slower', 'faster'])}`}),
       element('span', {class: 'basis', text: 'planned'}),
       ...(gap !== null && report.certificate.verified
-        ? [` The best possible plan uses at most ${units.percent(100 * (1 - bound_j / chosenPlan.energy_j), 2)} less.`]
+        ? [` The best possible plan uses at most ${units.percent(100 * (1 - bound_j / chosenPlan.energy_j), 2)} less ` +
+          'at this time.']
         : []));
   };
 
@@ -79,7 +80,8 @@
       card('Mean power per GPU, planned', units.power(watts(chosenPlan)),
         `baseline ${units.power(watts(baseline))} · ` +
         `${counted(chosenPlan.switches, 'clock switch', 'clock switches')} per iteration`),
-      ...(report.late ? [card('If clocks are not requested ahead', units.signedPercent(report.late.energy_pct, 2),
+      ...(report.late ? [card('If clocks are not requested ahead, replayed',
+        units.signedPercent(report.late.energy_pct, 2),
         `energy, ${units.signedPercent(report.late.time_pct, 2)} time: each clock changes ` +
         `${units.time(report.clock_lead_s, 3)} after its unit begins`)] : []));
   };
@@ -167,7 +169,7 @@
         'blocking power for the time in which a GPU runs no op.'],
       ['Planned', 'Computed from the stage profile. Nothing on this page was measured while training with these clocks.'],
       ['Replayed', 'The clocks that a policy chose, run through the simulator on the same profile and schedule, in the ' +
-        'same way for every policy.'],
+        'same way for every policy' + (report.late ? '; and those of the chosen plan, each as late as its card says.' : '.')],
       ['Lower bound', 'The least energy of any choice of clocks at that iteration time, also when an op may change its ' +
         'clock halfway' + (report.orders.length ? ', in the order of the plan' : '') +
         '. Gap: how far a plan with one clock per op is above it.'],
