@@ -103,12 +103,17 @@ void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument) {
   };
   app.add_option_function<std::string>(
          "--switch-latency", read,
-         fmt::format("Time that a clock change takes, in ms, or {} (default: the profile's, else {})", kInstant,
-                     api::kAssumedSwitchLatencyS * kMsPerS))
+         fmt::format(
+             "Time that a clock change takes, in ms, or {0} (default: the profile's, else {0}, and figures for {1} "
+             "are shown, too)",
+             kInstant, api::kAssumedSwitchLatencyS * kMsPerS))
       ->type_name("MS|instant");
 }
 
 void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument) {
+  app.get_option("--switch-latency")
+      ->description(fmt::format("Time that a clock change takes, in ms, or {} (default: the profile's, else {})",
+                                kInstant, api::kAssumedSwitchLatencyS * kMsPerS));
   app.add_flag(
       "--ask-ahead,!--no-ask-ahead", argument.asks_ahead,
       "The agent requests each clock by the switch latency before its unit is expected to begin, so that it "

@@ -49,7 +49,8 @@ struct PlannerArguments {
 void add_planner_options(CLI::App& app, PlannerArguments& arguments);
 /// `--switch-latency` alone: milliseconds, or `instant`.
 void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument);
-/// `--ask-ahead` and `--no-ask-ahead`.
+/// `--ask-ahead` and `--no-ask-ahead`; with them an unknown latency is assumed, as the help of `--switch-latency` then
+/// says.
 void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument);
 /// Settings of the policy `perseus` on the command line.
 struct PerseusArguments {

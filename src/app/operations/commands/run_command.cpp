@@ -226,8 +226,7 @@ void check_asked(const RunArguments& arguments) {
     throw InputError("--server and --plan: plans come from one of them");
   }
   if (arguments.switch_latency_ms && !arguments.plan.empty()) {
-    throw InputError(
-        "--switch-latency and --plan: the plan has its own (lowgear plan --switch-latency MS --ask-ahead)");
+    throw InputError("--switch-latency and --plan: the plan has its own (lowgear plan --switch-latency MS)");
   }
 }
 
