@@ -213,6 +213,28 @@ TEST_F(PlanCommand, APlanOfAFreeOrderReplaysToItsFiguresInItsOrder) {
   }
 }
 
+TEST_F(PlanCommand, AFreeOrdersReportComparesLateClocksWithItsOwnBaseline) {
+  const ProgramResult result = plan(free_order({"--plans", "2", "--json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = parse_json(result.out, "stdout");
+  const std::string file = (folder_ / "out" / fmt::format("plans/{:05}.json", json["shown_plan"].get<int>())).string();
+  // Requested 25 ms ahead and 50 ms late: as if requested when units begin.
+  const ProgramResult replayed =
+      run_lowgear({"verify", "--profile", profile_, "--blocking-power", "70", "--backward-split", "0.5", "--replay",
+                   file, "--switch-latency", "50", "--json"});
+  ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+  const Json figures = parse_json(replayed.out, "stdout");
+  const std::string page = text("report.html");
+  const std::size_t from = page.find("\"late\":{");
+  ASSERT_NE(from, std::string::npos);
+  const std::size_t begin = page.find('{', from);
+  const Json late = parse_json(page.substr(begin, page.find('}', begin) + 1 - begin), "late");
+  for (const auto& [percent, figure] : {std::pair{"energy_pct", "energy_j"}, std::pair{"time_pct", "time_s"}}) {
+    const double baseline = json["baseline"][figure].get<double>();
+    EXPECT_NEAR(late[percent].get<double>(), 100 * (figures[figure].get<double>() / baseline - 1), 1e-6) << figure;
+  }
+}
+
 TEST_F(PlanCommand, AFreeOrderThatDoesNotFitItsStatedMemoryIsFound) {
   ASSERT_EQ(plan(free_order({"--plans", "2", "--memory-limit", "3"})).exit_code, 0);
   std::string run = text("run.json");
