@@ -70,10 +70,8 @@ class CountedReply final : public http::Reply {
       : reply_(std::move(reply)), route_(&route), activity_(&activity), start_s_(monotonic_s()) {}
 
   void send(http::Response response) override {
-    // How long a long poll takes says nothing.
-    const bool waits = route_->pattern.ends_with("/plan");
     activity_->request(route_->method, route_->pattern, response.status,
-                       waits ? std::nullopt : std::optional(monotonic_s() - start_s_));
+                       route_->waits() ? std::nullopt : std::optional(monotonic_s() - start_s_));
     reply_->send(std::move(response));
   }
   [[nodiscard]] std::shared_ptr<http::EventStream> stream(http::Response head) override {

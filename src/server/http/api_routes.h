@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -65,6 +66,9 @@ struct ApiRoute {
   ApiAccess access;
   std::vector<std::string_view> parameters;  ///< those it takes; any other is refused
   void (*answer)(ApiCall& call);
+
+  /// Whether a caller may ask it to respond later (`wait_s`): its time says nothing of the server.
+  [[nodiscard]] bool waits() const { return std::ranges::find(parameters, "wait_s") != parameters.end(); }
 };
 
 [[nodiscard]] std::span<const ApiRoute> api_routes();

@@ -1,5 +1,6 @@
 #include "server/http/api.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,6 +38,14 @@ const Json& resolved(const Json& whole, const Json& node) {
 std::string scope_text(ApiAccess access) {
   const auto scope = scope_of(access);
   return scope ? std::string(to_string(*scope)) : "anybody";
+}
+
+TEST(ApiRoutes, ThoseThatWaitAreNotTimed) {
+  std::vector<std::string> waiting;
+  for (const ApiRoute& route : api_routes()) {
+    if (route.waits()) waiting.push_back(fmt::format("{} {}", route.method, route.pattern));
+  }
+  EXPECT_THAT(waiting, testing::UnorderedElementsAre("GET /v1/jobs/{}/plan", "POST /v1/nodes/{}/power"));
 }
 
 TEST(ApiRoutes, AreThoseOfTheDocument) {
