@@ -22,15 +22,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kPatience{2};
+constexpr std::chrono::seconds kServerPatience{2};
 constexpr const char* kDefaultLeaseSocket = "/run/lowgear/lease.sock";
 
 /// Why the server gives no answer; empty when it gives any.
 std::string problem_of(const http::Endpoint& server) {
   try {
-    http::ClientOptions options{.connect_timeout = kPatience};
+    http::ClientOptions options{.connect_timeout = kServerPatience};
     if (server.tls) options.tls = http::tls_files_from_environment(process_environment());
-    (void)http::Client(server, options).request("GET", "/healthz", {}, {}, kPatience);
+    (void)http::Client(server, options).request("GET", "/healthz", {}, {}, kServerPatience);
     return {};
   } catch (const std::exception& error) {
     return error.what();
