@@ -54,8 +54,8 @@ enum class CommandOutput : unsigned char { standard_output, standard_error };
 
 /// Runs a program, found as a shell finds it, and waits for it. It receives every signal that `guard` blocks in this
 /// process exactly once; signals that were sent to both are not repeated. So it ends as it would without this
-/// process, and is killed where this process is. Throws InputError when the program cannot be started, naming the
-/// reason.
+/// process, and is killed where this process is, or the calling thread ends before it. Throws InputError when the
+/// program cannot be started, naming the reason.
 [[nodiscard]] CommandResult run_command(std::span<const std::string> words, CommandOutput output, SignalGuard& guard);
 
 }  // namespace lowgear::measure

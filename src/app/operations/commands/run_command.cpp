@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <stdlib.h>
-#include <sys/resource.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -262,6 +263,14 @@ void check_needs(const RunArguments& arguments, cli::Console& console) {
   for (const std::string& line : missing) console.warn(line);
 }
 
+/// Becomes the command, so that its exit status, signals and terminal are its own.
+[[noreturn]] void become_command(const std::vector<std::string>& command,
+                                 const std::map<std::string, std::string>& variables) {
+  std::signal(SIGPIPE, SIG_DFL);  // this program ignores it
+  const std::string problem = replace_process(command, variables);
+  throw InputError(fmt::format("{}: cannot be started: {}", command.front(), problem));
+}
+
 /// Whether another `lowgear run` waits for this process.
 bool is_within_another() {
   const std::string mark = environment_text(kMarkVariable);
@@ -275,9 +284,19 @@ struct AttachedResult {
   bool attached = false;
 };
 
-AttachedResult run_marked(const RunArguments& arguments, const std::map<std::string, std::string>& variables) {
-  const RendezvousFolder folder;
-  const std::filesystem::path mark = folder.file();
+/// Null where no folder can be made for the mark. Training does not depend on that: without --strict it says so.
+std::unique_ptr<RendezvousFolder> mark_folder(const RunArguments& arguments, cli::Console& console) {
+  try {
+    return std::make_unique<RendezvousFolder>();
+  } catch (const std::exception& error) {
+    if (arguments.strict) throw Error(fmt::format("--strict: {}; nothing was started", error.what()));
+    console.warn(fmt::format("whether the command attaches is not watched: {}", error.what()));
+    return nullptr;
+  }
+}
+
+AttachedResult run_marked(const RunArguments& arguments, const std::map<std::string, std::string>& variables,
+                          const fs::path& mark) {
   const std::string recording = needs_of(arguments).recording.string();
   const Recordings before = recordings_in(recording);
   // NOLINTBEGIN(concurrency-mt-unsafe): there is no other thread
@@ -297,10 +316,12 @@ AttachedResult run_marked(const RunArguments& arguments, const std::map<std::str
 /// Ends as the command did; after a good end without anything attached it says so.
 cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::string, std::string>& variables,
                            cli::Console& console) {
-  const AttachedResult result = run_marked(arguments, variables);
+  std::unique_ptr<RendezvousFolder> folder = mark_folder(arguments, console);
+  if (!folder) become_command(arguments.command, variables);
+  const AttachedResult result = run_marked(arguments, variables, folder->file());
+  folder.reset();
   if (result.command.signal != 0) {
-    const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};  // the command has left its own
-    ::setrlimit(RLIMIT_CORE, &no_core);
+    ::prctl(PR_SET_DUMPABLE, 0);  // the command has left its own core
     cli::raise_by_default(result.command.signal);
   }
   const int status = result.command.shell_status();
@@ -315,14 +336,6 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   }
   if (speaks_for_job()) console.warn(text);
   return cli::ExitCode::ok;
-}
-
-/// Becomes the command, so that its exit status, signals and terminal are its own.
-[[noreturn]] void become_command(const std::vector<std::string>& command,
-                                 const std::map<std::string, std::string>& variables) {
-  std::signal(SIGPIPE, SIG_DFL);  // this program ignores it
-  const std::string problem = replace_process(command, variables);
-  throw InputError(fmt::format("{}: cannot be started: {}", command.front(), problem));
 }
 
 cli::ExitCode run_attached(const RunArguments& arguments, cli::Console& console) {

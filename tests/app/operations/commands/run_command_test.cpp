@@ -232,6 +232,21 @@ TEST(RunCommand, SaysBeforeTheCommandWhatIsMissing) {
   EXPECT_THAT(run({"--strict", "--share", "0:50%", "--", "true"}).err, HasSubstr("leave out one of them"));
 }
 
+TEST(RunCommand, StartsTheCommandWhereItCannotBeWatched) {
+  const TemporaryFolder folder;
+  const auto start = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"run", "--record", (folder / "out").string()});
+    options.insert(options.end(), {"--", "sh", "-c", "exit 3"});
+    return run_lowgear(options, [] { ::setenv("TMPDIR", "/no/such/folder", 1); });
+  };
+  const ProgramResult result = start({});
+  EXPECT_EQ(result.exit_code, 3) << "training does not depend on it";
+  EXPECT_THAT(result.err, HasSubstr("is not watched"));
+  const ProgramResult strict = start({"--strict"});
+  EXPECT_EQ(strict.exit_code, 1);
+  EXPECT_THAT(strict.err, HasSubstr("nothing was started"));
+}
+
 TEST(RunCommand, TakesTheCommandAlongWhenItIsKilled) {
   const TemporaryFolder folder;
   const std::string script = "echo $$ > " + (folder / "new").string() + "; mv " + (folder / "new").string() + " " +
