@@ -16,11 +16,12 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/process.h"
-#include "app/operations/commands/agent_requests.h"
 #include "app/operations/commands/verbs.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
+#include "base/http/message/error.h"
 #include "client/rank/rank_environment.h"
+#include "server/http/sign_ins.h"
 #include "server/server_process.h"
 #include "server/state_check.h"
 #include "server/store/database.h"
@@ -327,12 +328,16 @@ cli::ExitCode run_sign_in(const ServeArguments& arguments, cli::Console& console
     throw Error(fmt::format("{}: no server answers; start lowgear serve, or name its socket with --unix PATH",
                             printable(socket.string())));
   }
-  if (answer->status >= 300) throw_refusal(answer->status, answer->body);
+  if (answer->status != 200) {
+    const std::optional<http::ErrorBody> error = http::read_error_body(answer->body);
+    throw Error(fmt::format("{}: the server returned {}: {}", printable(socket.string()), answer->status,
+                            error ? printable(error->message, 400) : "no reason is given"));
+  }
   const Json document = parse_json(answer->body, "server");
   if (arguments.json) {
     console.print_json(document);
   } else {
-    console.print(document.at("url").get<std::string>() + "\n");
+    console.print(printable(document.at("url").get<std::string>()) + "\n");
   }
   return cli::ExitCode::ok;
 }
