@@ -410,13 +410,14 @@ void delete_signal(ApiCall& call) {
 
 // Sign-ins of browsers, which are kept in memory alone.
 
-/// Users of the Unix socket alone, whom the kernel attests: a token that is withdrawn leaves no sessions behind.
+/// Users of the Unix socket alone, whom the kernel attests, and not on a token or session that they add: what is
+/// withdrawn or expires leaves no sessions behind.
 void make_sign_in(ApiCall& call) {
   SignIns& sign_ins = call.environment.authenticator->sign_ins();
-  if (!call.request.peer) {
-    throw http::HttpError(http::ErrorCode::not_found,
-                          "sign-ins are made on the server's Unix socket alone: lowgear serve "
-                          "sign-in");
+  if (!call.request.peer || !call.request.header("authorization").empty()) {
+    throw http::HttpError(
+        http::ErrorCode::not_found,
+        "sign-ins are made on the server's Unix socket alone, without a token: lowgear serve sign-in");
   }
   if (sign_ins.dashboard().empty()) {
     throw http::HttpError(http::ErrorCode::not_found,
@@ -427,7 +428,12 @@ void make_sign_in(ApiCall& call) {
   send(call, {{"url", sign_ins.address_with(code)}, {"valid_s", SignIns::kCodeLife.count()}});
 }
 
+/// Whoever reaches the server may ask: a long text is not parsed.
 void begin_session(ApiCall& call) {
+  constexpr std::size_t kMaxBytes = 4'096;
+  if (call.request.body.size() > kMaxBytes) {
+    throw http::HttpError(http::ErrorCode::body_too_large, "the body is longer than a one-time token");
+  }
   const JsonView body = call.body();
   require_members(body, {"token"});
   const std::string code = body.at("token").text();
@@ -437,8 +443,7 @@ void begin_session(ApiCall& call) {
   if (!token) {
     throw http::HttpError(
         http::ErrorCode::no_token,
-        "this address was used, has expired, or is for another machine; lowgear serve sign-in prints a "
-        "new one");
+        "this address was used, has expired, or is for another machine; lowgear serve sign-in prints a new one");
   }
   send(call, {{"token", *token}, {"valid_s", SignIns::kSessionLife.count()}});
 }

@@ -56,7 +56,9 @@ bool is_addressed_to_loopback(const http::Request& request) {
 
 }  // namespace
 
-bool is_from_this_machine(const http::Request& request) { return request.peer || is_loopback(request.remote); }
+bool is_from_this_machine(const http::Request& request) {
+  return request.peer || (is_loopback(request.remote) && !is_passed_on(request));
+}
 
 Authenticator::Authenticator(AuthenticationRules rules, GroupLookup in_group)
     : rules_(std::move(rules)), in_group_(std::move(in_group)) {}

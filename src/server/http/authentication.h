@@ -76,8 +76,8 @@ class Authenticator {
   std::map<std::pair<uid_t, gid_t>, Remembered> remembered_;
 };
 
-/// Whether a request comes from this machine: on a Unix socket, or over the loopback interface (also through a proxy
-/// here).
+/// Whether a request comes from this machine: on a Unix socket, or over the loopback interface and not through a proxy,
+/// as far as proxies say so.
 [[nodiscard]] bool is_from_this_machine(const http::Request& request);
 
 }  // namespace lowgear::server

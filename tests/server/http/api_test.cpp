@@ -148,6 +148,31 @@ TEST_F(ApiTest, LetsEachScopeDoWhatTheTableSays) {
   }
 }
 
+TEST_F(ApiTest, MakesSignInsForUsersOfTheSocketAndForNoToken) {
+  authenticator.sign_ins().set_dashboard("http://127.0.0.1:7787");
+  http::Request request;
+  request.method = "POST";
+  request.path = "/v1/sign_ins";
+  request.peer = ipc::UnixPeer{.uid = 0, .gid = 0, .pid = 1};
+  const auto sign_in = [&] {
+    const auto reply = std::make_shared<HeldReply>();
+    api.handle(request, reply);
+    return reply;
+  };
+  EXPECT_EQ(sign_in()->status(), 200);
+  request.headers["authorization"] = "Bearer " + kTokens[0];
+  EXPECT_EQ(code(*sign_in()), "not_found") << "its sessions would outlive the token";
+  request.peer = ipc::UnixPeer{.uid = 54'321, .gid = 54'321, .pid = 1};
+  EXPECT_EQ(code(*sign_in()), "not_found");
+  request.headers.clear();
+  EXPECT_EQ(sign_in()->status(), 401);
+}
+
+TEST_F(ApiTest, ParsesNoLongTextOfAnybody) {
+  EXPECT_EQ(ask("POST", "/v1/sessions", R"({"token":")" + std::string(4'096, '0') + R"("})", -1)->status(), 413);
+  EXPECT_EQ(ask("POST", "/v1/sessions", R"({"token":"0"})", -1)->status(), 401);
+}
+
 TEST_F(ApiTest, SaysWhatIsWrongWithAPath) {
   EXPECT_EQ(code(*ask("GET", "/v1/nothing")), "not_found");
   EXPECT_EQ(code(*ask("GET", "/v1/jobs/j-1")), "no_such_job");

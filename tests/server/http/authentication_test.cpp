@@ -119,6 +119,9 @@ TEST(Authenticator, LetsASessionReadFromThisMachineAlone) {
     EXPECT_EQ(caller->name, "session 1");
   }
   EXPECT_FALSE(subject.identify(request, kNow + SignIns::kSessionLife));
+  http::Request passed_on = request;
+  passed_on.headers["x-forwarded-for"] = "192.0.2.7";
+  EXPECT_FALSE(subject.identify(passed_on, kNow)) << "from another machine through a proxy here";
   request.headers["authorization"] = "Bearer " + code;
   EXPECT_FALSE(subject.identify(request, kNow)) << "a one-time token is no session";
 }
