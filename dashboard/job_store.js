@@ -81,12 +81,13 @@ export class JobStore {
     return decision.id > before;
   }
 
-  // Plans for training are numbered; the others are named after what they are for.
+  // Plans for training are numbered by their versions, as an event may come before older decisions; the others are named
+  // after what they are for.
   takePlan({plan_version: version, purpose}) {
     if (this.plans.has(version)) return;
-    const trained = [...this.plans.values()].filter((plan) => plan.purpose === 'train').length;
-    const names = {baseline: 'baseline', profile: 'profiling', train: `plan ${trained + 1}`};
-    this.plans.set(version, {purpose, name: names[purpose] || purpose});
+    this.plans.set(version, {purpose, name: purpose === 'profile' ? 'profiling' : purpose});
+    const trained = [...this.plans].filter(([, plan]) => plan.purpose === 'train').sort(([one], [other]) => one - other);
+    trained.forEach(([, plan], i) => { plan.name = `plan ${i + 1}`; });
   }
 
   // `version`: null where ranks follow different plans, 0 where none does.

@@ -34,18 +34,26 @@ const stopView = () => {
   view = null;
 };
 
-const refuse = (error) => {
+const leaveView = () => {
   stopView();
   setConnection({state: 'none'});
   setClass(main, '');
+};
+
+const askForToken = (reason) => {
+  leaveView();
+  token.clear();
+  byId('sign-out').hidden = true;
+  signIn(main, reason, route);
+};
+
+const refuse = (error) => {
   if (error.needsToken) {
-    const reason = !token.get() ? 'Sign in to see the jobs.'
-      : error.status === 403 ? 'This token lacks the scope read.' : 'The server does not know this token.';
-    token.clear();
-    byId('sign-out').hidden = true;
-    signIn(main, reason, route);
+    askForToken(!token.get() ? 'Sign in to see the jobs.'
+      : error.status === 403 ? 'This token lacks the scope read.' : 'The server does not know this token.');
     return;
   }
+  leaveView();
   main.replaceChildren(message('Not found', error.message, [button('Show all jobs', () => { location.hash = '#/'; })]));
 };
 
@@ -72,7 +80,7 @@ const start = async () => {
   try {
     token.set(await beginSession(found[1]));
   } catch (error) {
-    if (!token.get()) return signIn(main, error.message || 'The server does not respond.', route);
+    if (!token.get()) return askForToken(error.message || 'The server does not respond.');
   }
   return route();
 };
