@@ -46,7 +46,9 @@ class AgentInit(AgentTest):
         self.expect_default()
 
     def test_nobody_is_asked_without_a_terminal(self):
-        said = self.init(code=1)
+        command = [LOWGEAR, "agent", "init", "--config", str(self.config)]
+        said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertEqual(said.returncode, 1, said.stderr)
         self.assertIn("add --yes", said.stderr)
         self.assertIn("gpu:\n", said.stdout)
         self.assertFalse(self.config.exists())

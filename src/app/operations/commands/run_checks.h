@@ -16,7 +16,7 @@ struct AttachedNeeds {
 };
 
 /// Whatever is missing before the command starts: one line each, which says what follows and what to do. Asks the
-/// servers for at most two seconds each, and changes nothing.
+/// servers for at most two seconds each, besides looking up their names, and changes nothing.
 [[nodiscard]] std::vector<std::string> missing_needs(const AttachedNeeds& needs);
 
 /// Names and times of the recordings of ranks in a folder; they differ once a rank has recorded.
