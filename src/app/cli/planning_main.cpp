@@ -3,9 +3,11 @@
 
 /// The program with the commands of a first plan, and no other.
 int main(int argc, char** argv) {
-  using namespace lowgear::cli;
-  return run_program(argc, argv,
-                     {{"plan", "Plan clocks", "lowgear plan profile.csv --microbatches 32", declare_plan},
-                      {"verify", "Check a plan", "lowgear verify plan", declare_verify},
-                      {"example", "Write an example profile", "lowgear example --out example", declare_example}});
+  namespace cli = lowgear::cli;
+  constexpr std::string_view kGroup = cli::group::kPlan;
+  return cli::run_program(
+      argc, argv,
+      {{"plan", kGroup, "Plan clocks", "lowgear plan profile.csv --microbatches 32", cli::declare_plan},
+       {"verify", kGroup, "Check a plan", "lowgear verify plan", cli::declare_verify},
+       {"example", kGroup, "Write an example profile", "lowgear example --out example", cli::declare_example}});
 }

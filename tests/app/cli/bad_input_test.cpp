@@ -179,8 +179,7 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
        {"there is no option --profiel; did you mean --profile?; see lowgear plan --help"}},
       {"misspelt schedule", {"--schedule", "Intreleaved"}, {}, {"did you mean interleaved?"}},
       {"misspelt policy", {"--policy", "Persues"}, {}, {"did you mean perseus?"}},
-      {"no output folder", {}, {"--out"}, {"--out"}},
-      {"no profile", {}, {"--profile"}, {"--profile"}},
+      {"no profile", {}, {"--profile"}, {"missing: the profile, a CSV file"}},
   };
   for (const BadCommand& command : commands) {
     SCOPED_TRACE(command.name);

@@ -63,10 +63,17 @@ TEST_F(Commands, SimulateReplaysAPlanToItsFigures) {
 TEST_F(Commands, SimulateWarnsOfUnits) {
   const std::string plan = planned();
   EXPECT_THAT(run_lowgear(simulate(plan)).err, Not(HasSubstr("check the units")));
-  const ProgramResult milliwatts =
-      run_lowgear({"verify", "--profile", profile_, "--replay", plan, "--blocking-power", "70000", "--json"});
-  EXPECT_EQ(milliwatts.exit_code, 0);
-  EXPECT_THAT(milliwatts.err, testing::AllOf(HasSubstr("check --blocking-power"), HasSubstr("milliwatts")));
+  std::vector<std::string> command{"verify", "--profile", profile_, "--replay", plan, "--blocking-power", "70000"};
+  const ProgramResult refused = run_lowgear(command);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, testing::AllOf(HasSubstr("check --blocking-power"), HasSubstr("milliwatts")));
+  command.emplace_back("--accept-units");
+  const ProgramResult accepted = run_lowgear(command);
+  EXPECT_EQ(accepted.exit_code, 0);
+  EXPECT_THAT(accepted.err, HasSubstr("warning: check --blocking-power"));
+  const ProgramResult no_profile = run_lowgear({"verify", "--replay", plan});
+  EXPECT_EQ(no_profile.exit_code, 2);
+  EXPECT_THAT(no_profile.err, HasSubstr("missing: the profile"));
 }
 
 TEST_F(Commands, PowersAreHeldAgainstTheLimitOfTheGpu) {

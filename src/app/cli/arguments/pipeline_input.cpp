@@ -21,6 +21,7 @@
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "planning/api/profile_fitting.h"
 #include "planning/api/profiled_pipeline.h"
+#include "planning/profile/group_check.h"
 #include "planning/profile/options.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -25,6 +26,23 @@ namespace lowgear::cli {
 namespace {
 
 constexpr std::string_view kDashes = "--";
+
+constexpr auto kOldWords = std::to_array<OldWord>({
+    {"simulate", "verify --replay"},
+    {"replan", "plan --change"},
+    {"thin", "plan --thin"},
+    {"inspect", "show"},
+    {"schedule", "show"},
+    {"evaluate", "published evaluate"},
+    {"emulate", "published emulate"},
+    {"experiment", "runs experiment"},
+    {"report", "runs report"},
+});
+
+/// Verbs that write their files whole at their end, or not at all.
+constexpr auto kWritingAtEnd = std::to_array<std::string_view>(
+    {"plan", "plan --change", "plan --thin", "compare", "verify", "verify --replay", "published evaluate",
+     "published emulate", "estimate", "search", "profile", "pack", "show", "example"});
 
 bool is_form(const Verb& verb) { return verb.group == group::kFormOfVerb; }
 
@@ -71,11 +89,6 @@ UsageError no_verb(std::span<const Verb> verbs, const std::string& word) {
 bool is_unknown_verb(std::span<const Verb> verbs, std::span<const std::string> words) {
   if (words.empty() || words.front().starts_with('-')) return false;
   return std::ranges::find(verbs, words.front(), &Verb::name) == verbs.end();
-}
-
-/// Whether the verb writes its files whole at its end, or not at all.
-bool writes_whole_or_nothing(std::string_view verb) {
-  return std::ranges::find(planning_verbs(), verb, &Verb::name) != planning_verbs().end();
 }
 
 /// The first option among the arguments that the verb does not have, without its value. What stands after `--` is not
@@ -178,6 +191,8 @@ UsageError no_form(std::span<const Verb> verbs, std::string_view verb) {
 
 }  // namespace
 
+std::span<const OldWord> old_words() { return kOldWords; }
+
 Application::Application(std::vector<Verb> verbs)
     : verbs_(std::move(verbs)),
       app_("Lowgear makes large-model training use less energy without finishing later", "lowgear") {
@@ -258,7 +273,7 @@ int Application::run(std::span<const std::string> arguments, Console& console) {
     code = parse_and_run(arguments, console);
   } catch (const Interrupted&) {
     const std::string verb = app_.get_subcommands().front()->get_name();
-    if (writes_whole_or_nothing(verb)) console.warn("stopped, nothing written");
+    if (std::ranges::find(kWritingAtEnd, verb) != kWritingAtEnd.end()) console.warn("stopped, nothing written");
     throw;
   } catch (const UsageError& error) {
     console.error(fmt::format("{}; see {}", error.what(), error.help()));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,13 @@
 #include "base/core/error.h"
 
 namespace lowgear::cli {
+
+/// An earlier name of a verb, which still works but is not shown.
+struct OldWord {
+  std::string_view word;
+  std::string_view verb;  ///< its name now
+};
+[[nodiscard]] std::span<const OldWord> old_words();
 
 /// Words that are no command line of the program. The message does not say where help is; `help` does: `lowgear plan
 /// --help`.

@@ -96,8 +96,11 @@ Json summary_json(const profile::OpProfileSummary& row) {
 ExitCode show_profile(const ShowArguments& arguments, Console& console) {
   const profile::ProfileFile file = load_profile(arguments.profile);
   const profile::StageProfile& profile = file.profile;
+  const bool is_stated = !arguments.blocking_power.empty() || !file.columns.blocking_power_w.empty();
   const std::vector<double> power_w =
-      blocking_power_from_argument(arguments.blocking_power.empty() ? "0" : arguments.blocking_power, profile.stages());
+      arguments.blocking_power.empty() && is_stated
+          ? file.columns.blocking_power_w
+          : blocking_power_from_argument(is_stated ? arguments.blocking_power : "0", profile.stages());
   const std::vector<profile::OpProfileSummary> rows = summarise(profile, power_w);
   const std::vector<std::string> doubts = doubts_of(file, power_w, arguments.gpu_name);
   for (const std::string& doubt : doubts) console.warn(doubt);
@@ -113,7 +116,7 @@ ExitCode show_profile(const ShowArguments& arguments, Console& console) {
                         {"warnings", doubts}});
     return ExitCode::ok;
   }
-  if (arguments.blocking_power.empty()) {
+  if (!is_stated) {
     console.note("without --blocking-power, options are chosen by energy, as if waiting used none");
   }
   if (modelled) console.note(profile::kExampleProfileNotice);

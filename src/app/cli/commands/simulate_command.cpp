@@ -103,7 +103,11 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   planned.plan = plan::read_plan(text, arguments.plan);
   PipelineInput& input = planned.input;
   api::ProfiledPipeline& pipeline = input.pipeline;
-  input.file = load_profile(arguments.pipeline.profile);
+  if (arguments.pipeline.profile.empty()) {
+    throw InputError(fmt::format("missing: the profile, a CSV file; for example: --replay {} profile.csv",
+                                 shell_word(arguments.plan)));
+  }
+  input.file = load_profile(arguments.pipeline.profile, arguments.pipeline.units);
   pipeline.schedule = api::schedule_of(*planned.plan);
   PipelineArguments named = arguments.pipeline;
   named.gpu_name = gpu_name_of(arguments, *planned.plan);

@@ -63,24 +63,10 @@ constexpr auto kShellVerbs = std::to_array<Verb>({
      declare_man},
 });
 
-constexpr auto kOldWords = std::to_array<OldWord>({
-    {"simulate", "verify --replay"},
-    {"replan", "plan --change"},
-    {"thin", "plan --thin"},
-    {"inspect", "show"},
-    {"schedule", "show"},
-    {"evaluate", "published evaluate"},
-    {"emulate", "published emulate"},
-    {"experiment", "runs experiment"},
-    {"report", "runs report"},
-});
-
 }  // namespace
 
 std::span<const Verb> planning_verbs() { return kPlanningVerbs; }
 
 std::span<const Verb> shell_verbs() { return kShellVerbs; }
-
-std::span<const OldWord> old_words() { return kOldWords; }
 
 }  // namespace lowgear::cli

@@ -42,13 +42,6 @@ struct Verb {
   VerbAction (*declare)(CLI::App&);  ///< declares the options of the verb; null: it only has forms
 };
 
-/// An earlier name of a verb, which still works but is not shown.
-struct OldWord {
-  std::string_view word;
-  std::string_view verb;  ///< its name now
-};
-[[nodiscard]] std::span<const OldWord> old_words();
-
 /// Verbs that plan and estimate: they need no GPU, agent, server or training job. In the order in which the help shows
 /// them.
 [[nodiscard]] std::span<const Verb> planning_verbs();
