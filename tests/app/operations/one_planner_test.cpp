@@ -11,6 +11,7 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
+#include "planning/api/plan_replays.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
@@ -56,6 +57,7 @@ server::MeasuredJob served(const profile::StageProfile& rows) {
   for (const profile::Measurement& row : rows.measurements(0, OpKind::forward)) {
     model.clocks_mhz.push_back(row.clock_mhz);
   }
+  model.switch_latency_s = api::kAssumedSwitchLatencyS;  // as the others do where nobody states it
   return server::MeasuredJob(std::make_shared<const server::PipelineModel>(std::move(model)));
 }
 

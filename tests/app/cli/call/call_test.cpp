@@ -107,9 +107,9 @@ TEST(Call, SaysWhichMemberOfADocumentIsWrong) {
   Json planned = called("plan", plan_request());
   Json plan = parse_json(planned["files"]["plan/plans/00000.json"].get<std::string>(), "plan");
   plan["energy_j"] = "much";
-  const Json error =
-      called("simulate", {{"options", {{"plan", "plan.json"}, {"profile", "profile.csv"}, {"blocking-power", 70}}},
-                          {"files", {{"plan.json", plan.dump()}, {"profile.csv", small_profile(3)}}}})["error"];
+  const Json error = called("verify --replay",
+                            {{"options", {{"plan", "plan.json"}, {"profile", "profile.csv"}, {"blocking-power", 70}}},
+                             {"files", {{"plan.json", plan.dump()}, {"profile.csv", small_profile(3)}}}})["error"];
   EXPECT_EQ(error["file"], "plan.json") << error;
   EXPECT_THAT(error["problem"].get<std::string>(), HasSubstr("$.energy_j: "));
 }
@@ -149,8 +149,8 @@ TEST(Call, EndsWhenItsCallerCancelsIt) {
   const Json emulated = {{"profile", "plan/profile.csv"}, {"microbatches", 6}, {"blocking-power", 70}};
   const std::map<std::string, Json> requests = {{"plan", plan_request()},
                                                 {"verify", {{"arguments", {"plan"}}, {"files", files}}},
-                                                {"simulate", {{"options", simulated}, {"files", files}}},
-                                                {"emulate", {{"options", emulated}, {"files", files}}}};
+                                                {"verify --replay", {{"options", simulated}, {"files", files}}},
+                                                {"published emulate", {{"options", emulated}, {"files", files}}}};
   for (const auto& [verb, request] : requests) {
     EXPECT_FALSE(called(verb, request).contains("error")) << verb;
     EXPECT_EQ(call(verb, request.dump(), [] { return true; })["error"]["kind"], "interrupted") << verb;
