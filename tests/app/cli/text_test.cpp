@@ -51,8 +51,9 @@ TEST(CommandLine, GivesBackWhatWasTyped) {
   verb->add_option("--straggler", stragglers)->expected(1)->take_all();
   verb->add_flag("--json", json);
   verb->add_flag("--quiet", json);
-  app.parse("plan 'a b' --straggler 1=2 --straggler 3=4 --json");
-  EXPECT_EQ(command_line(*verb), "lowgear plan 'a b' --straggler 1=2 --straggler 3=4 --json");
+  verb->add_flag("--ask,!--no-ask", json);
+  app.parse("plan 'a b' --straggler 1=2 --straggler 3=4 --json --no-ask");
+  EXPECT_EQ(command_line(*verb), "lowgear plan 'a b' --straggler 1=2 --straggler 3=4 --json --no-ask");
 }
 
 TEST(Wrapped, BreaksBetweenWords) {

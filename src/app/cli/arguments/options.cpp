@@ -190,7 +190,9 @@ std::string command_line(const CLI::App& verb) {
     if (option->count() == 0) continue;
     const bool flag = option->get_expected_max() == 0;
     if (flag) {
-      line += " " + option->get_name();
+      // `--no-ask-ahead` sets a flag to false.
+      const bool is_negated = !option->get_fnames().empty() && option->results().back() == "false";
+      line += " " + (is_negated ? "--" + option->get_fnames().front() : option->get_name());
       continue;
     }
     for (const std::string& value : option->results()) {

@@ -43,6 +43,7 @@ using testing::HasSubstr;
 TEST(BlockingPowerFromArgument, TakesOneNumberForAllStages) {
   EXPECT_THAT(blocking_power_from_argument("83.64", 3), ElementsAre(83.64, 83.64, 83.64));
   EXPECT_THAT(blocking_power_from_argument("0", 1), ElementsAre(0));
+  EXPECT_THAT(blocking_power_from_argument("80W", 1), ElementsAre(80));
 }
 
 TEST(BlockingPowerFromArgument, TakesAFile) {
@@ -56,7 +57,7 @@ TEST(BlockingPowerFromArgument, TakesAFile) {
 TEST(BlockingPowerFromArgument, RefusesAnythingElse) {
   EXPECT_EQ(error_of([] { (void)blocking_power_from_argument("-80", 2); }),
             "blocking power -80 W is not in 0 to 100000; give the watts of one GPU that waits");
-  for (const char* argument : {"80W", "nan", "inf", "1e999", "no/such/file.csv", ""}) {
+  for (const char* argument : {"80J", "nan", "inf", "1e999", "no/such/file.csv", ""}) {
     EXPECT_THAT(error_of([&] { (void)blocking_power_from_argument(argument, 2); }),
                 AllOf(HasSubstr("cannot be read"), HasSubstr("as watts, or as a CSV with the columns")))
         << argument;

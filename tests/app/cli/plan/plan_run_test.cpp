@@ -68,10 +68,14 @@ void expect_same_plans(const api::PlanOptions& options, std::vector<std::string>
 
 TEST(PlanRun, PrintsAndWritesWhatThePlannerAnswers) {
   const planner::PolicyTable policies = policies::published_policies();
-  expect_same_plans({.request = {.policies = policies}, .late_s = api::kAssumedSwitchLatencyS}, {});
+  expect_same_plans({.request = {.policies = policies},
+                     .clock_lead_s = api::kAssumedSwitchLatencyS,
+                     .late_s = api::kAssumedSwitchLatencyS},
+                    {});
   expect_same_plans({.request = {.policies = policies},
                      .planner = {.method = planner::FrontierMethod::sandwich, .epsilon = 0.01},
                      .deadlines = {.slowdown_pct = 5},
+                     .clock_lead_s = api::kAssumedSwitchLatencyS,
                      .late_s = api::kAssumedSwitchLatencyS},
                     {"--frontier", "sandwich", "--epsilon", "0.01", "--slowdown", "5"});
 }
@@ -80,6 +84,7 @@ TEST(PlanRun, PrintsAndWritesWhatOtherPoliciesAnswer) {
   for (const std::string& policy : policies::published_policies().other_names()) {
     SCOPED_TRACE(policy);
     expect_same_plans({.request = {.policy = policy, .policies = policies::published_policies()},
+                       .clock_lead_s = api::kAssumedSwitchLatencyS,
                        .late_s = api::kAssumedSwitchLatencyS},
                       {"--policy", policy});
   }
