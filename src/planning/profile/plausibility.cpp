@@ -107,8 +107,10 @@ std::optional<std::string> units_doubt(const TypicalFigures& typical, const Prof
         "check the units of the profile: its ops draw {:.4g} W (energy by time, median), {}; {}", typical.power_w,
         typical.power_w > most_w ? excess_text(context.gpu) : lack_text(context.gpu), likely_units(typical, most_w));
     const bool is_possible = typical.power_w >= kLeastBlockingW && typical.power_w <= highest_gpu_power_w(limit_w);
-    if (!is_possible && typical.time_s >= kShortestUnitS && context.units == ImpossibleUnits::refuse) {
-      throw_input_error({context.source, 0, 0}, what, "or accept the units as they are: --accept-units");
+    if (!is_possible && typical.time_s >= kShortestUnitS && context.units != ImpossibleUnits::accept) {
+      const bool can_accept = context.units == ImpossibleUnits::refuse_unless_accepted;
+      throw_input_error({context.source, 0, 0}, what,
+                        can_accept ? "or accept the units as they are: --accept-units" : "");
     }
     return what;
   }
@@ -165,9 +167,10 @@ std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigu
   const std::string problem = fmt::format(
       "check --blocking-power: {:.6g} W {} ({:.3g} W at most); {}: give the watts of one GPU that waits", blocking_w,
       what, typical.highest_power_w, is_likely ? guess->text : "a GPU that waits draws less than one that computes");
-  if (is_likely && units == ImpossibleUnits::refuse) {
-    throw InputError(
-        fmt::format("{}, {:.6g}, or accept it as it is: --accept-units", problem, blocking_w * guess->factor));
+  if (is_likely && units != ImpossibleUnits::accept) {
+    const bool can_accept = units == ImpossibleUnits::refuse_unless_accepted;
+    throw InputError(fmt::format("{}, {:.6g}{}", problem, blocking_w * guess->factor,
+                                 can_accept ? ", or accept it as it is: --accept-units" : ""));
   }
   return problem;
 }

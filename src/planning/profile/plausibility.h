@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,15 +12,19 @@
 
 namespace lowgear::profile {
 
-/// What becomes of figures that are impossible in their units and possible in others.
-enum class ImpossibleUnits : bool { refuse, accept };
+/// Whether figures that are impossible in their units and possible in others are errors or doubts.
+enum class ImpossibleUnits : std::uint8_t {
+  refuse,
+  refuse_unless_accepted,  ///< the error names `--accept-units`
+  accept,
+};
 
 /// Facts beyond the profile that it is judged by.
 struct ProfileContext {
   std::string source = {};                        ///< its file, for messages; empty: none
   std::span<const double> blocking_power_w = {};  ///< by rank; empty: not known
   std::optional<NamedPowerLimit> gpu = {};
-  ImpossibleUnits units = ImpossibleUnits::refuse;  ///< accept: doubts instead of errors
+  ImpossibleUnits units = ImpossibleUnits::refuse;
 };
 
 /// Why a profile cannot be relied on, one line each: times, energies and blocking power that look like other units,

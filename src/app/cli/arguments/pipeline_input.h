@@ -35,7 +35,7 @@ struct PipelineArguments {
   std::string blocking_power;  ///< watts, or path; empty: that of the profile or the GPU, else assumed
   api::FittingShares shares;
   std::string gpu_name;  ///< model on which the profile was measured; empty: not stated
-  profile::ImpossibleUnits units = profile::ImpossibleUnits::refuse;  ///< `--accept-units`
+  profile::ImpossibleUnits units = profile::ImpossibleUnits::refuse_unless_accepted;  ///< `--accept-units`
 };
 
 /// `--schedule`, `--stages`, `--microbatches`, `--virtual-stages`, `--extra-activations`, `--p2p`.
