@@ -31,7 +31,8 @@ TEST(Help, EveryVerbHasAnExample) {
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_EQ(result.err, "");
     EXPECT_THAT(result.out,
-                AnyOf(HasSubstr("Example:\n  lowgear " + name + " "), HasSubstr("Example:\n  lowgear " + name + "\n")));
+                AnyOf(HasSubstr("Example:\n  lowgear " + name + " "), HasSubstr("Example:\n  lowgear " + name + "\n"),
+                      HasSubstr("Example:\n  sudo lowgear " + name + " ")));
   }
 }
 
