@@ -43,14 +43,15 @@ target_link_libraries(lowgear_test_flags INTERFACE lowgear_fast_link)
 target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>")
 
 # lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...] [PRECOMPILED header...]
-#                [PRECOMPILED_AS module] [APART c.cpp...] [TOGETHER room|none] [FLAGS program])
+#                [PRECOMPILED_AS module] [APART c.cpp...] [TOGETHER room|none] [FLAGS pure|program])
 # A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
 # they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include,
 # PRECOMPILED_AS a module whose PRECOMPILED serve this one, too; APART names sources that cannot be compiled together with
 # others (LowgearUnity.cmake). A folder may declare parts of its module before it, each a library of its own, for programs
-# that do without the rest; the module depends on them. FLAGS pure: such a part is compiled as a pure module. TOGETHER: only those of one folder are (room), or none, as a library that loads into any
-# process (lowgear_loadable) takes some of its objects and must not get what the others need. FLAGS program: compiled as the
-# command line is; such a module needs PRECOMPILED or PRECOMPILED_AS.
+# that do without the rest; the module depends on them. TOGETHER: only those of one folder are compiled together (room), or
+# none, as a library that loads into any process (lowgear_loadable) takes some of its objects and must not get what the
+# others need. FLAGS pure: such a part is compiled as a pure module. FLAGS program: compiled as the command line is; such a
+# module needs PRECOMPILED or PRECOMPILED_AS.
 function(lowgear_module name)
   cmake_parse_arguments(ARG "" "FLAGS;PRECOMPILED_AS;TOGETHER" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   set(kind module)
