@@ -12,8 +12,8 @@
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
 #include "base/core/numbers/median.h"
-#include "planning/profile/options.h"
 #include "planning/profile/group_check.h"
+#include "planning/profile/options.h"
 #include "planning/profile/rank_profile.h"
 #include "planning/profile/recorded_energy.h"
 #include "planning/profile/recorded_samples.h"
@@ -411,7 +411,8 @@ RecordedProfile profile_one_rank(std::span<const Recording> parts, const Profili
   return profile_ranks(parts, options, {});
 }
 
-std::vector<double> usable_blocking_power_w(std::span<const RecordedBlocking> blocking) {
+std::vector<double> usable_blocking_power_w(std::span<const RecordedBlocking> blocking, int stages) {
+  if (std::cmp_not_equal(blocking.size(), stages)) return {};
   std::vector<double> by_stage_w;
   for (const RecordedBlocking& row : blocking) {
     if (!row.doubt().empty()) return {};

@@ -88,8 +88,8 @@ struct ProfilingOptions {
 /// that are not given are not missing.
 [[nodiscard]] RecordedProfile profile_one_rank(std::span<const Recording> parts, const ProfilingOptions& options);
 
-/// By stage, as a profile's column states it; empty where one is in doubt.
-[[nodiscard]] std::vector<double> usable_blocking_power_w(std::span<const RecordedBlocking> blocking);
+/// By stage, as a profile's column states it; empty where one of the stages has none, or one that is in doubt.
+[[nodiscard]] std::vector<double> usable_blocking_power_w(std::span<const RecordedBlocking> blocking, int stages);
 
 /// `stage,blocking_power`, as `read_blocking_power` takes it, for stages 0 to the last. Throws InputError when one is
 /// in doubt.

@@ -211,7 +211,9 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   if (!activations.warning.empty()) console.warn(activations.warning);
   if (!activations.bytes.empty()) json["activation_bytes"] = activations.bytes;
   file.columns.activation_bytes = activations.bytes;
-  file.columns.blocking_power_w = usable_blocking_power_w(recorded.blocking);
+  file.columns.blocking_power_w =
+      profiling.blocking_w ? std::vector<double>(static_cast<std::size_t>(file.profile.stages()), *profiling.blocking_w)
+                           : usable_blocking_power_w(recorded.blocking, file.profile.stages());
   if (latency) file.switch_latency_s = latency->latency_s;
   const std::string basis = recorded.simulated ? "simulated" : "measured";
   const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);

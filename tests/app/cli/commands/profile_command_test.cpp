@@ -76,6 +76,7 @@ TEST_F(ProfileCommand, MakesAProfileOfRecordings) {
   EXPECT_NEAR(profile.at_clock(0, OpKind::forward, 1000).time_s, 0.05, 1e-3);
   EXPECT_NEAR(profile.at_clock(0, OpKind::forward, 1000).energy_j, 15, 1.5);
   EXPECT_THAT(read_file(path("b.csv")), StartsWith("stage,blocking_power\n0,"));
+  EXPECT_EQ(profile::read_profile_file(read_file(path("p.csv")), "p.csv").columns.blocking_power_w.size(), 2U);
   EXPECT_THAT(result.out, HasSubstr("clock changes take effect 0.0 +-"));
   EXPECT_NEAR(profile::read_profile_file(read_file(path("p.csv")), "p.csv").switch_latency_s.value(), 0, 5e-3);
   EXPECT_THAT(read_file(path("p.csv.errors.csv")), HasSubstr(",simulated,"));
@@ -276,7 +277,7 @@ class ProfileCompose : public ::testing::Test {
 TEST_F(ProfileCompose, MakesAProfileThatIsPlannedVerifiedReplayedAndCompared) {
   const ProgramResult composed = compose();
   ASSERT_EQ(composed.exit_code, 0) << composed.err;
-  EXPECT_THAT(composed.out, HasSubstr("Next: lowgear plan --profile "));
+  EXPECT_THAT(composed.out, HasSubstr("Next: lowgear plan "));
   EXPECT_THAT(read_file(path("profile.csv")), HasSubstr("attn=sm12;mlp=sm12"));
   const std::vector<std::string> given{"--profile", path("profile.csv"), "--blocking-power", "80"};
   const auto run = [&given](std::vector<std::string> words) {
