@@ -232,7 +232,8 @@ TEST(StageColumns, AreReadAsTheyAreWritten) {
   const StageProfile rows = read_profile(kTwoStages);
   for (const StageColumns& columns :
        {StageColumns{}, StageColumns{.activation_bytes = {1e9, 5e8}}, StageColumns{.transfer_s = {0.001}},
-        StageColumns{.activation_bytes = {3, 4}, .transfer_s = {0}}}) {
+        StageColumns{.activation_bytes = {3, 4}, .transfer_s = {0}}, StageColumns{.blocking_power_w = {70, 83.64}},
+        StageColumns{.activation_bytes = {3, 4}, .transfer_s = {0}, .blocking_power_w = {0, 70}}}) {
     const std::string text = write_profile_file({.profile = rows, .columns = columns});
     const ProfileFile file = read_profile_file(text, "p.csv");
     EXPECT_EQ(file.columns, columns) << text;
