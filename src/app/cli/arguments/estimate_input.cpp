@@ -13,6 +13,7 @@
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/numbers/quantity.h"
 #include "rivals/published_estimator/published_examples.h"
 #include "rivals/published_estimator/sampled_job.h"
 
@@ -27,25 +28,30 @@ struct JobOption {
   const char* type;
   const char* help;
   const char* earlier = "";  ///< names that are still accepted
+  std::optional<Unit> unit = std::nullopt;
 };
 
 constexpr auto kOptions = std::to_array<JobOption>({
     {"--model", "model", "NAME|FILE",
      "A model's name, such as llama-3-70b, or a config.json of Hugging Face or its folder"},
     {"--gpu", "gpu", "NAME", "A GPU's name, such as h100-sxm, a100-80gb-sxm, gh200"},
-    {"--power-limit-w", "gpu.power_limit_w", "X", "Power limit of the GPU in W (default: its data sheet's)"},
-    {"--memory-gb", "gpu.memory_gb", "X", "Memory of the GPU in GB (default: its data sheet's)"},
-    {"--memory-gb-per-s", "gpu.memory_gb_per_s", "X",
-     "Memory bandwidth of the GPU in GB/s (default: its data sheet's)"},
+    {"--power-limit-w", "gpu.power_limit_w", "X", "Power limit of the GPU in W (default: its data sheet's)", "",
+     Unit::watt},
+    {"--memory-gb", "gpu.memory_gb", "X", "Memory of the GPU in GB (default: its data sheet's)", "",
+     Unit::gpu_gigabyte},
+    {"--memory-gb-per-s", "gpu.memory_gb_per_s", "X", "Memory bandwidth of the GPU in GB/s (default: its data sheet's)",
+     "", Unit::gigabyte_per_second},
     {"--gpus", "cluster.gpus", "N", "GPUs of the whole job; dp is this number divided by tp x pp x cp"},
     {"--nodes", "cluster.nodes", "N", "Nodes of the whole job, instead of --gpus"},
     {"--gpus-per-node", "cluster.gpus_per_node", "N", "GPUs per node (default: as in the GPU's usual system)"},
     {"--intra-node-gb-per-s", "cluster.intra_node_gb_per_s", "X",
-     "Bandwidth at which a GPU sends within its node, in GB/s"},
-    {"--intra-node-latency-us", "cluster.intra_node_latency_us", "X", "Time of an empty message within a node, in us"},
+     "Bandwidth at which a GPU sends within its node, in GB/s", "", Unit::gigabyte_per_second},
+    {"--intra-node-latency-us", "cluster.intra_node_latency_us", "X", "Time of an empty message within a node, in us",
+     "", Unit::microsecond},
     {"--inter-node-gb-per-s", "cluster.inter_node_gb_per_s", "X",
-     "Network bandwidth of a node divided by its GPUs, in GB/s"},
-    {"--inter-node-latency-us", "cluster.inter_node_latency_us", "X", "Time of an empty message between nodes, in us"},
+     "Network bandwidth of a node divided by its GPUs, in GB/s", "", Unit::gigabyte_per_second},
+    {"--inter-node-latency-us", "cluster.inter_node_latency_us", "X", "Time of an empty message between nodes, in us",
+     "", Unit::microsecond},
     {"--tp", "parallel.tp", "N", "Tensor parallel ranks (default 1)"},
     {"--pp", "parallel.pp", "N", "Pipeline ranks (default 1)"},
     {"--dp", "parallel.dp", "N", "Data parallel replicas (default: from --gpus, or 1)"},
@@ -74,6 +80,17 @@ constexpr auto kOptions = std::to_array<JobOption>({
 constexpr auto kLayoutOptions = std::to_array<const char*>(
     {"--gpus", "--nodes", "--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--microbatch", "--recompute",
      "--zero", "--schedule", "--sequence-parallel", "--no-sequence-parallel"});
+
+/// The number of `text` in the option's unit, as a job file has it.
+std::string number_in_unit(const JobOption& option, const std::string& text) {
+  if (!option.unit) return text;
+  const std::optional<double> number = parse_quantity(text, *option.unit);
+  if (!number) {
+    throw CLI::ValidationError(option.option, fmt::format("expected a number, alone or with its unit {}, not {}",
+                                                          symbol(*option.unit), quote(text)));
+  }
+  return fmt::format("{}", *number);
+}
 
 /// Keys that a job without a file requires.
 constexpr auto kRequired = std::to_array<std::string_view>({"model", "gpu", "batch.global", "batch.sequence"});
@@ -117,7 +134,8 @@ void add_job_options(CLI::App& app, JobArguments& arguments) {
   for (const JobOption& option : kOptions) {
     app.add_option_function<std::string>(
            fmt::format("{}{}", option.option, option.earlier),
-           [set, option](const std::string& value) { set(option.option, option.path, value); }, option.help)
+           [set, option](const std::string& value) { set(option.option, option.path, number_in_unit(option, value)); },
+           option.help)
         ->type_name(option.type);
   }
   constexpr const char* kPath = "parallel.sequence_parallel";

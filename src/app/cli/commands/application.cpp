@@ -189,6 +189,14 @@ UsageError no_form(std::span<const Verb> verbs, std::string_view verb) {
   return {fmt::format("lowgear {}: say which: {}", verb, names), fmt::format("lowgear {} --help", verb)};
 }
 
+/// Options that may be repeated take one value each time: the words after it are positional. CLI11's would take them
+/// all.
+void take_one_value_each(CLI::App& app) {
+  for (CLI::Option* const option : app.get_options()) {
+    if (!option->get_positional()) option->allow_extra_args(false);
+  }
+}
+
 }  // namespace
 
 std::span<const OldWord> old_words() { return kOldWords; }
@@ -214,6 +222,7 @@ Application::Application(std::vector<Verb> verbs)
         ->default_str("info")
         ->group(std::string(kFurtherOptions));
     if (verb.declare != nullptr) actions_.emplace(verb.name, verb.declare(*app));
+    take_one_value_each(*app);
   }
 }
 

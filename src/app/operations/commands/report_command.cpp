@@ -158,9 +158,7 @@ cli::VerbAction declare_report(CLI::App& app) {
                  "again")
       ->type_name("RUN");
   app.add_option("--arm", arguments->arms, "Runs with the same settings, and a name for them; may be repeated")
-      ->type_name("NAME=RUN,RUN")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->type_name("NAME=RUN,RUN");
   app.add_option("--baseline", arguments->baseline, "Arm that the others are compared with (default: the first)")
       ->type_name("NAME");
   app.add_flag("--paired", arguments->paired,

@@ -318,8 +318,7 @@ cli::VerbAction declare_train(CLI::App& app) {
       "Number of steps, instead of the configuration's");
   app.add_option("--set", arguments->settings,
                  "Override a setting of the configuration, as optimizer.learning_rate=1e-4; may be repeated")
-      ->type_name("PATH=VALUE")
-      ->allow_extra_args(false);
+      ->type_name("PATH=VALUE");
   app.add_flag(
       "--dry-run", arguments->dry_run,
       "Check the configuration and the files and folders that it names, and print the commands that would run");

@@ -11,12 +11,12 @@
 namespace lowgear {
 namespace {
 
-enum class Dimension : std::uint8_t { time, power, frequency, memory, share };
+enum class Dimension : std::uint8_t { time, power, frequency, memory, gpu_memory, rate, share };
 
 struct UnitWord {
   std::string_view word;
   Dimension dimension;
-  double factor;  ///< of s, W, MHz, B, %
+  double factor;  ///< of s, W, MHz, B, 2^30 B, GB/s, %
 };
 
 constexpr double kKibi = 1024;
@@ -46,20 +46,46 @@ constexpr auto kWords = std::to_array<UnitWord>({
     {"MiB", Dimension::memory, kKibi* kKibi},
     {"GiB", Dimension::memory, kKibi* kKibi* kKibi},
     {"TiB", Dimension::memory, kKibi* kKibi* kKibi* kKibi},
+    {"GB", Dimension::gpu_memory, 1},
+    {"GiB", Dimension::gpu_memory, 1},
+    {"GB/s", Dimension::rate, 1},
+    {"MB/s", Dimension::rate, 1e-3},
+    {"TB/s", Dimension::rate, 1e3},
+    {"Gbit/s", Dimension::rate, 0.125},
+    {"Gb/s", Dimension::rate, 0.125},
+    {"Gbps", Dimension::rate, 0.125},
     {"%", Dimension::share, 1},
     {"pct", Dimension::share, 1},
     {"percent", Dimension::share, 1},
 });
 
+struct Symbol {
+  Dimension dimension;
+  std::string_view word;
+};
+
+constexpr auto kSymbols = std::to_array<Symbol>({
+    {Dimension::time, "s"},
+    {Dimension::time, "ms"},
+    {Dimension::time, "us"},
+    {Dimension::power, "W"},
+    {Dimension::frequency, "MHz"},
+    {Dimension::memory, "B"},
+    {Dimension::memory, "GiB"},
+    {Dimension::gpu_memory, "GB"},
+    {Dimension::rate, "GB/s"},
+    {Dimension::share, "%"},
+});
+
 const UnitWord& word_of(Unit unit) {
-  constexpr auto kSymbols = std::to_array<std::string_view>({"s", "ms", "W", "MHz", "B", "GiB", "%"});
-  return *std::ranges::find(kWords, kSymbols.at(static_cast<std::size_t>(unit)), &UnitWord::word);
+  const auto& [dimension, word] = kSymbols.at(static_cast<std::size_t>(unit));
+  return *std::ranges::find_if(kWords,
+                               [&](const UnitWord& each) { return each.dimension == dimension && each.word == word; });
 }
 
 bool equal_in_any_case(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](unsigned char left, unsigned char right) {
-    return std::tolower(left) == std::tolower(right);
-  });
+  return std::ranges::equal(
+      a, b, [](unsigned char left, unsigned char right) { return std::tolower(left) == std::tolower(right); });
 }
 
 /// As it is written, else in another case where that leaves one meaning.

@@ -8,11 +8,22 @@
 namespace lowgear {
 
 /// The unit of a quantity that was given as a number alone.
-enum class Unit : std::uint8_t { second, millisecond, watt, megahertz, byte, gibibyte, percent };
+enum class Unit : std::uint8_t {
+  second,
+  millisecond,
+  microsecond,
+  watt,
+  megahertz,
+  byte,
+  gibibyte,
+  gpu_gigabyte,  ///< 2^30 bytes, called GB in the data sheets of GPUs
+  gigabyte_per_second,
+  percent,
+};
 
-/// The number in `unit` that the whole text spells, with or without a unit of the same dimension: as milliseconds, `25`,
-/// `25ms`, `25 ms` and `0.025s` are 25. Letters are read in any case (`80gb`), but for the prefixes m and M of `mW` and
-/// `MW`. Empty for anything else, as for a unit of another dimension.
+/// The number in `unit` that the whole text spells, with or without a unit of the same dimension: as milliseconds,
+/// `25`, `25ms`, `25 ms` and `0.025s` are 25. Letters are read in any case (`80gb`), but for the prefixes m and M of
+/// `mW` and `MW`. Empty for anything else, as for a unit of another dimension.
 [[nodiscard]] std::optional<double> parse_quantity(std::string_view text, Unit unit);
 
 /// Whether `text` is a number above 0 and below 0.5 that is read as per cent but does not say so: 0.05 may be meant as
@@ -21,7 +32,7 @@ enum class Unit : std::uint8_t { second, millisecond, watt, megahertz, byte, gib
 /// What to write instead of it: `0.05%` or `5%`.
 [[nodiscard]] std::string share_or_percent(std::string_view text);
 
-/// What messages and helps show: `s`, `ms`, `W`, `MHz`, `B`, `GiB`, `%`.
+/// What messages and helps show: `s`, `ms`, `us`, `W`, `MHz`, `B`, `GiB`, `GB`, `GB/s`, `%`.
 [[nodiscard]] std::string_view symbol(Unit unit);
 
 }  // namespace lowgear

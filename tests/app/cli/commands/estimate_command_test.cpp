@@ -171,6 +171,9 @@ TEST(Estimate, TakesAGpuThatIsNotQuiteTheCatalogues) {
   };
   const Json usual = json_with({});
   EXPECT_EQ(json_with({"--power-limit-w", "700", "--memory-gb", "80", "--memory-gb-per-s", "3350"}), usual);
+  EXPECT_EQ(json_with({"--power-limit-w", "0.7kW", "--memory-gb", "80GB", "--memory-gb-per-s", "3.35 TB/s"}), usual);
+  EXPECT_THAT(run_estimate({"--power-limit-w", "700MHz"}).err,
+              HasSubstr("expected a number, alone or with its unit W, not '700MHz'"));
   const Json limited = json_with({"--power-limit-w", "500"});
   EXPECT_EQ(limited["job"]["power_limit_w"], 500);
   EXPECT_GT(limited["iteration"]["time_s"], usual["iteration"]["time_s"]);

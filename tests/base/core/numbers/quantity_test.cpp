@@ -25,6 +25,11 @@ TEST(Quantity, ConvertsUnitsOfTheSameDimension) {
   EXPECT_EQ(parse_quantity("1.41GHz", Unit::megahertz), 1410);
   EXPECT_EQ(parse_quantity("80GB", Unit::byte), 80e9);
   EXPECT_EQ(parse_quantity("80GiB", Unit::gibibyte), 80);
+  EXPECT_EQ(parse_quantity("80GB", Unit::gpu_gigabyte), 80);
+  EXPECT_EQ(parse_quantity("5us", Unit::microsecond), 5);
+  EXPECT_EQ(parse_quantity("0.005ms", Unit::microsecond), 5);
+  EXPECT_EQ(parse_quantity("2TB/s", Unit::gigabyte_per_second), 2000);
+  EXPECT_EQ(parse_quantity("400Gb/s", Unit::gigabyte_per_second), 50);
   EXPECT_EQ(parse_quantity("5%", Unit::percent), 5);
 }
 
@@ -38,7 +43,8 @@ TEST(Quantity, ReadsUnitsInAnyCaseWhereOneIsMeant) {
 }
 
 TEST(Quantity, RefusesWhatIsNone) {
-  for (const char* text : {"", " ", "W", "5 W ", "5  W", "5W5", "5J", "0x10W", "nanW", "infW", "+5W", "5%%", "1e999s"}) {
+  for (const char* text :
+       {"", " ", "W", "5 W ", "5  W", "5W5", "5J", "0x10W", "nanW", "infW", "+5W", "5%%", "1e999s"}) {
     EXPECT_EQ(parse_quantity(text, Unit::watt), std::nullopt) << text;
   }
   EXPECT_EQ(parse_quantity("25ms", Unit::watt), std::nullopt);
@@ -53,8 +59,8 @@ TEST(Quantity, AsksWhetherASmallNumberIsAShare) {
 }
 
 TEST(Quantity, EveryUnitReadsItsSymbol) {
-  for (const Unit unit : {Unit::second, Unit::millisecond, Unit::watt, Unit::megahertz, Unit::byte, Unit::gibibyte,
-                          Unit::percent}) {
+  for (const Unit unit : {Unit::second, Unit::millisecond, Unit::microsecond, Unit::watt, Unit::megahertz, Unit::byte,
+                          Unit::gibibyte, Unit::gpu_gigabyte, Unit::gigabyte_per_second, Unit::percent}) {
     EXPECT_EQ(parse_quantity("7" + std::string(symbol(unit)), unit), 7) << symbol(unit);
   }
 }

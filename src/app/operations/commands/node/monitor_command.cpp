@@ -121,9 +121,7 @@ cli::VerbAction declare_monitor(CLI::App& app) {
       ->required()
       ->type_name("CMD");
   app.add_option("--gpu", arguments->gpus, "GPU to measure, by UUID or PCI address; may be repeated (default: all)")
-      ->type_name("GPU")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->type_name("GPU");
   cli::add_quantity(app, "--period", Unit::millisecond, {.low = 5, .high = 1000}, cli::into(arguments->period_ms),
                     "Time between readings of the GPUs, in ms (default 47)");
   app.add_option("--out", arguments->out, "Also write the measurement to this file, as JSON")->type_name("FILE");
