@@ -50,14 +50,14 @@ TEST(OrderSearch, FindsOnlyOrdersThatFitMemoryAndCannotHang) {
 
 TEST(OrderSearch, ReportsWithinEverySolveSoThatAStopIsSoon) {
   const JointProblem problem = sample_orders({0.050, 0.056, 0.052, 0.050}, 64);
-  constexpr std::size_t kSolves = 20;
+  constexpr std::size_t kSolves = 100;
   planner::StopsAfter counted(0);
   OrderSearch search(problem, 0, &counted);
   const int of_first_orders = counted.reports();
   const double deadline_s = middle_s(search);
   search.improve_at(deadline_s, kSolves);
   EXPECT_GE(of_first_orders, static_cast<int>(search.orders().size()));
-  EXPECT_GE(counted.reports() - of_first_orders, 5) << "of 20 solves, each of many steps";
+  EXPECT_GE(counted.reports() - of_first_orders, 5) << "of 100 solves, each of many steps";
   for (const int last : {1, of_first_orders / 2, of_first_orders}) {
     planner::StopsAfter stop(last);
     EXPECT_THROW(OrderSearch(problem, 0, &stop), Stopped);
