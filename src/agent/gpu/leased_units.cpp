@@ -44,8 +44,8 @@ SharedUnitRing::~SharedUnitRing() { ::munmap(ring_, sizeof(ipc::UnitRing)); }
 namespace {
 
 constexpr std::int64_t kMaxGapNs = 60'000'000'000;  // longer ones are no training; also keeps sums within their type
-/// No begin is expected earlier than the mean by more than this share of its gap: on a machine where units vary more,
-/// the unit before would run at another unit's clock for too long.
+/// No begin is expected earlier or later than the mean by more than this share of its gap: on a machine where units
+/// vary more, the unit before would run at another unit's clock for too long.
 constexpr std::int64_t kLargestSlackShare = 32;
 
 /// How far from its expected time a unit is still looked for every few microseconds: units of one kind differ by some
@@ -74,9 +74,11 @@ void UnitForecast::Step::learn(std::int64_t measured_gap_ns) {
   deviation_ns += (std::abs(error_ns) - deviation_ns) / 8;
 }
 
-// Four mean deviations, as TCP allows for round-trip times (Jacobson 1988): of normal gaps 997 in 1,000 are no shorter.
-std::int64_t UnitForecast::Step::earliest_ns() const {
-  return gap_ns - std::min(4 * deviation_ns, gap_ns / kLargestSlackShare);
+// Four mean deviations, as TCP allows for round-trip times (Jacobson 1988): of normal gaps 997 in 1,000 are no shorter,
+// and as many no longer.
+std::int64_t UnitForecast::Step::gap_at_ns(Pace pace) const {
+  const std::int64_t slack_ns = std::min(4 * deviation_ns, gap_ns / kLargestSlackShare);
+  return pace == Pace::early ? gap_ns - slack_ns : gap_ns + slack_ns;
 }
 
 void UnitForecast::iteration_began(std::int64_t time_ns) {
@@ -115,7 +117,8 @@ std::int64_t UnitForecast::sleep_ns(std::int64_t now_ns) const {
   return until_ns >= -window ? kFineNs : kCoarseNs;
 }
 
-std::optional<UnitForecast::Expected> UnitForecast::newest_by(std::int64_t now_ns, std::int64_t until_ns) const {
+std::optional<UnitForecast::Expected> UnitForecast::newest_by(std::int64_t now_ns, std::int64_t until_ns,
+                                                              Pace pace) const {
   std::optional<Expected> newest;
   if (!resembles_last_ || last_ns_ == 0) return newest;
   bool in_next_iteration = false;
@@ -124,7 +127,7 @@ std::optional<UnitForecast::Expected> UnitForecast::newest_by(std::int64_t now_n
   for (std::size_t ahead = 0; ahead < kMaxAhead && position < steps_.size(); ++ahead) {
     const Step& step = steps_[position];
     if (!step.is_known()) break;
-    begin_ns += step.earliest_ns();
+    begin_ns += step.gap_at_ns(pace);
     if (ahead == 0) begin_ns = std::max(begin_ns, now_ns);
     if (begin_ns > until_ns) break;
     if (step.unit != 0) {
@@ -157,6 +160,7 @@ void LeasedUnits::begin(std::shared_ptr<SharedUnitRing> ring) {
   forecast_ = UnitForecast();
   wanted_clock_mhz_.reset();
   begun_.reset();
+  running_clock_mhz_.reset();
   counts_ = {.late = counts_.late, .begun = 0, .lost = 0, .unplanned = 0};
   last_unit_ns_ = monotonic_ns();
   suspended_ = false;
@@ -192,6 +196,7 @@ ipc::PlanAnswer LeasedUnits::follow_from(std::uint32_t iteration, std::unique_pt
 void LeasedUnits::use(std::unique_ptr<UnitClocks> clocks) {
   clocks_ = std::move(clocks);
   next_clocks_.reset();
+  running_clock_mhz_.reset();
   counts_.unplanned = 0;
   if (ring_) ring().unplanned_units.store(0, std::memory_order_release);
 }
@@ -231,6 +236,7 @@ void LeasedUnits::take(const ipc::UnitEvent& event, std::int64_t now_ns) {
   if (!clocks_) return;
   if (const std::optional<int> clock_mhz = clocks_->clock_mhz(event, iteration_)) {
     begun_ = {*clock_mhz, clocks_->power_limit_w(event)};
+    running_clock_mhz_ = clock_mhz;
   } else if (event.type == ipc::UnitEventType::unit_begin) {
     ++counts_.unplanned;
     ring().unplanned_unit.store(pack_unit(event), std::memory_order_relaxed);
@@ -244,15 +250,23 @@ void LeasedUnits::iteration_began(std::uint32_t iteration) {
   use(std::move(next_clocks_->clocks));
 }
 
-/// The clock for the unit that is expected to run one lead from now; empty: none that has not begun.
-std::optional<int> LeasedUnits::clock_ahead_mhz(std::int64_t now_ns) const {
-  if (!clocks_ || clocks_->lead_ns() <= 0) return std::nullopt;
-  const std::optional<UnitForecast::Expected> expected = forecast_.newest_by(now_ns, now_ns + clocks_->lead_ns());
-  if (!expected) return std::nullopt;
-  if (!expected->in_next_iteration || !iteration_) return clocks_->clock_mhz(expected->unit, iteration_);
+std::optional<int> LeasedUnits::clock_mhz(const UnitForecast::Expected& expected) const {
+  if (!expected.in_next_iteration || !iteration_) return clocks_->clock_mhz(expected.unit, iteration_);
   const std::uint32_t iteration = *iteration_ + 1;
   const bool switches = next_clocks_ && ipc::has_come(iteration, next_clocks_->from_iteration);
-  return (switches ? next_clocks_->clocks : clocks_)->clock_mhz(expected->unit, iteration);
+  return (switches ? next_clocks_->clocks : clocks_)->clock_mhz(expected.unit, iteration);
+}
+
+/// The clock for the units that may run one lead from now; empty: none that has not begun. Units vary, so that a change
+/// comes early or late: of two clocks the higher one, so that no unit takes longer than planned. A rise is asked for as
+/// early as its unit may begin, and a fall as late.
+std::optional<int> LeasedUnits::clock_ahead_mhz(std::int64_t now_ns) const {
+  if (!clocks_ || clocks_->lead_ns() <= 0) return std::nullopt;
+  const std::int64_t until_ns = now_ns + clocks_->lead_ns();
+  const auto first = forecast_.newest_by(now_ns, until_ns, UnitForecast::Pace::early);
+  if (!first) return std::nullopt;
+  const auto last = forecast_.newest_by(now_ns, until_ns, UnitForecast::Pace::late);
+  return std::max(clock_mhz(*first), last ? clock_mhz(*last) : running_clock_mhz_);  // an absent clock is the lowest
 }
 
 void LeasedUnits::suspend() {

@@ -61,11 +61,13 @@ class UnitForecast {
     ipc::UnitEvent unit;  ///< a unit_begin without its time
     bool in_next_iteration = false;
   };
-  /// The newest unit that is expected to have begun by `until_ns`, which is not before `now_ns`, if all units begin as
-  /// early as 99 of 100 do, but none earlier than its mean by more than 1/32 of its gap. An overdue unit is expected
-  /// now. Empty: no unit begins until then but those that have, or the iteration under way does not resemble its
-  /// predecessor.
-  [[nodiscard]] std::optional<Expected> newest_by(std::int64_t now_ns, std::int64_t until_ns) const;
+  /// How soon units are taken to begin: as early, or as late, as 99 of 100 do, but by no more than 1/32 of its gap
+  /// earlier or later than the mean.
+  enum class Pace : std::uint8_t { early, late };
+  /// The newest unit that is expected to have begun by `until_ns`, which is not before `now_ns`. An overdue unit is
+  /// expected now. Empty: no unit begins until then but those that have, or the iteration under way does not resemble
+  /// its predecessor.
+  [[nodiscard]] std::optional<Expected> newest_by(std::int64_t now_ns, std::int64_t until_ns, Pace pace) const;
 
  private:
   /// The begin of a unit or of the next iteration, and its time after the begin before it.
@@ -76,7 +78,7 @@ class UnitForecast {
 
     [[nodiscard]] bool is_known() const { return gap_ns >= 0; }
     void learn(std::int64_t measured_gap_ns);
-    [[nodiscard]] std::int64_t earliest_ns() const;
+    [[nodiscard]] std::int64_t gap_at_ns(Pace pace) const;
   };
 
   void passed(std::int64_t time_ns, std::uint64_t unit);
@@ -152,6 +154,7 @@ class LeasedUnits {
   void take(std::span<const ipc::UnitEvent> events, std::int64_t now_ns);
   void take(const ipc::UnitEvent& event, std::int64_t now_ns);
   void iteration_began(std::uint32_t iteration);
+  [[nodiscard]] std::optional<int> clock_mhz(const UnitForecast::Expected& expected) const;
   [[nodiscard]] std::optional<int> clock_ahead_mhz(std::int64_t now_ns) const;
   void use(std::unique_ptr<UnitClocks> clocks);
   void set_state(ipc::RingState state);
@@ -165,6 +168,7 @@ class LeasedUnits {
   std::array<ipc::UnitEvent, ipc::kUnitRingCapacity> events_{};
   std::optional<int> wanted_clock_mhz_;
   std::optional<Begun> begun_;
+  std::optional<int> running_clock_mhz_;  ///< of the newest unit with a clock, whenever it began
   UnitCounts counts_;
   std::int64_t last_unit_ns_ = 0;
   bool suspended_ = false;

@@ -126,8 +126,9 @@ TEST(UnitForecast, TakesTimesThatRunBackwards) {
 }
 
 /// The microbatch of the unit that is expected; -1: none. 100: and in the next iteration.
-int expected(const UnitForecast& forecast, std::int64_t now_ns, std::int64_t ahead_ns) {
-  const std::optional<UnitForecast::Expected> found = forecast.newest_by(now_ns, now_ns + ahead_ns);
+int expected(const UnitForecast& forecast, std::int64_t now_ns, std::int64_t ahead_ns,
+             UnitForecast::Pace pace = UnitForecast::Pace::early) {
+  const std::optional<UnitForecast::Expected> found = forecast.newest_by(now_ns, now_ns + ahead_ns, pace);
   if (!found) return -1;
   EXPECT_EQ(found->unit.type, ipc::UnitEventType::unit_begin);
   return static_cast<int>(found->unit.microbatch) + (found->in_next_iteration ? 100 : 0);
@@ -152,6 +153,20 @@ TEST(UnitForecast, ExpectsTheUnitsOfTheLastIterationInTheirOrder) {
   EXPECT_EQ(expected(forecast, begin + 10 * kMs, 19 * kMs), -1) << "the unit that has begun is not expected";
   EXPECT_EQ(expected(forecast, begin + 10 * kMs, 21 * kMs), 1);
   EXPECT_EQ(expected(forecast, begin + 10 * kMs, 200 * kMs), 102) << "one iteration ahead, not more";
+}
+
+TEST(UnitForecast, ExpectsUnitsThatVaryEarlyAndLate) {
+  UnitForecast forecast = after_iterations(2);  // the first one counts as one of which little is known
+  const std::int64_t begin = kStart + 200 * kMs;
+  forecast.iteration_began(begin);
+  const auto by_ms = [&](double ahead_ms, UnitForecast::Pace pace) {
+    return expected(forecast, begin, static_cast<std::int64_t>(ahead_ms * kMs), pace);
+  };
+  EXPECT_EQ(by_ms(9.6, UnitForecast::Pace::early), -1);
+  EXPECT_EQ(by_ms(9.8, UnitForecast::Pace::early), 0);
+  EXPECT_EQ(by_ms(10.2, UnitForecast::Pace::late), -1);
+  EXPECT_EQ(by_ms(10.4, UnitForecast::Pace::late), 0);
+  EXPECT_EQ(expected(forecast, begin + 50 * kMs, 0, UnitForecast::Pace::late), 0) << "overdue";
 }
 
 TEST(UnitForecast, ExpectsTheFirstUnitOfTheNextIteration) {
@@ -376,6 +391,24 @@ TEST_F(LeasedUnitsTest, WantAClockAheadOfItsUnit) {
   }));
   EXPECT_FALSE(units_.begun_clock_mhz()) << "it has not begun";
   EXPECT_EQ(run(OpKind::backward), 1500);
+}
+
+TEST_F(LeasedUnitsTest, WantALowerClockWhereItsUnitIsOverdue) {
+  units_.follow(std::make_unique<FakeUnitClocks>(1500, 1005, 1));
+  for (std::uint32_t iteration = 0; iteration < 4; ++iteration) {
+    begin_iteration(iteration);
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      if (iteration == 3 && kind == OpKind::backward) break;
+      begin_unit(kind);
+      units_.look();
+      EXPECT_EQ(units_.begun_clock_mhz(), kind == OpKind::forward ? 1500 : 1005);
+      std::this_thread::sleep_for(2ms);
+    }
+  }
+  ASSERT_TRUE(eventually([this] {
+    EXPECT_FALSE(units_.look().any);
+    return units_.wanted_clock_mhz() == 1005;
+  }));
 }
 
 TEST_F(LeasedUnitsTest, WantAheadTheClocksOfThePlanThatTheNextIterationHas) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -106,6 +107,20 @@ TEST(Process, AnInterruptedPlanLeavesNothing) {
     EXPECT_EQ(lines_of(result.err).back(), "lowgear: warning: stopped, nothing written");
     EXPECT_THAT(folder.names(), ::testing::ElementsAre("profile.csv"));
   }
+}
+
+TEST(Process, ASignalEndsTheWaitForAnInput) {
+  const TemporaryFolder folder;
+  const std::string pipe = (folder / "profile.csv").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  LowgearProcess process({"plan", pipe, "--microbatches", "4", "--out", (folder / "out").string()});
+  const int writer = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);  // returns when the program has opened it
+  while (process.running() && !process.sleeping()) std::this_thread::yield();
+  process.send_signal(SIGINT);
+  const ProgramResult result = process.wait();
+  ::close(writer);
+  EXPECT_EQ(result.signal, SIGINT) << result.exit_code << result.err;
+  EXPECT_EQ(lines_of(result.err).back(), "lowgear: warning: stopped, nothing written");
 }
 
 /// A terminal: what is written to one end is read at the other.

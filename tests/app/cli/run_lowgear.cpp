@@ -64,6 +64,13 @@ LowgearProcess::~LowgearProcess() {
 
 void LowgearProcess::send_signal(int signal_number) const { ::kill(child_, signal_number); }
 
+bool LowgearProcess::sleeping() const {
+  std::ifstream file(fmt::format("/proc/{}/stat", child_));
+  std::string text;
+  std::getline(file, text);
+  return text.find(") S ") != std::string::npos;
+}
+
 bool LowgearProcess::running() {
   if (!ended_) ended_ = ::waitpid(child_, &status_, WNOHANG) == child_;
   return !ended_;

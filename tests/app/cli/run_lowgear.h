@@ -27,6 +27,8 @@ class LowgearProcess {
   LowgearProcess& operator=(const LowgearProcess&) = delete;
 
   void send_signal(int signal_number) const;
+  /// Whether it waits in the system, as for a read.
+  [[nodiscard]] bool sleeping() const;
   /// Whether it is still at work.
   [[nodiscard]] bool running();
   /// What it has written to standard output until now.

@@ -256,6 +256,15 @@ ExitCode Application::run_verb(std::span<const std::string> words, Console& cons
   return action()(console);
 }
 
+ExitCode Application::take_action(Console& console) {
+  try {
+    return action()(console);
+  } catch (const Error&) {
+    throw_if_interrupted();  // a read that a signal ended
+    throw;
+  }
+}
+
 ExitCode Application::parse_and_run(std::span<const std::string> arguments, Console& console) {
   try {
     parse(with_help_option(arguments));
@@ -273,7 +282,7 @@ ExitCode Application::parse_and_run(std::span<const std::string> arguments, Cons
   heed_log_level();
   console.set_level(log_level());
   if (const auto note = note_on_old_word(arguments)) console.note(*note);
-  return action()(console);
+  return take_action(console);
 }
 
 int Application::run(std::span<const std::string> arguments, Console& console) {

@@ -34,7 +34,8 @@ bool is_ignored(int signal_number) {
 void install_signal_handlers() {
   struct sigaction action = {};
   action.sa_handler = lowgear_note_signal;
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  // Not SA_RESTART: a read of a terminal or a pipe from which nothing comes ends with the signal.
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigemptyset(&action.sa_mask);
   for (const int signal_number : kSignals) {
     if (!is_ignored(signal_number)) ::sigaction(signal_number, &action, nullptr);

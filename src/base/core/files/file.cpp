@@ -85,7 +85,6 @@ std::string read_all(int fd, const fs::path& path, std::size_t max_bytes, std::s
       content.resize(std::min(wanted, max_bytes + 1));
     }
     const ssize_t count = ::read(fd, content.data() + size, content.size() - size);
-    if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw_read_error(path, reason(errno));
     if (count == 0) break;
     size += static_cast<std::size_t>(count);
