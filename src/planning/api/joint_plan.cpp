@@ -168,17 +168,6 @@ class JointPlanning {
     solved_.push_back(std::move(solved));
   }
 
-  /// The deadlines to plan for, one of several being the reference's time.
-  [[nodiscard]] std::vector<double> deadlines_between(double fastest_s, double slowest_s) const {
-    std::vector<double> all = deadlines_s(options_->deadlines, fastest_s, slowest_s);
-    const double reference_s = result_.run.baseline.time_s;
-    if (all.size() < 3 || reference_s <= all.front() || reference_s >= all.back()) return all;
-    const auto nearest = std::ranges::min_element(all.begin() + 1, all.end() - 1, {},
-                                                  [&](double s) { return std::abs(s - reference_s); });
-    *nearest = reference_s;
-    return all;
-  }
-
   /// The order of least energy among those that can keep the deadline, by the curves that rated them; the fastest where
   /// none can, which says so.
   [[nodiscard]] std::size_t order_for(double deadline_s) {
@@ -199,9 +188,9 @@ class JointPlanning {
     if (options_->deadlines.deadline_s) return {*options_->deadlines.deadline_s};
     const double fastest_s = solved_[order_for(fastest_rated_s_)]->planner->fastest_s();
     const bool only_from_fastest = options_->deadlines.slowdown_pct || options_->deadlines.plans == 1;
-    if (only_from_fastest) return deadlines_s(options_->deadlines, fastest_s, fastest_s);
+    if (only_from_fastest) return deadlines_s(options_->deadlines, {fastest_s, fastest_s});
     const double slowest_s = solved_[order_for(slowest_rated_s_)]->planner->slowest_s();
-    return deadlines_between(fastest_s, std::max(fastest_s, slowest_s));
+    return deadlines_s(options_->deadlines, {fastest_s, std::max(fastest_s, slowest_s), result_.run.baseline.time_s});
   }
 
   void make_all_plans() {

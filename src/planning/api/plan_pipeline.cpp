@@ -149,7 +149,8 @@ class Planning {
     OnePipeline solved(planner);
     const JobPlanner job({.pipeline = &result_.pipeline, .planner = options_->planner}, solved, progress_);
     if (makes_one_plan() || options_->deadlines.slowdown_pct) return keep_plan(one_plan(job, planner, single));
-    const auto deadlines = deadlines_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
+    const auto deadlines =
+        deadlines_s(options_->deadlines, {planner.fastest_s(), planner.slowest_s(), result_.baseline.time_s});
     PlanRequest request = job_request();
     Replan split = job.split(request);
     for (std::size_t i = 0; i < deadlines.size(); ++i) {

@@ -1,6 +1,7 @@
 #include "planning/api/plan_request.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lowgear::api {
 namespace {
@@ -17,7 +18,8 @@ std::optional<double> single_deadline_s(const Deadlines& deadlines, double faste
   return std::nullopt;
 }
 
-std::vector<double> deadlines_s(const Deadlines& deadlines, double fastest_s, double slowest_s) {
+std::vector<double> deadlines_s(const Deadlines& deadlines, const DeadlineRange& range) {
+  const auto [fastest_s, slowest_s, reference_s] = range;
   if (const auto single = single_deadline_s(deadlines, fastest_s, slowest_s)) return {*single};
   const int count = fastest_s < slowest_s ? deadlines.plans.value_or(kDefaultPlans) : 1;
   std::vector<double> times_s;
@@ -25,6 +27,9 @@ std::vector<double> deadlines_s(const Deadlines& deadlines, double fastest_s, do
     const double share = count > 1 ? static_cast<double>(i) / (count - 1) : 0;
     times_s.push_back(i + 1 == count && count > 1 ? slowest_s : fastest_s + share * (slowest_s - fastest_s));
   }
+  if (count < 3 || reference_s <= fastest_s || reference_s >= slowest_s) return times_s;
+  const auto distance_s = [&](double time_s) { return std::abs(time_s - range.reference_s); };
+  *std::ranges::min_element(times_s.begin() + 1, times_s.end() - 1, {}, distance_s) = reference_s;
   return times_s;
 }
 

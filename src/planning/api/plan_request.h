@@ -40,8 +40,15 @@ struct Deadlines {
 /// The one deadline that was asked for, in seconds; empty when none was. `fastest_s` is T_min and `slowest_s` T*.
 [[nodiscard]] std::optional<double> single_deadline_s(const Deadlines& deadlines, double fastest_s, double slowest_s);
 
+/// From T_min to T*, in seconds, and the time that plans are compared with.
+struct DeadlineRange {
+  double fastest_s = 0;
+  double slowest_s = 0;
+  double reference_s = 0;  ///< of full clocks; outside of the range it is ignored
+};
+
 /// The deadlines to plan for: the one that was asked for, or `plans` (20) of them evenly from T_min to T*, both
-/// included; one where they are the same.
-[[nodiscard]] std::vector<double> deadlines_s(const Deadlines& deadlines, double fastest_s, double slowest_s);
+/// included, the nearest of those between moved to the reference's time; one where T_min and T* are the same.
+[[nodiscard]] std::vector<double> deadlines_s(const Deadlines& deadlines, const DeadlineRange& range);
 
 }  // namespace lowgear::api

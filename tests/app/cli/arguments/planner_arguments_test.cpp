@@ -21,14 +21,14 @@ api::Deadlines parsed(const std::string& command) {
 }
 
 TEST(Deadlines, AreSpreadEvenlyAndIncludeBothEnds) {
-  EXPECT_THAT(deadlines_s(parsed("--plans 3"), 2, 4), ElementsAre(2, 3, 4));
-  EXPECT_EQ(deadlines_s(parsed(""), 2, 4).size(), 20U);
-  EXPECT_EQ(deadlines_s(parsed(""), 2, 4).back(), 4);
+  EXPECT_THAT(deadlines_s(parsed("--plans 3"), {2, 4}), ElementsAre(2, 3, 4));
+  EXPECT_EQ(deadlines_s(parsed(""), {2, 4}).size(), 20U);
+  EXPECT_EQ(deadlines_s(parsed(""), {2, 4}).back(), 4);
 }
 
 TEST(Deadlines, OfOnePlanIsTheFastest) {
-  EXPECT_THAT(deadlines_s(parsed("--plans 1"), 2, 4), ElementsAre(2));
-  EXPECT_THAT(deadlines_s(parsed("--plans 7"), 2, 2), ElementsAre(2));
+  EXPECT_THAT(deadlines_s(parsed("--plans 1"), {2, 4}), ElementsAre(2));
+  EXPECT_THAT(deadlines_s(parsed("--plans 7"), {2, 2}), ElementsAre(2));
 }
 
 TEST(Deadlines, SingleOnes) {

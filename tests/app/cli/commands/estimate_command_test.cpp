@@ -173,7 +173,7 @@ TEST(Estimate, TakesAGpuThatIsNotQuiteTheCatalogues) {
   EXPECT_EQ(json_with({"--power-limit-w", "700", "--memory-gb", "80", "--memory-gb-per-s", "3350"}), usual);
   EXPECT_EQ(json_with({"--power-limit-w", "0.7kW", "--memory-gb", "80GB", "--memory-gb-per-s", "3.35 TB/s"}), usual);
   EXPECT_THAT(run_estimate({"--power-limit-w", "700MHz"}).err,
-              HasSubstr("expected a number, alone or with its unit W, not '700MHz'"));
+              HasSubstr("expected a number, alone or with its unit W, not \"700MHz\""));
   const Json limited = json_with({"--power-limit-w", "500"});
   EXPECT_EQ(limited["job"]["power_limit_w"], 500);
   EXPECT_GT(limited["iteration"]["time_s"], usual["iteration"]["time_s"]);
@@ -211,7 +211,8 @@ TEST(Estimate, RefusesBadInputWithOneLine) {
   EXPECT_THAT(refusal(run_estimate({"--tp", "7"})), HasSubstr("--tp 7: parallel.tp: 7 does not divide the 64 heads"));
   EXPECT_THAT(refusal(run_estimate({"--power-limit-w", "1000"})),
               HasSubstr("--power-limit-w 1000: gpu.power_limit_w: 1000 W are not from 350 to 875"));
-  EXPECT_THAT(refusal(run_estimate({"--memory-gb", "much"})), HasSubstr("--memory-gb much: gpu.memory_gb: expected"));
+  EXPECT_THAT(refusal(run_estimate({"--memory-gb", "much"})),
+              HasSubstr("--memory-gb: expected a number, alone or with its unit GB, not \"much\""));
   EXPECT_THAT(refusal(run_estimate({"--tp", "seven"})), HasSubstr("--tp seven: parallel.tp: expected a whole number"));
   EXPECT_THAT(refusal(run_estimate({"--gpus", "60", "--tp", "8"})), HasSubstr("60 GPUs are not a multiple of 8"));
   EXPECT_THAT(refusal(run_estimate({"--pp", "81"})), HasSubstr("81 stages are more than the 80 layers"));

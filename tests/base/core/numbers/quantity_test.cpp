@@ -27,7 +27,7 @@ TEST(Quantity, ConvertsUnitsOfTheSameDimension) {
   EXPECT_EQ(parse_quantity("80GiB", Unit::gibibyte), 80);
   EXPECT_EQ(parse_quantity("80GB", Unit::gpu_gigabyte), 80);
   EXPECT_EQ(parse_quantity("5us", Unit::microsecond), 5);
-  EXPECT_EQ(parse_quantity("0.005ms", Unit::microsecond), 5);
+  EXPECT_EQ(parse_quantity("0.5ms", Unit::microsecond), 500);
   EXPECT_EQ(parse_quantity("2TB/s", Unit::gigabyte_per_second), 2000);
   EXPECT_EQ(parse_quantity("400Gb/s", Unit::gigabyte_per_second), 50);
   EXPECT_EQ(parse_quantity("5%", Unit::percent), 5);

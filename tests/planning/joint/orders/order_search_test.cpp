@@ -49,7 +49,7 @@ TEST(OrderSearch, FindsOnlyOrdersThatFitMemoryAndCannotHang) {
 }
 
 TEST(OrderSearch, ReportsWithinEverySolveSoThatAStopIsSoon) {
-  const JointProblem problem = sample_orders({0.050, 0.056, 0.052, 0.050}, 64);
+  const JointProblem problem = sample_orders({0.050, 0.056, 0.052, 0.050}, 256);
   constexpr std::size_t kSolves = 100;
   planner::StopsAfter counted(0);
   OrderSearch search(problem, 0, &counted);
