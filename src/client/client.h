@@ -156,6 +156,11 @@ class Client {
   /// Sets the job's work from now on, likewise. Throws InputError when a number is out of range.
   void set_work(protocol::JobWork work);
 
+  /// Marks the recording: why its times and energies mean nothing. Empty: they do.
+  void set_invalid(const std::string& why) {
+    if (recording_) recording_->set_invalid(why);
+  }
+
   /// Iterations are numbered from 0, or continue from the number given last. One at or below an earlier one says that
   /// training has gone back: repeated iterations are recorded as a part of their own, and not reported to the server
   /// again.

@@ -133,18 +133,19 @@ void RecordingWriter::finish(std::uint64_t lost_units) {
 }
 
 void RecordingWriter::write_header(std::uint64_t lost_units) {
-  const Json json = {{"format", "lowgear.recording/1"},
-                     {"rank", header_.rank},
-                     {"world_size", header_.world_size},
-                     {"job", header_.job},
-                     {"gpu", {{"uuid", header_.gpu_uuid}, {"name", header_.gpu_name}}},
-                     {"simulated", header_.simulated},
-                     {"driver_version", header_.driver_version},
-                     {"start_unix_s", start_unix_s_},
-                     {"start_monotonic_s", static_cast<double>(start_ns_) * 1e-9},
-                     {"boot_id", boot_id()},
-                     {"iterations", iterations_},
-                     {"lost_units", lost_units}};
+  Json json = {{"format", "lowgear.recording/1"},
+               {"rank", header_.rank},
+               {"world_size", header_.world_size},
+               {"job", header_.job},
+               {"gpu", {{"uuid", header_.gpu_uuid}, {"name", header_.gpu_name}}},
+               {"simulated", header_.simulated},
+               {"driver_version", header_.driver_version},
+               {"start_unix_s", start_unix_s_},
+               {"start_monotonic_s", static_cast<double>(start_ns_) * 1e-9},
+               {"boot_id", boot_id()},
+               {"iterations", iterations_},
+               {"lost_units", lost_units}};
+  if (!header_.invalid.empty()) json["invalid"] = header_.invalid;
   write_file_atomically(folder_ / "recording.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -184,6 +185,12 @@ void RankRecording::write(const measure::GpuSample& sample) {
 void RankRecording::flush() {
   const std::lock_guard lock(mutex_);
   part_->flush();
+}
+
+void RankRecording::set_invalid(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  header_.invalid = why;
+  part_->set_invalid(why);
 }
 
 void RankRecording::finish(std::uint64_t lost_units) {

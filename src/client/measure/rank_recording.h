@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/core/files/file.h"
 #include "client/measure/unit_log.h"
@@ -24,6 +25,7 @@ struct RecordingHeader {
   std::string gpu_name;
   std::string driver_version;
   bool simulated = false;
+  std::string invalid = {};  ///< why its times and energies mean nothing; empty: they do
 };
 
 /// Where a recording goes when there is one of the rank already.
@@ -48,6 +50,8 @@ class RecordingWriter {
   void write(const measure::GpuSample& sample);
   /// Flushes to the system, so that a killed process leaves most of its recording.
   void flush();
+  /// The header says why from `finish` on.
+  void set_invalid(std::string why) { header_.invalid = std::move(why); }
   /// Writes the last of it. `lost_units` could not be recorded.
   void finish(std::uint64_t lost_units);
 
@@ -117,6 +121,8 @@ class RankRecording {
   /// Samples are ignored while training is at an iteration that is neither recorded nor next to one that is.
   void write(const measure::GpuSample& sample);
   void flush();
+  /// Why times and energies mean nothing, as of now; empty: they do.
+  void set_invalid(const std::string& why);
   /// Writes the last of it. `lost_units` could not be recorded.
   void finish(std::uint64_t lost_units);
   [[nodiscard]] std::string problem() const;

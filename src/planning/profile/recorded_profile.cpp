@@ -346,6 +346,10 @@ RecordedProfile profile_ranks(std::span<const Recording> recordings, const Profi
     for (const Recording& part : parts) {
       warnings.insert(warnings.end(), part.warnings.begin(), part.warnings.end());
       std::ranges::move(sample_doubts(part), std::back_inserter(warnings));
+      if (!part.invalid.empty()) {
+        warnings.push_back(
+            fmt::format("{}: marked invalid: {}; a plan from it says nothing", part.source, part.invalid));
+      }
       if (part.lost_units == 0) continue;
       warnings.push_back(
           fmt::format("{}: {} units were lost, whose energy counts as waiting", part.source, part.lost_units));

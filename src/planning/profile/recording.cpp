@@ -163,6 +163,7 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
   recording.world_size = view.at("world_size").integer_in(1, kMaxRanks);
   recording.rank = view.at("rank").integer_in(0, recording.world_size - 1);
   recording.simulated = view.at("simulated").boolean();
+  if (document.contains("invalid")) recording.invalid = view.at("invalid").text();
   recording.lost_units = view.at("lost_units").integer();
   if (recording.lost_units < 0) view.at("lost_units").fail("is below 0");
   if (document.contains("job")) recording.job = view.at("job").text();

@@ -38,6 +38,18 @@ TEST(RecordingWriter, EndsBeforeAFileIsTooLongToBeRead) {
   EXPECT_EQ(std::ranges::count(units, '\n') % 3, 1) << "the header, and what was flushed together";
 }
 
+TEST(RankRecording, IsMarkedWhereItsFiguresMeanNothing) {
+  const TemporaryFolder folder;
+  const auto header = [&] { return read_file(folder / "run/rank-00000/recording.json"); };
+  RankRecording recording({.folder = folder / "run", .existing = {}, .iterations = {}}, {}, 0);
+  recording.set_invalid("its kernels were too short");
+  recording.finish(0);
+  EXPECT_THAT(header(), HasSubstr("\"invalid\": \"its kernels were too short\""));
+  recording.set_invalid("");
+  recording.finish(0);
+  EXPECT_EQ(header().find("invalid"), std::string::npos);
+}
+
 TEST(RecordedIterations, AreAllByDefault) {
   const RecordedIterations all;
   EXPECT_TRUE(all.contains(0));

@@ -48,6 +48,7 @@ TEST(ProfileRecordings, TakesTheSlowestRanksTimeAndTheMeanEnergyOfAGpu) {
 TEST(ProfileRecordings, WarnsOfThrottlingLostUnitsAndUnitsWithoutAClock) {
   Recording recording = recorded(0);
   recording.lost_units = 3;
+  recording.invalid = "its kernels were too short";
   recording.warnings = {"units.csv: was cut off"};
   for (EnergySample& sample : recording.samples) sample.throttle_reasons = 4;
   for (std::size_t i = recording.units.size() - 20; i < recording.units.size(); ++i) recording.units[i].clock_mhz = 0;
@@ -56,6 +57,7 @@ TEST(ProfileRecordings, WarnsOfThrottlingLostUnitsAndUnitsWithoutAClock) {
   EXPECT_EQ(profile.cells[0].throttled_share, 1);
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("throttled in 100 % of the samples")));
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("3 units were lost")));
+  EXPECT_THAT(profile.warnings, Contains(HasSubstr("marked invalid: its kernels were too short")));
   EXPECT_THAT(profile.warnings, Contains("units.csv: was cut off"));
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("no clock was requested for 20 units")));
 }

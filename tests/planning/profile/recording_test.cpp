@@ -91,6 +91,13 @@ TEST(ReadRecording, RefusesUnitsThatNoScheduleHas) {
   EXPECT_THAT(files.error(), HasSubstr("a forward and a backward in one"));
 }
 
+TEST(ReadRecording, ReadsWhyItIsInvalid) {
+  Files files;
+  EXPECT_EQ(files.read().invalid, "");
+  files.json = replaced(kJson, "\"lost_units\":4", R"("lost_units":4,"invalid":"short kernels")");
+  EXPECT_EQ(files.read().invalid, "short kernels");
+}
+
 TEST(ReadRecording, ReadsUnitsByTimeAndWhatTheGpuReports) {
   const Recording recording = Files().read();
   EXPECT_EQ(recording.rank, 3);

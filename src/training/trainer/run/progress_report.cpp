@@ -110,6 +110,17 @@ void say(const std::string& line) {
   if (!line.empty()) fmt::print(stderr, "{}\n", line);
 }
 
+/// The first steps of a process take longer than those after them: fewer invalid ones tell nothing.
+constexpr int kInvalidStepsToWarn = 3;
+
+std::string invalid_text(const IterationResult& result) {
+  return fmt::format(
+      "step {}: invalid so far: the real computation takes longer than the kernels of the simulated GPUs; if that "
+      "lasts, times and energies of this run are meaningless. Make simulated_gpu.layer_forward_s longer, or the model "
+      "smaller",
+      result.iteration + 1);
+}
+
 using Clock = std::chrono::steady_clock;
 
 /// Between lines, so that quick steps do not flood the log.
@@ -181,10 +192,20 @@ void ProgressReport::note_energy(const IterationResult& result) {
                   result.energy_problem.empty() ? "" : ": ", result.energy_problem));
 }
 
+/// Once: figures that will mean nothing, before the whole run is spent on them.
+void ProgressReport::note_simulation(const IterationResult& result) {
+  if (result.simulated && !config_->simulated_gpu && !std::exchange(said_idle_, true)) {
+    say("the GPUs are simulated and the configuration has no simulated_gpu: nothing computes on them, and energies are "
+        "those of idle GPUs; add simulated_gpu (docs/training.md)");
+  }
+  if (result.invalid && ++invalid_steps_ == kInvalidStepsToWarn) say(invalid_text(result));
+}
+
 void ProgressReport::add(const IterationResult& result) {
   totals_.add(result);
   count_server(result);
   note_energy(result);
+  note_simulation(result);
   if (metrics_) write_metrics(result);
   if (result.precision && output_ == Output::lines) {
     fmt::print("type: {}: {}; {} steps were tried and undone in {:.3g} s\n", type_name(*result.precision),
@@ -326,6 +347,14 @@ void DecisionReports::add(const IterationResult& result) {
                                   : config_->bf16 ? "bf16"
                                                   : "fp32"});
   for (const adapt::ChangeDecision& decision : result.decisions) client_->report(reported(decision, *config_));
+  if (!result.invalid || ++invalid_steps_ != kInvalidStepsToWarn) return;
+  client_->report({.number = 1,
+                   .age_s = 0,
+                   .from_iteration = result.iteration,
+                   .technique = "simulated_gpu",
+                   .change = "invalid",
+                   .configuration = "",
+                   .reason = invalid_text(result)});
 }
 
 std::string unsent_decisions(const client::Status& status) {

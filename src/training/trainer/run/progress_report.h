@@ -113,6 +113,7 @@ class ProgressReport {
  private:
   void count_server(const IterationResult& result);
   void note_energy(const IterationResult& result);
+  void note_simulation(const IterationResult& result);
   void write_metrics(const IterationResult& result);
   void print_envpipe(const IterationResult& result) const;
   void print_line(const IterationResult& result);
@@ -125,9 +126,12 @@ class ProgressReport {
   RunTotals totals_;
   std::optional<std::chrono::steady_clock::time_point> printed_;
   bool said_by_power_ = false;
+  bool said_idle_ = false;
+  int invalid_steps_ = 0;
 };
 
-/// Reports decisions about changes, and the current work of the job, to its server. Does nothing without one.
+/// Reports decisions about changes, the current work of the job, and once that its figures are invalid, to its server.
+/// Does nothing without one.
 class DecisionReports {
  public:
   /// Both outlive this.
@@ -141,6 +145,7 @@ class DecisionReports {
   const launcher::TrainConfig* config_;
   client::Client* client_;
   bool in_fp8_;  ///< as configured, or chosen by a probe
+  int invalid_steps_ = 0;
 };
 
 /// The decision as the server shows it, with the configuration in words.

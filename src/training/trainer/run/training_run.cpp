@@ -235,6 +235,8 @@ void TrainingRun::run(const std::function<bool()>& asked_to_end,
     follow_profile_clock(steps_.done);
     IterationResult result = iterate(steps_.done, asked_to_end, end);
     result.precision = std::exchange(precision, std::nullopt);
+    client_->set_invalid(result.invalid ? "the real computation took longer than the kernels of the simulated GPUs"
+                                        : "");
     ++steps_.done;
     if (evaluation_ && config_.evaluation->is_due(steps_.done, config_.steps)) {
       result.held_out_loss = evaluation_->measure(part_.stages());

@@ -174,6 +174,41 @@ TEST_F(Metrics, CountRanksWhoseEnergyIsThatOfPowerReadings) {
   EXPECT_THAT(content().substr(0, content().find('\n')), Not(HasSubstr("ranks_by_power_readings")));
 }
 
+TEST_F(Metrics, SayOnceInTheFirstStepsThatTheyWillBeInvalid) {
+  config_.simulated_gpu.emplace();
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  IterationResult result;
+  result.time_s = 1;
+  result.simulated = result.invalid = true;
+  testing::internal::CaptureStderr();
+  report.add(result);
+  report.add(result);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "the first steps take longer";
+  testing::internal::CaptureStderr();
+  result.iteration = 2;
+  report.add(result);
+  report.add(result);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("step 3: invalid so far"));
+  EXPECT_EQ(said.find("invalid so far"), said.rfind("invalid so far"));
+}
+
+TEST_F(Metrics, SayOnceThatSimulatedGpusIdleWithoutKernels) {
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  IterationResult result;
+  result.time_s = 1;
+  testing::internal::CaptureStderr();
+  report.add(result);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "real GPUs";
+  testing::internal::CaptureStderr();
+  result.simulated = true;
+  report.add(result);
+  report.add(result);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("those of idle GPUs; add simulated_gpu"));
+  EXPECT_EQ(said.find("idle"), said.rfind("idle"));
+}
+
 TEST_F(Metrics, OfARunThatContinuesKeepTheStepsBeforeIt) {
   report(0, 3, 10);
   report(2, 4, 20);
