@@ -148,9 +148,18 @@ void Job::add_decisions(const protocol::RankDecisions& reported, double now_s) {
   for (const protocol::TrainingDecision& made : reported.decisions) {
     if (made.number <= rank.decisions) continue;
     rank.decisions = made.number;
+    take_validity(made);
     outbox_.add_training_decision(reported.rank, made, std::max(record_.status.created_s, now_s - made.age_s));
   }
   if (rank.decisions != before) outbox_.changes().store.ranks.push_back(stored_rank(record_, rank));
+}
+
+/// Figures of a simulated job whose kernels are too short look like any others.
+void Job::take_validity(const protocol::TrainingDecision& made) {
+  if (made.technique != "simulated_gpu" || (made.change != "invalid" && made.change != "valid")) return;
+  record_.invalid = made.change == "invalid" ? made.reason : "";
+  outbox_.change_state();
+  outbox_.change_summary();
 }
 
 void Job::finish_rank(int rank, double now_s) {

@@ -72,6 +72,7 @@ class Job {
  private:
   explicit Job(JobRecord record);
   void take_refusal(RegisteredRank& rank, const std::string& refusal, double now_s);
+  void take_validity(const protocol::TrainingDecision& made);
   void count(const JobIteration& iteration, double now_s);
   void take_iterations(double now_s);
   void end(ServerEvent event, std::string_view why, double now_s);

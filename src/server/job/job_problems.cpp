@@ -77,6 +77,17 @@ std::vector<int> ranks_that(const JobRecord& job, Holds holds) {
   return ranks;
 }
 
+/// By the training program itself.
+void add_invalid(const JobRecord& job, std::vector<JobProblem>& problems) {
+  if (job.invalid.empty()) return;
+  problems.push_back(
+      {.kind = kFiguresInvalid,
+       .is_critical = false,
+       .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
+       .text = fmt::format("times and energies of this job are meaningless, and no saving is stated: {}", job.invalid),
+       .todo = "start the run again with longer kernels (simulated_gpu.layer_forward_s) or a smaller model"});
+}
+
 void add_energies_left_out(const JobRecord& job, std::vector<JobProblem>& problems) {
   JobProblem problem{.kind = kEnergyLeftOut,
                      .is_critical = false,
@@ -245,6 +256,7 @@ std::string text_of(const HeldUp& held_up) {
 std::vector<JobProblem> problems_of(const JobRecord& job) {
   std::vector<JobProblem> problems;
   add_unfollowed(job, problems);
+  add_invalid(job, problems);
   add_energies_left_out(job, problems);
   add_limits_that_differ(job, problems);
   add_shared(job, problems);

@@ -28,6 +28,7 @@ inline constexpr std::string_view kReportsMissing = "reports_missing";
 inline constexpr std::string_view kIterationsDiffer = "iterations_differ";
 inline constexpr std::string_view kTimesDiffer = "times_differ";
 inline constexpr std::string_view kPlanUnknown = "plan_unknown";
+inline constexpr std::string_view kFiguresInvalid = "figures_invalid";
 inline constexpr std::string_view kPowerLimitDiffers = "power_limit_differs";
 
 /// At present; critical ones first.

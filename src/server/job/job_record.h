@@ -81,6 +81,7 @@ struct JobRecord {
   JobWatch watch;
   JobTargets targets;
   std::optional<protocol::JobWork> work;  ///< as a rank has reported it last
+  std::string invalid;                    ///< why times and energies mean nothing, by a rank; empty: they do
 
   [[nodiscard]] JobState state() const { return status.state; }
   [[nodiscard]] bool is_over() const { return status.state == JobState::finished; }
@@ -121,7 +122,7 @@ struct Comparison {
 [[nodiscard]] IterationMeans present_means(const JobRecord& job);
 
 /// Compares with the measured baseline only; empty without one. `saved` is empty where a GPU's energy is also that of
-/// another job.
+/// another job, and where energies mean nothing.
 [[nodiscard]] std::optional<Comparison> comparison_of(const JobRecord& job);
 
 }  // namespace lowgear::server

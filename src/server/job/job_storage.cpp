@@ -105,6 +105,7 @@ StoredJob stored_job(const JobRecord& job, std::int64_t decisions) {
   state["retry_s"] = or_null(job.status.retry_s);
   state["policy"] = name(job.policy);
   if (job.work) state["work"] = to_json(*job.work);
+  if (!job.invalid.empty()) state["invalid"] = job.invalid;
   job.targets.write_state(state);
   job.watch.profile().write_state(state);
   job.plans.write_state(state);
@@ -133,6 +134,7 @@ void restore_state(JobRecord& job, const JsonView& state) {
     job.policy = *policy;
   }
   if (has_value(state, "work")) job.work = protocol::read_job_work(state.at("work"));
+  if (has_value(state, "invalid")) job.invalid = state.at("invalid").text();
   job.watch.guard().restore(has_value(state, "is_capped") && state.at("is_capped").boolean());
   job.order.restore(state);
   job.targets.restore(state);

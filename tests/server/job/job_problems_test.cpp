@@ -49,6 +49,31 @@ TEST(JobProblems, ShowClocksThatNobodySets) {
   EXPECT_NEAR(snapshot.slowdown_ratio.value_or(0), 0.116, 0.001);
 }
 
+TEST(JobProblems, StateNoSavingWhereTheTrainingProgramCallsItsFiguresInvalid) {
+  SimulatedJob training(small_job(2));
+  training.train();
+  training.run(30);
+  ASSERT_TRUE(summary_json(training.record())["saved_pct"].is_number());
+  protocol::TrainingDecision said{.number = 1,
+                                  .age_s = 0,
+                                  .from_iteration = 2,
+                                  .technique = "simulated_gpu",
+                                  .change = "invalid",
+                                  .configuration = "",
+                                  .reason = "the kernels are too short"};
+  training.job().add_decisions({.rank = 0, .work = {}, .decisions = {said}}, training.now_s());
+  training.settle();
+  training.restart_server();
+  ASSERT_THAT(kinds(training.record()), ElementsAre("figures_invalid"));
+  EXPECT_THAT(problems_of(training.record())[0].text, HasSubstr("the kernels are too short"));
+  EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_null());
+  said.number = 2;
+  said.change = "valid";
+  training.job().add_decisions({.rank = 0, .work = {}, .decisions = {said}}, training.now_s());
+  EXPECT_THAT(problems_of(training.record()), IsEmpty());
+  EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_number());
+}
+
 TEST(JobProblems, OfARankThatFollowsNoPlanAreNotCriticalWhileTheJobIsFast) {
   SimulatedJob training(small_job(4));
   training.train();

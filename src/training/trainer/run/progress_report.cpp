@@ -347,14 +347,23 @@ void DecisionReports::add(const IterationResult& result) {
                                   : config_->bf16 ? "bf16"
                                                   : "fp32"});
   for (const adapt::ChangeDecision& decision : result.decisions) client_->report(reported(decision, *config_));
-  if (!result.invalid || ++invalid_steps_ != kInvalidStepsToWarn) return;
+  report_validity(result);
+}
+
+void DecisionReports::report_validity(const IterationResult& result) {
+  const bool is_news = result.invalid ? ++invalid_steps_ == kInvalidStepsToWarn
+                                      : std::exchange(invalid_steps_, 0) >= kInvalidStepsToWarn;
+  if (!is_news) return;
   client_->report({.number = 1,
                    .age_s = 0,
                    .from_iteration = result.iteration,
                    .technique = "simulated_gpu",
-                   .change = "invalid",
-                   .configuration = "",
-                   .reason = invalid_text(result)});
+                   .change = result.invalid ? "invalid" : "valid",
+                   .configuration = result.invalid ? "times and energies mean nothing" : "times and energies count",
+                   .reason = result.invalid ? invalid_text(result)
+                                            : fmt::format("step {}: over the whole run the real computation does not "
+                                                          "take longer than the kernels of the simulated GPUs",
+                                                          result.iteration + 1)});
 }
 
 std::string unsent_decisions(const client::Status& status) {

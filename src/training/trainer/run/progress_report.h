@@ -130,7 +130,7 @@ class ProgressReport {
   int invalid_steps_ = 0;
 };
 
-/// Reports decisions about changes, the current work of the job, and once that its figures are invalid, to its server.
+/// Reports decisions about changes, the current work of the job, and whether its figures are invalid, to its server.
 /// Does nothing without one.
 class DecisionReports {
  public:
@@ -142,6 +142,8 @@ class DecisionReports {
   void add(const IterationResult& result);
 
  private:
+  void report_validity(const IterationResult& result);
+
   const launcher::TrainConfig* config_;
   client::Client* client_;
   bool in_fp8_;  ///< as configured, or chosen by a probe
