@@ -1,9 +1,12 @@
 // The most important figures.
 import shared from './shared.js';
 import {setClass, setText} from './parts.js';
-import {basisOf, counted, guardLimit_pct, isBeforeFirstPlan, isPastGuard, savedText} from './words.js';
+import {basisOf, counted, guardLimit_pct, invalidFigures, isBeforeFirstPlan, isOver, isPastGuard, savedText} from './words.js';
 
 const {element, units} = shared;
+
+// Iterations of the server's means.
+const kMeanOf = 20;
 
 class Figure {
   constructor() {
@@ -13,24 +16,27 @@ class Figure {
     this.node = element('div', {class: 'card'}, [this.name, this.value, this.detail]);
   }
 
-  show(name, value, detail, mood = '') {
+  show(name, value, detail, mood = '', title = '') {
     setText(this.name, name);
     setText(this.value, value);
     setClass(this.value, `value ${mood}`);
     setText(this.detail, detail);
+    this.value.title = title;
   }
 }
 
 const savingText = (job, basis) => {
   const {baseline, saved_pct: saved} = job;
+  if (invalidFigures(job)) return 'Times and energies of this job are meaningless.';
   if (!baseline || !units.isNumber(baseline.energy_j)) {
     return isBeforeFirstPlan(job) ? 'shown after the first plan' : 'There is no baseline, so no saving can be stated.';
   }
   const error = units.isNumber(baseline.energy_error_j) ? ` ± ${units.energy(baseline.energy_error_j, 2)}` : '';
   const text = `${units.energy(baseline.energy_j)}${error}, ` +
     `${counted(baseline.iterations, 'iteration')} at full clocks`;
-  return units.isNumber(saved) ? `the last 20 iterations against a ${basis} baseline: ${text}`
-    : `${basis} baseline: ${text}; savings are shown from the first plan on`;
+  return units.isNumber(saved) ? `up to ${kMeanOf} iterations against a ${basis} baseline: ${text}`
+    : `${basis} baseline: ${text}; ` +
+      `${isOver(job) ? 'no iteration followed a plan' : 'savings are shown from the first plan on'}`;
 };
 
 const slowdownText = (job, basis) => {
@@ -41,6 +47,15 @@ const slowdownText = (job, basis) => {
     return `${units.signedPercent(slowdown, 1)}${noise} against the ${basis} baseline${without}`;
   }
   return baseline ? `${basis} baseline ${units.time(baseline.time_s)}` : isBeforeFirstPlan(job) ? 'compared after the first plan' : 'no baseline';
+};
+
+// Which iterations follow the newest plan.
+const reachText = (job) => {
+  const [first, now] = [job.from_iteration ?? 0, job.iteration ?? 0];
+  const from = `from iteration ${first.toLocaleString('en')}`;
+  if (first <= now) return `${from} · now at ${now.toLocaleString('en')}`;
+  return isOver(job) ? `${from}, which the job did not reach: it ended at ${now.toLocaleString('en')}`
+    : `${from} on; now still at ${now.toLocaleString('en')}`;
 };
 
 const mood = (job) => {
@@ -62,18 +77,19 @@ export class Figures {
     const [saved, time, energy, power, plan] = this.figures;
     saved.show(`Energy saved, ${basis}`, savedText(job), savingText(job, basis), mood(job));
     time.show(`Iteration time, ${basis}`, units.time(job.time_s), [
-      slowdownText(job, basis),
+      `mean of up to ${kMeanOf} iterations of this plan`, slowdownText(job, basis),
       `guard ${units.signedPercent(guardLimit_pct(job), 1)}`, `planned ${units.time(job.planned_time_s)}`].join(' · '),
     isPastGuard(job) ? 'bad' : '');
     energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j),
-      `all ${counted(job.ranks, 'rank')} · planned ${units.energy(job.planned_energy_j)}`);
+      `mean of the same iterations · all ${counted(job.ranks, 'rank')} · planned ${units.energy(job.planned_energy_j)}`);
     const total_w = store.totalPower_w();
-    power.show(`Power in the last iterations, ${basis}`, units.power(total_w), total_w === null
-      ? 'not every GPU has reported' : `${units.power(total_w / store.ranks.size)} per GPU on average`);
+    power.show(`Power, ${basis}`, units.power(total_w), total_w === null
+      ? 'not every GPU has reported' : `by the last report of each GPU, not a mean of iterations · ` +
+        `${units.power(total_w / store.ranks.size)} per GPU on average`);
     const purposes = {baseline: 'full clocks, for the baseline', profile: 'full clocks, other clocks in single iterations',
       train: 'for training'};
     plan.show('Plan', job.plan_version ? store.planName(job.plan_version) : 'none yet', job.plan_version
-      ? `${purposes[job.purpose] || job.purpose} · from iteration ${(job.from_iteration ?? 0).toLocaleString('en')}` +
-        ` · now at ${(job.iteration ?? 0).toLocaleString('en')}` : 'ranks follow no plan');
+      ? `${purposes[job.purpose] || job.purpose} · ${reachText(job)}` : 'ranks follow no plan', '',
+    job.plan_version ? `version ${job.plan_version} in the API` : '');
   }
 }

@@ -5,7 +5,7 @@ import {BudgetsPanel} from './budgets_panel.js';
 import {KeyedTable} from './keyed_table.js';
 import {LiveStream} from './live.js';
 import {message, panel, setClass, setText} from './parts.js';
-import {age_s, basisOf, counted, dateTime, duration, isBeforeFirstPlan, isOver, profilingText, savedText, shortName,
+import {age_s, basisOf, counted, dateTime, duration, isOver, noSavingText, profilingText, savedText, shortName,
   stateShown, versusPlan_pct} from './words.js';
 
 const {element, interaction, units} = shared;
@@ -62,8 +62,7 @@ const kColumns = [
     sort: (job) => job.time_s},
   {head: 'Energy per iteration', text: (job) => units.energy(job.energy_j), sort: (job) => job.energy_j},
   {head: 'Energy saved', fill: (cell, job) => two(cell, savedText(job),
-    units.isNumber(job.saved_pct) ? `of a ${basisOf(job)} baseline`
-      : isBeforeFirstPlan(job) ? 'after the first plan' : 'no baseline'), sort: (job) => job.saved_pct},
+    units.isNumber(job.saved_pct) ? `of a ${basisOf(job)} baseline` : noSavingText(job)), sort: (job) => job.saved_pct},
   {head: 'Started', fill: (cell, job) => two(cell, `${duration(age_s(job.created_s))} ago`, dateTime(job.created_s)),
     sort: (job) => job.created_s},
 ];

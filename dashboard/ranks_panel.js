@@ -1,7 +1,7 @@
 // The table of ranks, with a map above it when there are many.
 import shared from './shared.js';
 import {KeyedTable} from './keyed_table.js';
-import {panel, setText} from './parts.js';
+import {panel, setClass, setText} from './parts.js';
 import {RankMap} from './rank_map.js';
 import {basisOf, counted, duration, smClock} from './words.js';
 
@@ -24,8 +24,10 @@ const kColumns = [
   {head: 'Place', unit: 'pp, dp, tp', css: 'text', text: (row) => kPlaces.map((name) => row[name] ?? '–').join(', '),
     sort: (row) => kPlaces.reduce((sum, name) => sum * 65536 + (row[name] || 0), 0)},
   {head: 'Host', css: 'text', text: (row) => row.host || units.fixed(null), sort: (row) => row.host},
-  {head: 'Attention', css: 'text problems', sort: (row) => -row.problems.length,
-    text: (row) => row.problems.join(', ') || (row.finished ? 'finished' : '')},
+  {head: 'State', css: 'text', sort: (row) => -row.problems.length, fill: (cell, row) => {
+    setClass(cell, row.problems.length ? 'text problems' : 'text');
+    setText(cell, row.problems.join(', ') || (row.finished ? 'finished' : ''));
+  }},
   {head: 'Factor', unit: 'compute time / planned', text: (row) => number(row.factor, 3),
     sort: (row) => row.factor ?? null},
   {head: 'Compute', text: (row) => units.time(row.report.compute_s), sort: (row) => row.report.compute_s ?? null},
@@ -38,7 +40,10 @@ const kColumns = [
     sort: (row) => row.report.energy_j ?? null},
   {head: 'Throttled', unit: 'share of time', css: 'text', text: throttled,
     sort: (row) => -((row.report.throttled_power || 0) + (row.report.throttled_thermal || 0))},
-  {head: 'Plan', css: 'text', text: (row) => row.plan,
+  {head: 'Plan', css: 'text', fill: (cell, row) => {
+    setText(cell, row.plan);
+    cell.title = row.report.plan_version > 0 ? `version ${row.report.plan_version} in the API` : '';
+  },
     sort: (row) => row.report.plan_version ?? null},
   {head: 'Last report', text: (row) => (row.age_s === null ? 'never' : `${duration(row.age_s)} ago`),
     sort: (row) => row.age_s},

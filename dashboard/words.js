@@ -30,6 +30,17 @@ export const stateShown = (job) => {
 // A job that has no saving yet because its first plan is still to come.
 export const isBeforeFirstPlan = (job) => ['registering', 'baseline', 'profiling', 'planning'].includes(job.state);
 
+export const invalidFigures = (job) => (job.problems || []).find(({kind}) => kind === 'figures_invalid');
+
+// Why a job has no saving, in a few words.
+export const noSavingText = (job) => {
+  if (invalidFigures(job)) return 'figures are invalid';
+  if (isBeforeFirstPlan(job)) return 'after the first plan';
+  if ((job.problems || []).some(({kind}) => kind === 'gpu_shared')) return 'shared GPU';
+  if (!job.baseline || !units.isNumber(job.baseline.energy_j)) return 'no baseline';
+  return isOver(job) ? 'followed no plan' : 'from the first plan on';
+};
+
 // Long hexadecimal names, as runs and models may have, are shortened to what tells them apart.
 export const shortName = (text) => (text || '').replace(/\b[0-9a-f]{12,}\b/g, (hex) => `${hex.slice(0, 8)}…`);
 

@@ -252,6 +252,33 @@ class SaysWhatIsWhat(DashboardTest):
         self.wait_text("Energy saved, measured")
         self.assertNotIn("simulated", self.browser.value(TEXT).lower())
 
+    def test_a_job_that_ended_before_its_plan_contradicts_itself_nowhere(self):
+        job = MockJob(iterations=20, state="finished")
+        job.finished_s = time.time() - 112
+        job.version, job.from_iteration = 7, 25
+        server = self.open_job(job)
+        self.wait_text("no iteration followed a plan")
+        self.wait_text("from iteration 25, which the job did not reach: it ended at 19")
+        self.assertEqual(self.browser.value("[...document.querySelectorAll('.card .value')].at(-1).title"),
+                         "version 7 in the API")
+        self.wait_text("ended", ".tile .power")
+        self.wait_text("its GPUs are not read any more")
+        self.assertEqual(self.count(".ranks td.problems"), 0, "finished is no problem")
+        self.assertNotIn("Attention", self.text(".ranks thead"))
+        self.open(server)
+        self.wait_text("followed no plan", ".jobs tbody")
+        self.assertNotIn("no baseline", self.text(".jobs tbody"))
+
+    def test_invalid_figures_stay_marked_after_the_job(self):
+        job = MockJob(iterations=60, state="finished")
+        job.finished_s = time.time() - 112
+        job.problems = [{"kind": "figures_invalid", "critical": False, "ranks": 4, "gpus": [],
+                         "text": "times and energies of this job are meaningless", "todo": "make kernels longer"}]
+        server = self.open_job(job)
+        self.wait_text("Times and energies of this job are meaningless", ".alerts")
+        self.open(server)
+        self.browser.wait("document.querySelector('.job-link')")
+
     def test_no_saving_without_a_baseline(self):
         self.open_job(MockJob(iterations=4))
         self.wait_text("shown after the first plan")
