@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <filesystem>
 
 #include "base/core/error.h"
 
@@ -39,6 +40,19 @@ std::vector<http::Endpoint> parse_server_addresses(std::string_view text) {
   std::vector<http::Endpoint> addresses;
   for (const std::string_view part : parts) addresses.push_back(http::Endpoint::parse(part));
   return addresses;
+}
+
+std::string absolute_server_addresses(std::string_view text) {
+  constexpr std::string_view kUnix = "unix:";
+  std::string absolute;
+  for (const std::string_view address : split_server_addresses(text)) {
+    if (!absolute.empty()) absolute += ',';
+    // An address without a path stays as it is, and is refused as such.
+    const bool is_socket = address.starts_with(kUnix) && address.size() > kUnix.size();
+    absolute += is_socket ? std::string(kUnix) + std::filesystem::absolute(address.substr(kUnix.size())).string()
+                          : std::string(address);
+  }
+  return absolute;
 }
 
 }  // namespace lowgear::client

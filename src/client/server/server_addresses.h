@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,5 +15,8 @@ namespace lowgear::client {
 /// The addresses at which a job's server may be found: one, or several with commas between them, when it may move from
 /// one machine to another (`http://a:7787,http://b:7787`). Throws InputError for anything else.
 [[nodiscard]] std::vector<http::Endpoint> parse_server_addresses(std::string_view text);
+
+/// The list with absolute paths of sockets, for a process that works in another folder. Otherwise unchecked.
+[[nodiscard]] std::string absolute_server_addresses(std::string_view text);
 
 }  // namespace lowgear::client

@@ -98,10 +98,17 @@ std::string complete_job(std::string_view text, const RankInfo& rank, const std:
   return protocol::json_text(json);
 }
 
+/// Answers whose token is missing or wrong have this status.
+constexpr int kUnauthorized = 401;
+
 std::string refusal_of(int status, std::string_view answer) {
   const std::optional<http::ErrorBody> error = http::read_error_body(answer);
   if (!error) return fmt::format("the server returned status {}", status);
-  return fmt::format("{} ({})", printable(error->message, 200), status);
+  return fmt::format("{} ({}){}", printable(error->message, 200), status,
+                     status == kUnauthorized
+                         ? ": LOWGEAR_SERVER_TOKEN_FILE, or server.token_file of lowgear train, names "
+                           "a file with a token; at the server's Unix socket users need none"
+                         : "");
 }
 
 }  // namespace lowgear::client

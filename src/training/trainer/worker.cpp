@@ -130,7 +130,8 @@ client::Status find_server(const launcher::TrainConfig& config, const Arguments&
   client::Status status =
       await_server(client, arguments.requires_server ? kRequiredServer : kServer, arguments.requires_server);
   if (arguments.requires_server && !status.server_connected) {
-    throw Error(fmt::format("no server: {}; start it, or train without --require-server", status.server_problem));
+    throw Error(fmt::format("no server takes this job: {}; mend that, or train without --require-server",
+                            status.server_problem));
   }
   return status;
 }

@@ -212,7 +212,7 @@ class Server(TrainTest):
     def test_that_is_required_and_not_there_fails_the_job_before_its_first_step(self):
         code, _, err = self.train("--server", self.address, "--require-server")
         self.assertEqual(code, 1, err)
-        self.assertIn(f"{self.address}: cannot be reached: Connection refused; start it, or train without", err)
+        self.assertIn(f"{self.address}: cannot be reached: Connection refused; mend that, or train without", err)
         self.assertEqual(self.metrics(), [])
 
     def serve(self):

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,12 @@ TEST(ServerAddresses, AreOneOrSeveral) {
   EXPECT_EQ(texts("http://a:1,unix:/run/b.sock,http://[::1]:3"),
             (std::vector<std::string>{"http://a:1", "unix:/run/b.sock", "http://[::1]:3"}));
   EXPECT_EQ(texts("unix:/run/a,b.sock,http://c:1"), (std::vector<std::string>{"unix:/run/a,b.sock", "http://c:1"}));
+}
+
+TEST(ServerAddresses, HaveAbsolutePathsForOtherFolders) {
+  EXPECT_EQ(absolute_server_addresses("http://a:1,unix:state/b.sock,unix:/run/c.sock"),
+            "http://a:1,unix:" + (std::filesystem::current_path() / "state/b.sock").string() + ",unix:/run/c.sock");
+  EXPECT_EQ(absolute_server_addresses("unix:"), "unix:");
 }
 
 TEST(ServerAddresses, AreRefusedWhereOneIsNone) {

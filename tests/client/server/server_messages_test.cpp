@@ -105,6 +105,9 @@ TEST(ServerMessages, SayWhatTheServerRefuses) {
   EXPECT_EQ(refusal_of(409, R"({"error": {"message": "ranks disagree\u001b[31m", "code": "disagrees"}})"),
             "ranks disagree\\x1b[31m (409)");
   EXPECT_EQ(refusal_of(502, "<html>"), "the server returned status 502");
+  EXPECT_THAT(refusal_of(401, R"({"error": {"message": "send the header", "code": "no_token"}})"),
+              testing::AllOf(HasSubstr("(401)"), HasSubstr("LOWGEAR_SERVER_TOKEN_FILE"), HasSubstr("server.token_file"),
+                             HasSubstr("Unix socket")));
 }
 
 }  // namespace

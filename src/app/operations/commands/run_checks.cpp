@@ -16,6 +16,7 @@
 #include "base/http/client/client.h"
 #include "base/http/tls/tls_credentials.h"
 #include "client/server/server_addresses.h"
+#include "client/server/server_messages.h"
 
 namespace lowgear::operations {
 namespace {
@@ -23,26 +24,48 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kServerPatience{2};
+constexpr int kUnauthorized = 401;
+constexpr int kForbidden = 403;
 constexpr const char* kDefaultLeaseSocket = "/run/lowgear/lease.sock";
 
-/// Why the server gives no answer; empty when it gives any.
-std::string problem_of(const http::Endpoint& server) {
+/// What a server says to the token of the job's ranks.
+struct ServerAnswer {
+  std::string unreachable;  ///< why it gives no answer; empty: it gives one
+  std::string refusal;      ///< why it takes no job with this token; empty: it takes one
+};
+
+ServerAnswer ask(const http::Endpoint& server, const http::Client::HeaderList& headers) {
   try {
     http::ClientOptions options{.connect_timeout = kServerPatience};
     if (server.tls) options.tls = http::tls_files_from_environment(process_environment());
-    (void)http::Client(server, options).request("GET", "/healthz", {}, {}, kServerPatience);
-    return {};
+    // Without the members of a profile's key the server answers with an error, but only to ranks.
+    const http::ReplyText reply =
+        http::Client(server, options).request("GET", "/v1/profile", {}, headers, kServerPatience);
+    const bool refuses = reply.status == kUnauthorized || reply.status == kForbidden;
+    return {.unreachable = {}, .refusal = refuses ? client::refusal_of(reply.status, reply.body) : ""};
   } catch (const std::exception& error) {
-    return error.what();
+    return {.unreachable = error.what(), .refusal = {}};
   }
 }
 
 void check_servers(const std::string& servers, std::vector<std::string>& missing) {
+  http::Client::HeaderList headers;
+  try {
+    const std::string token_file = process_environment()("LOWGEAR_SERVER_TOKEN_FILE").value_or("");
+    if (!token_file.empty()) headers.emplace_back("Authorization", "Bearer " + http::read_token_file(token_file));
+  } catch (const InputError& error) {
+    missing.push_back(fmt::format("LOWGEAR_SERVER_TOKEN_FILE: {}", error.what()));
+    return;
+  }
   std::vector<std::string> problems;
   for (const http::Endpoint& server : client::parse_server_addresses(servers)) {
-    const std::string problem = problem_of(server);
-    if (problem.empty()) return;  // the job finds the one that answers
-    problems.push_back(problem);
+    const ServerAnswer answer = ask(server, headers);
+    if (!answer.refusal.empty()) {
+      missing.push_back(
+          fmt::format("the server {} refuses this job, which is not planned: {}", server.text(), answer.refusal));
+    }
+    if (answer.unreachable.empty()) return;  // the job finds the one that answers
+    problems.push_back(answer.unreachable);
   }
   missing.push_back(fmt::format(
       "no server answers ({}); the job is planned once one does: start lowgear serve, or correct the address",

@@ -80,19 +80,6 @@ void require_server_addresses(const std::string& addresses, std::string_view sou
   }
 }
 
-/// The addresses, with absolute paths of sockets: the command may start its processes in other folders.
-std::string absolute_addresses(const std::string& addresses) {
-  constexpr std::string_view kUnix = "unix:";
-  std::string absolute;
-  for (const std::string_view address : client::split_server_addresses(addresses)) {
-    if (!absolute.empty()) absolute += ',';
-    // An address without a path stays as it is, and is refused as such.
-    const bool is_socket = address.starts_with(kUnix) && address.size() > kUnix.size();
-    absolute += is_socket ? std::string(kUnix) + fs::absolute(address.substr(kUnix.size())).string() : address;
-  }
-  return absolute;
-}
-
 /// The value of an option among the words of a command, as `--name VALUE` or `--name=VALUE`, where `-` and `_` are
 /// alike; empty where it has none.
 std::string value_of(std::string_view option, const std::vector<std::string>& command) {
@@ -171,7 +158,7 @@ std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   const auto set = [&variables](const char* name, const std::string& value) {
     if (!value.empty()) variables[name] = value;
   };
-  if (!arguments.server.empty()) set("LOWGEAR_SERVER", absolute_addresses(arguments.server));
+  if (!arguments.server.empty()) set("LOWGEAR_SERVER", client::absolute_server_addresses(arguments.server));
   if (!arguments.plan.empty()) set("LOWGEAR_PLAN", checked_plan(arguments.plan));
   if (!arguments.recording.empty()) set("LOWGEAR_RECORDING", fs::absolute(arguments.recording).string());
   set("LOWGEAR_SEARCH", arguments.search);
@@ -219,7 +206,7 @@ void check_asked(const RunArguments& arguments) {
   }
   check_search(arguments);
   if (!arguments.server.empty()) {
-    require_server_addresses(absolute_addresses(arguments.server), "--server");
+    require_server_addresses(client::absolute_server_addresses(arguments.server), "--server");
   } else if (const std::string inherited = environment_text("LOWGEAR_SERVER"); !inherited.empty()) {
     require_server_addresses(inherited, "LOWGEAR_SERVER");
   }
@@ -237,7 +224,7 @@ std::string asked_for(const std::string& option, std::string_view variable) {
 }
 
 AttachedNeeds needs_of(const RunArguments& arguments) {
-  AttachedNeeds needs{.servers = asked_for(absolute_addresses(arguments.server), "LOWGEAR_SERVER"),
+  AttachedNeeds needs{.servers = asked_for(client::absolute_server_addresses(arguments.server), "LOWGEAR_SERVER"),
                       .agent = false,
                       .recording = asked_for(arguments.recording, "LOWGEAR_RECORDING")};
   needs.agent = !needs.servers.empty() || !asked_for(arguments.plan, "LOWGEAR_PLAN").empty() ||

@@ -21,6 +21,7 @@
 #include "base/core/formats/yaml.h"
 #include "client/rank/gpu_choice.h"
 #include "client/rank/rank_environment.h"
+#include "client/server/server_addresses.h"
 #include "estimating/model/config_members.h"
 #include "training/launcher/config/eadt_config.h"
 #include "training/launcher/rank_processes.h"
@@ -136,7 +137,9 @@ std::vector<std::string> settings_of(const TrainArguments& arguments) {
   const auto path = [](const std::string& text) {
     return text.empty() ? text : yaml_quoted(fs::absolute(text).string());
   };
-  if (!arguments.server.empty()) set("server.address", yaml_quoted(arguments.server));
+  if (!arguments.server.empty()) {
+    set("server.address", yaml_quoted(client::absolute_server_addresses(arguments.server)));
+  }
   if (!arguments.adapt.empty()) set("adapt.techniques", fmt::format("[{}]", arguments.adapt));
   set("energy.policy", arguments.policy);
   settings.insert(settings.end(), arguments.envpipe.settings.begin(), arguments.envpipe.settings.end());

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "base/http/message/message.h"
+#include "client/fake_server.h"
 
 namespace lowgear::operations {
 namespace {
@@ -27,6 +30,24 @@ TEST(RunChecks, NameEveryServerThatDoesNotAnswerInOneLine) {
   EXPECT_THAT(missing_needs({.servers = first + "," + second, .agent = false, .recording = {}}),
               ElementsAre(AllOf(HasSubstr("no server answers"), HasSubstr("a.sock"), HasSubstr("b.sock"),
                                 HasSubstr("lowgear serve"))));
+}
+
+TEST(RunChecks, NameTheTokenThatTheServerDoesNotTake) {
+  const TemporaryFolder folder;
+  const std::string socket = folder / "server.sock";
+  client::FakeServer server(socket);
+  const AttachedNeeds needs{.servers = "unix:" + socket, .agent = false, .recording = {}};
+  EXPECT_THAT(missing_needs(needs), IsEmpty()) << "it takes this one";
+  for (const int status : {401, 403}) {
+    server.answer_next("/v1/profile", http::Response::with_body(status, "application/json",
+                                                                R"({"error": {"message": "no", "code": "no_token"}})"));
+    EXPECT_THAT(missing_needs(needs),
+                ElementsAre(AllOf(HasSubstr("server.sock refuses this job"), HasSubstr(std::to_string(status)))));
+  }
+  write_file_atomically(folder / "token", "two words");
+  ::setenv("LOWGEAR_SERVER_TOKEN_FILE", (folder / "token").c_str(), 1);
+  EXPECT_THAT(missing_needs(needs), ElementsAre(HasSubstr("LOWGEAR_SERVER_TOKEN_FILE: ")));
+  ::unsetenv("LOWGEAR_SERVER_TOKEN_FILE");
 }
 
 TEST(RunChecks, LookForAFolderThatCanBeMadeAndMakeNone) {
