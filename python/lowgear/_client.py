@@ -16,8 +16,16 @@ _SEARCH_STATES = ("off", "waiting", "running", "found", "none", "cut_off", "else
 _NEAREST_BELOW = 1
 _COUNT_DIFFERENCES = 1
 _NEXT = 0xFFFFFFFF
+_RANK_UNKNOWN = "pass pp_rank"  # in the library's error about a process whose rank in a plan is not certain
 _NOTHING_HERE = "this machine has no GPU and no agent"
 _LEGACY_STREAM = 1  # as the driver's interface names the default stream; runtime and PyTorch say 0
+
+
+def _number_of(kind):
+    try:
+        return KINDS[kind]
+    except KeyError:
+        raise _library.InvalidUse(f"there is no kind of unit {kind!r}; there are {', '.join(KINDS)}") from None
 
 
 class Measurement(NamedTuple):
@@ -252,8 +260,8 @@ class Client:
         Only this call takes a lease again that the administrator has ended.
 
         Raises Refused when the agent refuses the plan, AgentUnavailable without an agent (the plan is kept until there
-        is one; without a GPU, too, nothing is raised), InvalidUse when the file is no plan or the rank of this process
-        is not certain.
+        is one), InvalidUse when the file is no plan or the rank of this process is not certain: pass `pp_rank` to
+        `Client(...)`. Without an agent and a GPU a plan does nothing, and nothing is raised for it.
         """
         flags = _NEAREST_BELOW if nearest_below else 0
         self._own_stage = None
@@ -261,6 +269,10 @@ class Client:
             self._check(self._library.lowgear_load_plan(self._handle, _encode(path), plan_rank, flags))
         except _library.AgentUnavailable:
             if not self._idles:
+                raise
+        except _library.InvalidUse as error:
+            # Nothing follows the plan here: which rank of it this process is does not matter.
+            if not self._idles or _RANK_UNKNOWN not in str(error):
                 raise
 
     def stagger(self):
@@ -295,13 +307,13 @@ class Client:
         the backward of another in one). Two units may be open at once.
         """
         number = _NEXT if microbatch is None else microbatch
-        if self._library.lowgear_unit_begin(self._handle, KINDS[kind], stage, number) == _library.INVALID:
+        if self._library.lowgear_unit_begin(self._handle, _number_of(kind), stage, number) == _library.INVALID:
             raise _library.InvalidUse(f"there is no unit {kind} {stage} {microbatch}")
 
     def unit_end(self, kind: str, stage: int, microbatch: Optional[int] = None):
         """Ends a unit. Without a microbatch: the newest unit of this kind and stage that began as the next one."""
         number = _NEXT if microbatch is None else microbatch
-        if self._library.lowgear_unit_end(self._handle, KINDS[kind], stage, number) == _library.INVALID:
+        if self._library.lowgear_unit_end(self._handle, _number_of(kind), stage, number) == _library.INVALID:
             raise _library.InvalidUse(f"there is no unit {kind} {stage} {microbatch}")
 
     def expect(self, units: Optional[Iterable[Tuple[str, int, int]]], refuse: bool = True):
@@ -311,7 +323,7 @@ class Client:
 
         The training thread calls it.
         """
-        wanted = [(KINDS[kind], stage, microbatch) for kind, stage, microbatch in units or ()]
+        wanted = [(_number_of(kind), stage, microbatch) for kind, stage, microbatch in units or ()]
         array = (_library.UnitStruct * len(wanted))(*wanted)
         flags = 0 if refuse else _COUNT_DIFFERENCES
         self._check(self._library.lowgear_expect(self._handle, array, len(wanted), flags))

@@ -101,6 +101,13 @@ class WithoutAgent(unittest.TestCase):
         if library:
             self.addCleanup(os.environ.__setitem__, "LOWGEAR_NVML", library)
 
+    def test_names_the_kinds_of_units(self):
+        with lowgear.Client(agent_socket="") as client:
+            for wrong in (lambda: client.unit_begin("fwd", 0, 0), lambda: client.unit_end("fwd", 0, 0),
+                          lambda: client.expect([("fwd", 0, 0)])):
+                with self.assertRaisesRegex(lowgear.InvalidUse, "no kind of unit 'fwd'; there are forward, backward,"):
+                    wrong()
+
     def test_marks_and_says_what_is_missing(self):
         with lowgear.Client(agent_socket="") as client:
             with client.iteration(), client.unit("forward", 0, 0):
@@ -120,6 +127,9 @@ class WithoutAgent(unittest.TestCase):
                 warnings.simplefilter("always")
                 with lowgear.Client() as client:
                     client.load_plan(plan)
+                    of_eight = Path(folder) / "of_eight.json"
+                    of_eight.write_text(plan_text([1200], stages=8))
+                    client.load_plan(of_eight)
                     client.search_operating_point(2)
                     point = client.operating_point()
                     with client.window("epoch") as window, client.iteration(), client.unit("forward", 0, 0):
@@ -178,7 +188,7 @@ class WithoutAgent(unittest.TestCase):
 
     def test_refuses_nonsense(self):
         with lowgear.Client(agent_socket="") as client:
-            with self.assertRaises(KeyError):
+            with self.assertRaises(lowgear.InvalidUse):
                 client.unit_begin("sideways", 0, 0)
             with self.assertRaises(lowgear.InvalidUse):
                 client.unit_begin("forward", 70000, 0)

@@ -17,9 +17,8 @@ namespace {
 
 constexpr int kMaxSize = 1 << 24;
 constexpr std::string_view kWhatToPass =
-    "pass pp_rank (LOWGEAR_PP_RANK), or how ranks are numbered as rank_order (LOWGEAR_RANK_ORDER): megatron, "
-    "deepspeed, "
-    "or axes such as tp-cp-ep-dp-pp";
+    "pass pp_rank when the client is opened (LOWGEAR_PP_RANK), or how ranks are numbered as rank_order "
+    "(LOWGEAR_RANK_ORDER): megatron, deepspeed, or axes such as tp-cp-ep-dp-pp";
 
 using Axis = RankOrder::Axis;
 using SizedAxis = RankOrder::SizedAxis;
