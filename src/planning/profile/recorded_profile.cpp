@@ -130,7 +130,6 @@ void warn_of(const RecordedCell& cell, std::vector<std::string>& warnings) {
     warnings.push_back(what + ": the other cells account for all the energy; left out");
     return;
   }
-  if (cell.units < kFewUnits) warnings.push_back(fmt::format("{}: only {} units", what, cell.units));
   if (cell.is_throttled()) {
     warnings.push_back(fmt::format("{}: throttled in {:.0f} % of the samples: the GPU did not run at this clock", what,
                                    100 * *cell.throttled_share));
@@ -142,6 +141,24 @@ void warn_of(const RecordedCell& cell, std::vector<std::string>& warnings) {
     warnings.push_back(fmt::format("{}: energy is only known to {:.0f} %; record more iterations", what,
                                    100 * cell.energy_error_j / cell.energy_j));
   }
+}
+
+/// One line for all: where iterations are few, every cell has few units.
+void warn_of_few_units(std::span<const RecordedCell> cells, std::vector<std::string>& warnings) {
+  int few = 0;
+  const RecordedCell* fewest = nullptr;
+  for (const RecordedCell& cell : cells) {
+    if (cell.units >= kFewUnits || !cell.is_identified || !(cell.energy_j > 0)) continue;
+    ++few;
+    if (fewest == nullptr || cell.units < fewest->units) fewest = &cell;
+  }
+  if (few == 0) return;
+  const std::string least =
+      fmt::format("{}: only {} {}", describe(fewest->key), fewest->units, fewest->units == 1 ? "unit" : "units");
+  warnings.push_back(few == 1
+                         ? least
+                         : fmt::format("{} of {} cells have fewer than {} units, the least {}; record more iterations",
+                                       few, cells.size(), kFewUnits, least));
 }
 
 void warn_of(const RecordedBlocking& blocking, std::vector<std::string>& warnings) {
@@ -375,6 +392,7 @@ RecordedProfile profile_ranks(std::span<const Recording> recordings, const Profi
   RecordedProfile profile = builder.finish();
   profile.simulated = recordings.front().simulated;
   for (const RecordedCell& cell : profile.cells) warn_of(cell, warnings);
+  warn_of_few_units(profile.cells, warnings);
   warn_of_empty(profile.cells, warnings);
   repair_times(profile.cells, warnings);
   judge_cells(profile, limit_of(recordings), warnings);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/core/error_of.h"
 #include "planning/profile/made_up_recording.h"
 #include "planning/profile/options.h"
@@ -87,7 +89,15 @@ TEST(ProfileRecordings, WarnsOfTimesThatVaryAndOfFewUnits) {
   recording.units.back().clock_mhz = 900;
   const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("times vary by")));
-  EXPECT_THAT(profile.warnings, Contains(HasSubstr("at 900 MHz: only 1 units")));
+  EXPECT_THAT(profile.warnings, Contains(HasSubstr("at 900 MHz: only 1 unit")));
+  for (std::size_t i = 0; i < recording.units.size(); i += 8) {
+    recording.units[i].clock_mhz = 900 + 15 * static_cast<int>(i / 64);
+  }
+  const std::vector<std::string> many = profile_recordings(std::vector{recording}, {}).warnings;
+  EXPECT_THAT(many, Contains(HasSubstr("cells have fewer than 10 units, the least")));
+  EXPECT_EQ(
+      std::ranges::count_if(many, [](const std::string& line) { return line.find(": only ") != std::string::npos; }),
+      1);
 }
 
 TEST(ProfileRecordings, LeavesOutWhatCannotBeToldApart) {
