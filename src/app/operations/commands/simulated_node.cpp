@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "app/cli/terminal/process.h"
+#include "app/operations/doctor/machine_facts.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -113,12 +114,7 @@ std::string agent_config(const fs::path& folder) {
 
 fs::path simulated_nvml() {
   if (const char* named = std::getenv("LOWGEAR_NVML"); named != nullptr && *named != '\0') return named;
-  const fs::path program = this_program().parent_path();
-  for (const fs::path& folder : {program / "../simgpu", program / ".." / LOWGEAR_SIMGPU_FOLDER}) {
-    const fs::path library = folder / "libnvidia-ml.so.1";
-    std::error_code error;
-    if (fs::exists(library, error)) return fs::canonical(library, error);
-  }
+  if (fs::path library = doctor::simulated_nvml_of_program(); !library.empty()) return library;
   throw InputError(
       "simulated_gpus: the simulation's libnvidia-ml.so.1 is not installed; install the package lowgear-simgpu, or set "
       "LOWGEAR_NVML to it");

@@ -173,9 +173,21 @@ std::string container_kind(const fs::path& root) {
   return "";
 }
 
+fs::path simulated_nvml_of_program() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& folder : {program / "../simgpu", program / ".." / LOWGEAR_SIMGPU_FOLDER}) {
+    const fs::path library = folder / "libnvidia-ml.so.1";
+    if (fs::exists(library, error)) return fs::canonical(library, error);
+  }
+  return {};
+}
+
 MachineFacts collect_machine_facts(const fs::path& root) {
   MachineFacts facts;
   facts.nvml_override = environment_text("LOWGEAR_NVML");
+  facts.simulated_machine = environment_text("LOWGEAR_SIMGPU");
+  facts.simulated_nvml = simulated_nvml_of_program().string();
   collect_nvml(facts);
   facts.nvidia_pci_gpus = count_nvidia_gpus(root);
   facts.kernel_module_version = first_line(root / "sys/module/nvidia/version");

@@ -37,6 +37,8 @@ struct MachineFacts {
   std::string nvml_problem;                                         ///< why there is no `nvml`
   gpu::GpuErrorCode nvml_code = gpu::GpuErrorCode::driver_missing;  ///< kind of that problem
   std::string nvml_override;                                        ///< value of LOWGEAR_NVML, empty when not set
+  std::string simulated_machine;                                    ///< value of LOWGEAR_SIMGPU, empty when not set
+  std::string simulated_nvml;         ///< the simulation's library, empty where it is not installed
   int nvidia_pci_gpus = 0;            ///< display and 3D controllers of NVIDIA on the PCI bus
   std::string kernel_module_version;  ///< of the nvidia module, empty when it is not loaded
   bool device_nodes = false;          ///< /dev/nvidiactl is there
@@ -65,6 +67,9 @@ struct MachineFacts {
 /// Collects the facts of this machine. `root` stands before the paths of /sys, /proc and /dev that are read directly;
 /// another one in tests.
 [[nodiscard]] MachineFacts collect_machine_facts(const std::filesystem::path& root = "/");
+
+/// The simulation's libnvidia-ml.so.1 that was built or installed with this program; empty: there is none.
+[[nodiscard]] std::filesystem::path simulated_nvml_of_program();
 
 /// Tries to connect to a Unix stream socket and hangs up at once.
 [[nodiscard]] AgentReach reach_agent(const std::filesystem::path& socket);

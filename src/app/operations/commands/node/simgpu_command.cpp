@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/terminal/table.h"
 #include "app/operations/commands/verbs.h"
+#include "app/operations/doctor/machine_facts.h"
 #include "base/core/error.h"
 #include "hardware/simgpu/simulated_machine.h"
 
@@ -278,6 +280,19 @@ void reset(simgpu::SimulatedGpu& gpu) {
   }
 }
 
+/// How programs find the machine.
+std::string next_step(const std::string& state) {
+  const std::filesystem::path library = doctor::simulated_nvml_of_program();
+  if (library.empty()) {
+    return "Programs see these GPUs by the simulation's libnvidia-ml.so.1: install the package lowgear-simgpu, and set "
+           "LOWGEAR_NVML to it.\n";
+  }
+  return fmt::format(
+      "Programs see these GPUs where both are set:\n  export LOWGEAR_NVML={}\n  export LOWGEAR_SIMGPU={}\n"
+      "Next: lowgear doctor\n",
+      cli::shell_word(library.string()), cli::shell_word(std::filesystem::absolute(state).string()));
+}
+
 std::unique_ptr<simgpu::SimulatedMachine> create(const SimgpuArguments& arguments, const std::string& state) {
   return simgpu::SimulatedMachine::create(
       state, {.gpus = simgpu::gpu_models_from_text(arguments.gpus),
@@ -302,6 +317,7 @@ cli::ExitCode run_simgpu(const SimgpuArguments& arguments, const CLI::App& app, 
     for (simgpu::SimulatedGpu* const gpu : chosen_gpus(*machine, arguments.gpu)) reset(*gpu);
   }
   show(*machine, state, arguments.json, console);
+  if (arguments.action == SimgpuAction::create && !arguments.json) console.print(next_step(state));
   return cli::ExitCode::ok;
 }
 
@@ -346,10 +362,13 @@ cli::VerbAction declare_simgpu(CLI::App& app) {
   auto arguments = std::make_shared<SimgpuArguments>();
   cli::add_choice(
       app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<SimgpuAction>(place); },
-      "create: make a machine; show: print its true state; inject: add a fault; slow: slow kernels down; share: how "
-      "processes share a GPU; run: run a load; reset: reset clocks, limits, faults, slowdowns and sharing")
+      "create makes a machine, show prints its true state, inject adds a fault, slow slows kernels down, share lets "
+      "processes take turns or run together, run runs a load, reset undoes all but the energy")
       ->required();
-  app.add_option("--state", arguments->state, "File of the simulated machine (default: LOWGEAR_SIMGPU)")
+  app.add_option(
+         "--state", arguments->state,
+         "File of the simulated machine (default: LOWGEAR_SIMGPU). Programs use its GPUs where LOWGEAR_SIMGPU is this "
+         "file and LOWGEAR_NVML the simulation's libnvidia-ml.so.1; create prints both")
       ->type_name("FILE");
   app.add_option("--gpus", arguments->gpus,
                  "create: the GPUs, of A40, A100, H100, H200, V100, RTX3090, A6000: 2xH100,A40; H100+power also has "

@@ -111,6 +111,15 @@ TEST_F(SimgpuCommand, InjectsFaultsAndResets) {
   EXPECT_GT(reset["gpus"][1]["writes"], 0);
 }
 
+TEST_F(SimgpuCommand, EndsWithTheVariablesThatNameTheMachine) {
+  const ProgramResult made = simgpu("create");
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("\n  export LOWGEAR_SIMGPU=" + state() + "\n"));
+  const std::size_t begin = made.out.find("export LOWGEAR_NVML=") + 20;
+  EXPECT_TRUE(std::filesystem::exists(made.out.substr(begin, made.out.find('\n', begin) - begin))) << made.out;
+  EXPECT_THAT(simgpu("show").out, testing::Not(HasSubstr("export")));
+}
+
 TEST_F(SimgpuCommand, TakesTheStateFromTheEnvironment) {
   (void)json("create");
   const std::string file = state();
