@@ -50,6 +50,19 @@ class FollowsPlans(AgentTest):
         with mock.patch.dict(os.environ, {"LOWGEAR_AGENT_HTTP_SOCKET": str(self.folder / "none.sock")}):
             self.assertIn("LOWGEAR_AGENT_HTTP_SOCKET=PATH", self.lowgear("agent", "status", code=1).stderr)
 
+    @unittest.skipIf(Path("/etc/lowgear/agent.yaml").exists(), "SKIPPED: this machine has a configuration")
+    def test_restore_asks_an_agent_at_another_path_without_its_configuration(self):
+        self.start_agent()
+        self.assertEqual(self.start_client([1200], gpu=0)[1], "ok")
+        wait_until(lambda: self.locked() is not None, "the clock is locked")
+        with mock.patch.dict(os.environ, {"LOWGEAR_AGENT_SOCKET": str(self.folder / "lease.sock")}):
+            preview = self.lowgear("agent", "restore", "--dry-run").stdout
+            self.assertIn(self.machine()[0]["uuid"], preview)
+            self.assertIn("would be asked to end every lease", preview)
+            self.assertIsNotNone(self.locked(), "a dry run writes nothing")
+            self.assertIn("has ended every lease", self.lowgear("agent", "restore").stderr)
+        self.assertIsNone(self.locked())
+
     def test_two_clients_have_a_gpu_each_and_a_third_none(self):
         self.start_agent()
         self.assertEqual(self.start_client([1200], gpu=0)[1], "ok")

@@ -17,17 +17,30 @@ const gpu::GpuFeatureStatus& status_of(const gpu::GpuSurvey& gpu, gpu::GpuFeatur
 
 std::string topic_of(const gpu::GpuSurvey& gpu) { return fmt::format("GPU {}", gpu.identity.index); }
 
+/// What is missing for the simulated GPUs that the environment names in part, or the first step to such GPUs.
+std::string simulation_fix(const MachineFacts& facts) {
+  const std::string library =
+      facts.simulated_nvml.empty() ? "its libnvidia-ml.so.1 (package lowgear-simgpu)" : facts.simulated_nvml;
+  if (!facts.simulated_machine.empty() && facts.nvml_override.empty()) {
+    return fmt::format("LOWGEAR_SIMGPU is set, and the simulation's NVML is not used: export LOWGEAR_NVML={}", library);
+  }
+  return "no NVIDIA GPU is on the PCI bus: use a machine with one, or simulated GPUs: lowgear simgpu create --state "
+         "/dev/shm/simgpu --any-user, then the two export lines that it prints";
+}
+
 /// What helps where NVML could not be opened: the nearest thing that is missing.
 std::string driver_fix(const MachineFacts& facts) {
   if (!facts.nvml_override.empty()) {
+    const bool is_simulation = facts.nvml_override == facts.simulated_nvml;
+    if (is_simulation && facts.simulated_machine.empty()) {
+      return "LOWGEAR_NVML is the simulation's, and LOWGEAR_SIMGPU is not set: export LOWGEAR_SIMGPU=FILE, a machine "
+             "of "
+             "lowgear simgpu create --state FILE";
+    }
     return "LOWGEAR_NVML is set: unset it for the system's library, or name a library that exists";
   }
   const bool gpu_here = facts.nvidia_pci_gpus > 0 || !facts.kernel_module_version.empty();
-  if (!gpu_here) {
-    return "no NVIDIA GPU is on the PCI bus: use a machine with one, or simulated GPUs (lowgear "
-           "simgpu "
-           "--help)";
-  }
+  if (!gpu_here) return simulation_fix(facts);
   if (facts.container == "kubernetes") return "ask for GPUs in the pod: resources.limits: nvidia.com/gpu: 1";
   if (!facts.container.empty()) {
     return fmt::format("start the container with its GPUs (NVIDIA Container Toolkit): {} run --gpus all ...",
@@ -257,6 +270,13 @@ void add_kernel(const MachineFacts& facts, std::vector<Finding>& findings) {
   }
 }
 
+/// Root needs none.
+void drop_sudo(std::string& text) {
+  constexpr std::string_view kSudo = "sudo ";
+  for (std::size_t at = text.find(kSudo); at != std::string::npos; at = text.find(kSudo, at))
+    text.erase(at, kSudo.size());
+}
+
 }  // namespace
 
 std::string_view name(FindingLevel level) {
@@ -281,6 +301,9 @@ std::vector<Finding> diagnose(const MachineFacts& facts) {
   findings.push_back(agent_finding(facts));
   findings.push_back(cpu_finding(facts));
   add_kernel(facts, findings);
+  if (facts.root) {
+    for (Finding& finding : findings) drop_sudo(finding.fix);
+  }
   return findings;
 }
 

@@ -46,9 +46,16 @@ TEST(Diagnosis, WithoutADriverSaysWhatIsMissingFirst) {
   facts.container = "kubernetes";
   EXPECT_THAT(fix_of_driver(facts), HasSubstr("nvidia.com/gpu"));
   facts.nvidia_pci_gpus = 0;
-  EXPECT_THAT(fix_of_driver(facts), HasSubstr("lowgear simgpu"));
+  EXPECT_THAT(fix_of_driver(facts), HasSubstr("lowgear simgpu create"));
+  facts.simulated_machine = "/dev/shm/simgpu";
+  EXPECT_THAT(fix_of_driver(facts), HasSubstr("package lowgear-simgpu"));
+  facts.simulated_nvml = "/lib/simgpu/libnvidia-ml.so.1";
+  EXPECT_THAT(fix_of_driver(facts), HasSubstr("export LOWGEAR_NVML=/lib/simgpu/libnvidia-ml.so.1"));
   facts.nvml_override = "/nowhere";
   EXPECT_THAT(fix_of_driver(facts), HasSubstr("unset"));
+  facts.nvml_override = facts.simulated_nvml;
+  facts.simulated_machine = "";
+  EXPECT_THAT(fix_of_driver(facts), HasSubstr("export LOWGEAR_SIMGPU=FILE"));
 }
 
 TEST(Diagnosis, SaysSimulatedAloud) {
@@ -146,6 +153,10 @@ TEST(Diagnosis, ClocksNeedTheAgentOrRoot) {
               Contains(finding(FindingLevel::limited, "clocks", "need root", "sudo lowgear agent init")));
   EXPECT_THAT(diagnose(facts),
               Contains(finding(FindingLevel::limited, "agent", "does not run", "sudo lowgear agent init, once")));
+  facts.root = true;
+  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "agent", "does not run", "lowgear agent init")));
+  EXPECT_THAT(diagnose(facts), Not(Contains(Field(&Finding::fix, HasSubstr("sudo")))));
+  facts.root = false;
   facts.cap_sys_admin = true;
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::works, "clocks", "not tested")));
   facts.agent = AgentReach::answers;

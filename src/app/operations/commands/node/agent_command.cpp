@@ -124,13 +124,17 @@ std::string preview_of_recovery(const agent::Config& config) {
   return text;
 }
 
+/// The prefix of commands that only root may run.
+std::string_view sudo() { return ::geteuid() == 0 ? "" : "sudo "; }
+
 /// Throws InputError, with the command that writes one, where there is no configuration.
 agent::Config load_config(const std::filesystem::path& file) {
   std::error_code unknown;
   if (std::filesystem::exists(file, unknown) || unknown) return agent::load_agent_config(file);
   const bool is_default = file == agent::kDefaultAgentConfig;
-  throw InputError(fmt::format("{}: No such file; `sudo lowgear agent init{}` writes one for this machine's GPUs",
-                               printable(file.string()), is_default ? "" : " --config " + printable(file.string())));
+  throw InputError(fmt::format("{}: No such file; `{}lowgear agent init{}` writes one for this machine's GPUs",
+                               printable(file.string()), sudo(),
+                               is_default ? "" : " --config " + printable(file.string())));
 }
 
 /// Prints what the agent would do to which GPU, and does nothing. Works without a configuration, too: then there is
@@ -144,10 +148,9 @@ cli::ExitCode preview_serve(const AgentArguments& arguments, cli::Console& conso
   std::string text;
   if (none) {
     text = fmt::format(
-        "no configuration: {} does not exist, and the agent does not start without one. `sudo lowgear agent init` "
-        "writes "
+        "no configuration: {} does not exist, and the agent does not start without one. `{}lowgear agent init` writes "
         "one for this machine; --config FILE names another. With an empty one the agent:\n",
-        arguments.config);
+        arguments.config, sudo());
   }
   const std::unique_ptr<gpu::GpuSystem> system = gpu::open_nvml();
   for (const std::string& problem : system->problems()) console.warn(problem);
@@ -231,13 +234,23 @@ std::string mps_text(const Json& mps) {
   return text;
 }
 
+bool names_socket() {
+  const Environment environment = process_environment();
+  return environment("LOWGEAR_AGENT_HTTP_SOCKET") || environment("LOWGEAR_AGENT_SOCKET");
+}
+
 /// Users may not be allowed to read the configuration, and ask the agent nevertheless.
 std::filesystem::path status_socket(const AgentArguments& arguments, bool names_config) {
-  const Environment environment = process_environment();
-  const bool names_socket = environment("LOWGEAR_AGENT_HTTP_SOCKET") || environment("LOWGEAR_AGENT_SOCKET");
   const bool may_read = ::access(arguments.config.c_str(), R_OK) == 0;
-  if (names_config || (!names_socket && may_read)) return load_config(arguments.config).process.http_socket;
-  return agent_http_socket(environment);
+  if (names_config || (!names_socket() && may_read)) return load_config(arguments.config).process.http_socket;
+  return agent_http_socket(process_environment());
+}
+
+/// Where the environment names a running agent, and this machine has no configuration that names a journal.
+bool is_restored_by_named_agent(const AgentArguments& arguments, bool names_config) {
+  std::error_code unknown;
+  return arguments.journal.empty() && !names_config && names_socket() &&
+         !std::filesystem::exists(arguments.config, unknown);
 }
 
 /// Null where the agent runs no daemon.
@@ -259,6 +272,18 @@ cli::ExitCode run_status(const std::filesystem::path& socket, const AgentArgumen
   } else {
     console.print(status_text(gpus, leases) + mps_text(mps));
   }
+  return cli::ExitCode::ok;
+}
+
+/// By the agent at this socket.
+cli::ExitCode restore_by_agent(const std::filesystem::path& socket, bool dry_run, cli::Console& console) {
+  if (!dry_run) return ask_to_restore({.pid = 0, .control_socket = socket}, console);
+  const Json gpus = ask_agent_json(socket, "GET", "/v1/gpus");
+  const Json leases = ask_agent_json(socket, "GET", "/v1/leases");
+  console.print(
+      fmt::format("{}The agent at {} would be asked to end every lease and to restore every GPU that it has "
+                  "changed. Nothing was done.\n",
+                  status_text(gpus, leases), printable(socket.string())));
   return cli::ExitCode::ok;
 }
 
@@ -308,6 +333,9 @@ cli::ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& ap
   if (arguments.action == AgentAction::status) {
     return run_status(status_socket(arguments, app.count("--config") > 0), arguments, console);
   }
+  if (arguments.action == AgentAction::restore && is_restored_by_named_agent(arguments, app.count("--config") > 0)) {
+    return restore_by_agent(agent_http_socket(process_environment()), arguments.dry_run, console);
+  }
   const agent::Config config = config_of(arguments);
   switch (arguments.action) {
     case AgentAction::serve:
@@ -330,9 +358,8 @@ cli::VerbAction declare_agent(CLI::App& app) {
       app, "action", kAgentActions,
       [arguments](std::size_t place) { arguments->action = static_cast<AgentAction>(place); },
       "serve (the default): set clocks until SIGTERM or SIGINT; init: write a configuration for this machine's GPUs "
-      "and "
-      "your group; restore: reset every changed GPU, with or without a "
-      "running agent; status: show the GPUs and leases of the running agent, which is at LOWGEAR_AGENT_HTTP_SOCKET "
+      "and your group; restore: reset every changed GPU, with or without a running agent; status: show the GPUs and "
+      "leases of the running agent, which is at LOWGEAR_AGENT_HTTP_SOCKET "
       "where that is "
       "set; check: check a configuration")
       ->default_str("serve");

@@ -113,7 +113,9 @@ void write_config(const fs::path& file, const std::string& text) {
 
 std::string next_steps(const fs::path& file, const fs::path& folder) {
   if (file == agent::kDefaultAgentConfig) {
-    return "Next: sudo lowgear agent; with the systemd unit of the package: sudo systemctl restart lowgear-agent\n";
+    return is_root() ? "Next: lowgear agent; with the systemd unit of the package: systemctl restart lowgear-agent\n"
+                     : "Next: sudo lowgear agent; with the systemd unit of the package: sudo systemctl restart "
+                       "lowgear-agent\n";
   }
   std::string text = fmt::format("Next: lowgear agent --config {}\n", file.string());
   if (!folder.empty()) {
