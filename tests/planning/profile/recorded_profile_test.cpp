@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+
 #include "base/core/error_of.h"
 #include "planning/profile/made_up_recording.h"
 #include "planning/profile/options.h"

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -258,11 +259,11 @@ void check_needs(const RunArguments& arguments, cli::Console& console) {
   throw InputError(fmt::format("{}: cannot be started: {}", command.front(), problem));
 }
 
-/// Whether another `lowgear run` waits for this process.
-bool is_within_another() {
-  const std::string mark = environment_text(kMarkVariable);
+/// The mark for which another `lowgear run` waits that has started this one; empty: there is none.
+fs::path outer_mark() {
+  const fs::path mark = environment_text(kMarkVariable);
   std::error_code unknown;
-  return !mark.empty() && fs::exists(fs::path(mark).parent_path(), unknown);
+  return !mark.empty() && fs::exists(mark.parent_path(), unknown) ? mark : fs::path();
 }
 
 /// What a command left behind.
@@ -305,7 +306,9 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
                            cli::Console& console) {
   std::unique_ptr<RendezvousFolder> folder = mark_folder(arguments, console);
   if (!folder) become_command(arguments.command, variables);
+  const fs::path outer = outer_mark();
   const AttachedResult result = run_marked(arguments, variables, folder->file());
+  if (result.attached && !outer.empty()) std::ofstream(outer).flush();
   folder.reset();
   if (result.command.signal != 0) {
     ::prctl(PR_SET_DUMPABLE, 0);  // the command has left its own core
@@ -330,8 +333,8 @@ cli::ExitCode run_attached(const RunArguments& arguments, cli::Console& console)
   const std::map<std::string, std::string> variables = variables_of(arguments);
   if (!arguments.dry_run) {
     check_needs(arguments, console);
-    // A share is this process's, and within another `lowgear run` that one looks.
-    if (attaches(arguments) && arguments.share.empty() && !is_within_another())
+    // A share is this process's, and within another `lowgear run` that one looks, unless this one is strict.
+    if (attaches(arguments) && arguments.share.empty() && (arguments.strict || outer_mark().empty()))
       return run_and_look(arguments, variables, console);
     become_command(arguments.command, variables);
   }

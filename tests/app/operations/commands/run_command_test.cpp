@@ -208,6 +208,19 @@ TEST(RunCommand, SaysItOncePerJobAndForCommandsWithinEachOther) {
   EXPECT_EQ(said.find("nothing attached"), said.rfind("nothing attached"));
 }
 
+TEST(RunCommand, IsStrictAlsoWithinAnother) {
+  const auto within = [](const std::string& script) {
+    return run(
+        {"--record", "out", "--", LOWGEAR_BINARY, "run", "--strict", "--record", "out", "--", "sh", "-c", script});
+  };
+  const ProgramResult nothing = within("true");
+  EXPECT_EQ(nothing.exit_code, 1);
+  EXPECT_EQ(nothing.err.find("nothing attached"), nothing.err.rfind("nothing attached"));
+  const ProgramResult attached = within(": > \"$LOWGEAR_ATTACHED_MARK\"");
+  EXPECT_EQ(attached.exit_code, 0);
+  EXPECT_EQ(attached.err, "") << "the outer one knows";
+}
+
 TEST(RunCommand, SaysBeforeTheCommandWhatIsMissing) {
   const TemporaryFolder folder;
   write_text(folder / "file", "");
