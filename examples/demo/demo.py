@@ -121,6 +121,9 @@ def stalls_text(stalled):
 
 
 def summary_text(job):
+    for problem in (job or {}).get("problems", []):
+        if problem["kind"] == "figures_invalid":
+            return problem["text"]
     if job is None or job["baseline"] is None or job["saved_pct"] is None:
         return "ended before there was a plan to compare"
     return (f"*measured* on simulated GPUs, last iterations by the plan against {job['baseline']['iterations']} at full "

@@ -62,8 +62,6 @@ TEST(JobProblems, StateNoSavingWhereTheTrainingProgramCallsItsFiguresInvalid) {
                                   .configuration = "",
                                   .reason = "the kernels are too short"};
   training.job().add_decisions({.rank = 0, .work = {}, .decisions = {said}}, training.now_s());
-  training.settle();
-  training.restart_server();
   ASSERT_THAT(kinds(training.record()), ElementsAre("figures_invalid"));
   EXPECT_THAT(problems_of(training.record())[0].text, HasSubstr("the kernels are too short"));
   EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_null());

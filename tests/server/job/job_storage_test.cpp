@@ -118,6 +118,24 @@ TEST(JobRestore, KnowsWhichDecisionsRanksHaveReported) {
   EXPECT_THAT(training.reasons("technique"), SizeIs(1));
 }
 
+TEST(JobRestore, KnowsThatFiguresAreInvalid) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  training.job().add_decisions({.rank = 0,
+                                .work = {},
+                                .decisions = {{.number = 1,
+                                               .age_s = 0,
+                                               .from_iteration = 2,
+                                               .technique = "simulated_gpu",
+                                               .change = "invalid",
+                                               .configuration = "",
+                                               .reason = "short kernels"}}},
+                               training.now_s());
+  training.settle();
+  training.restart_server();
+  EXPECT_EQ(training.record().invalid, "short kernels");
+}
+
 TEST(JobRestore, LeavesDamagedRowsOut) {
   SimulatedJob training(small_job(2));
   training.train();

@@ -1,6 +1,7 @@
 """Decisions of a real training on simulated GPUs with a real server: it keeps them through its end, and training never
 waits for it."""
 
+import re
 import signal
 import unittest
 
@@ -49,11 +50,11 @@ class ServerDecisionsTest(ServedTraining):
                 for decision in line.get("decisions", [])]
 
     def kept(self):
-        """The same, as the server has them."""
+        """The same, as the server has them. Kernels as short as these may also be reported as invalid."""
         jobs = self.get("/v1/jobs")["jobs"]
         decisions = self.get(f"/v1/jobs/{jobs[0]['job']}/decisions")["decisions"] if jobs else []
         return [(each["from_iteration"], each["change"], each["reason"]) for each in decisions
-                if each["kind"] == "technique"]
+                if each.get("technique") == "freezing"]
 
     def expect_same_energies(self, iterations):
         """The server's page and the report of the job show one number of an iteration."""
@@ -76,8 +77,8 @@ class ServerDecisionsTest(ServedTraining):
         self.assertEqual(job["work"], {"layers": LAYERS, "frozen_layers": self.metrics()[-1].get("frozen_blocks", 0),
                                        "precision": "fp32"})
         all_decisions = self.get(f"/v1/jobs/{job['job']}/decisions")["decisions"]
-        technique = next(each for each in all_decisions if each["kind"] == "technique")
-        self.assertEqual((technique["rank"], technique["technique"]), (0, "freezing"))
+        technique = next(each for each in all_decisions if each.get("technique") == "freezing")
+        self.assertEqual((technique["kind"], technique["rank"]), ("technique", 0))
         self.assertRegex(technique["configuration"], f"^[0-2] of {LAYERS} blocks frozen$")
         refusals = [each["reason"] for each in all_decisions if each["kind"] == "refusal"]
         self.assertEqual(len(refusals), RANKS)
@@ -109,7 +110,9 @@ class ServerDecisionsTest(ServedTraining):
         self.assertEqual(job.returncode, 0, err)
         count = len(self.decided())
         self.assertGreater(count, 0)
-        self.assertRegex(err, f"{count} decisions? ha(s|ve) not reached the server: .*server.sock")
+        unsent = re.search(r"(\d+) decisions? ha(?:s|ve) not reached the server: .*server.sock", err)
+        self.assertIsNotNone(unsent, err)
+        self.assertGreaterEqual(int(unsent[1]), count, "and perhaps that its figures are invalid")
         self.assertEqual(len(self.metrics()), 60)
 
 
