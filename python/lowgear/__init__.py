@@ -7,9 +7,9 @@ Plan (no GPU needed), from times and energies of each stage at each clock:
     result = lowgear.plan("profile.csv", microbatches=12, blocking_power_w=70)
     result.shown_plan.save("plan.json")
 
-`plan`, `verify`, `estimate` and `search` do what the commands of these names do, `replan` what `lowgear plan --change` does,
-`simulate` `verify --replay`, `thin` `plan --thin`, `evaluate` and `emulate` `published evaluate` and `published emulate`.
-They use liblowgear_planning.so and are loaded when one is first used (docs/python.md).
+`plan`, `verify`, `estimate` and `search` do what the commands of these names do; `replan` is `lowgear plan --change`,
+`simulate` `verify --replay`, `thin` `plan --thin`, `evaluate` and `emulate` are those of `lowgear published`. They use
+liblowgear_planning.so and are loaded when one is first used (docs/python.md).
 
 Measure the energy of a block of code:
 

@@ -1,6 +1,6 @@
-"""Planning in Python: the commands `plan`, `verify`, `estimate` and `search` of `lowgear` as functions; `replan` (`lowgear plan
---change`), `simulate` (`verify --replay`), `thin` (`plan --thin`), `evaluate` and `emulate` (`published evaluate` and
-`published emulate`); and what Perseus' analysis of a job's results calls (`dumps`).
+"""Planning in Python: the commands `plan`, `verify`, `estimate` and `search` of `lowgear` as functions; `replan`
+(`plan --change`), `simulate` (`verify --replay`), `thin` (`plan --thin`), `evaluate` and `emulate` (`published evaluate`
+and `published emulate`); and what Perseus' analysis of a job's results calls (`dumps`).
 
 They take dicts, lists, data frames or paths, and return objects that print themselves in terminals and draw themselves
 in notebooks. liblowgear_planning.so computes all figures, with the code of the command: figures are its figures, refusals

@@ -147,6 +147,7 @@ RunRecord recorded_run(std::span<const Recording> recordings, const std::string&
       throw_input_error({source, 0, 0}, "some ranks ran on simulated GPUs and others not, which do not add up");
     }
     run.basis = basis;
+    if (!rank.invalid.empty()) run.invalid = rank.invalid;
     parts[rank.part].push_back(rank);
     settle_energy(parts[rank.part].back());
   }

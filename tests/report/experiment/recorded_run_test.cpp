@@ -47,6 +47,13 @@ TEST(RecordedRun, AddsUpGpusIterationByIteration) {
   EXPECT_TRUE(run.warnings.empty());
 }
 
+TEST(RecordedRun, IsInvalidWhereARankSaysSo) {
+  std::vector<Recording> ranks{rank_of(0, 100, 2), rank_of(1, 100, 2)};
+  EXPECT_EQ(recorded_run(ranks, "rec").invalid, "");
+  ranks[0].invalid = "short kernels";
+  EXPECT_EQ(recorded_run(ranks, "rec").invalid, "short kernels");
+}
+
 TEST(RecordedRun, CountsASharedGpuOnce) {
   std::vector<Recording> ranks{rank_of(0, 100, 2), rank_of(1, 100, 2)};
   ranks[1].gpu_uuid = ranks[0].gpu_uuid;
