@@ -18,7 +18,7 @@ std::optional<double> single_deadline_s(const Deadlines& deadlines, double faste
   return std::nullopt;
 }
 
-std::vector<double> deadlines_s(const Deadlines& deadlines, const DeadlineRange& range) {
+std::vector<double> deadlines_s(const Deadlines& deadlines, const FrontierTimes& range) {
   const auto [fastest_s, slowest_s, reference_s] = range;
   if (const auto single = single_deadline_s(deadlines, fastest_s, slowest_s)) return {*single};
   const int count = fastest_s < slowest_s ? deadlines.plans.value_or(kDefaultPlans) : 1;

@@ -41,7 +41,7 @@ struct Deadlines {
 [[nodiscard]] std::optional<double> single_deadline_s(const Deadlines& deadlines, double fastest_s, double slowest_s);
 
 /// From T_min to T*, in seconds, and the time that plans are compared with.
-struct DeadlineRange {
+struct FrontierTimes {
   double fastest_s = 0;
   double slowest_s = 0;
   double reference_s = 0;  ///< of full clocks; outside of the range it is ignored
@@ -49,6 +49,6 @@ struct DeadlineRange {
 
 /// The deadlines to plan for: the one that was asked for, or `plans` (20) of them evenly from T_min to T*, both
 /// included, the nearest of those between moved to the reference's time; one where T_min and T* are the same.
-[[nodiscard]] std::vector<double> deadlines_s(const Deadlines& deadlines, const DeadlineRange& range);
+[[nodiscard]] std::vector<double> deadlines_s(const Deadlines& deadlines, const FrontierTimes& range);
 
 }  // namespace lowgear::api
