@@ -265,8 +265,25 @@ TEST_F(Commands, CompareShowsTimeAndSavingsAndMoreByWide) {
   EXPECT_THAT(shown.out, Not(HasSubstr("gap %")));
   for (const std::string& line : lines_of(shown.out)) EXPECT_LE(line.size(), 120U) << line;
   EXPECT_THAT(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--wide"})).out, HasSubstr("gap %"));
-  EXPECT_THAT(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--switch-latency", "5"})).out,
-              Not(HasSubstr("late clocks")));
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--switch-latency", "instant"},
+        std::vector<std::string>{"--switch-latency", "5", "--no-ask-ahead"}}) {
+    EXPECT_THAT(run_lowgear(pipeline_command("compare", profile_, 3, 6, options)).out, Not(HasSubstr("late clocks")));
+  }
+}
+
+TEST_F(Commands, ComparePlansAsPlanDoesAskingAhead) {
+  const Json compared = json_of(pipeline_command("compare", profile_, 3, 6, {"--switch-latency", "5"}));
+  EXPECT_EQ(compared["switch_latency"]["asked_ahead_s"], 0.005);
+  EXPECT_EQ(compared["switch_latency"]["planned_with_s"], 0);
+  const Json instant = json_of(pipeline_command("compare", profile_, 3, 6, {"--switch-latency", "instant"}));
+  const auto fastest = [](const Json& json) {
+    return *std::find_if(json["rows"].begin(), json["rows"].end(),
+                         [](const Json& row) { return row["aim"] == "T_min"; });
+  };
+  EXPECT_EQ(fastest(compared)["energy_j"], fastest(instant)["energy_j"]);
+  const Json late = json_of(pipeline_command("compare", profile_, 3, 6, {"--switch-latency", "5", "--no-ask-ahead"}));
+  EXPECT_EQ(late["switch_latency"]["planned_with_s"], 0.005);
 }
 
 TEST_F(Commands, ShowTellsProfilesFromSchedules) {

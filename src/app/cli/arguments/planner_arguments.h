@@ -28,6 +28,9 @@ struct SwitchLatencyArgument {
   [[nodiscard]] double late_by_s() const { return std::max(0.0, latency_s.value_or(0) - lead_s); }
   /// Latency of a second replay where the real one is not known: kAssumedSwitchLatencyS.
   [[nodiscard]] std::optional<double> late_s() const;
+  /// Latency of a second replay of plans whose clocks are requested ahead, as if they were requested when their units
+  /// begin; empty where they are.
+  [[nodiscard]] std::optional<double> requests_at_begin_s() const { return lead_s > 0 ? latency_s : std::nullopt; }
   /// Without `--switch-latency`, uses the profile's latency, if the profile has one.
   void complete_from(std::optional<double> of_profile_s);
   /// The same for a plan that is made: assumes kAssumedSwitchLatencyS where the profile has none, and sets `lead_s`.

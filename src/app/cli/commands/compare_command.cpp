@@ -185,6 +185,7 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
                         planner::PipelinePlanner& planner, const api::PolicyComparison& comparison) {
   report::Data data =
       report::comparison_report(comparison, input.pipeline, planner, arguments.planner.switch_latency.late_by_s());
+  data.clock_lead_s = arguments.planner.switch_latency.lead_s;
   data.lowgear_version = version();
   data.profile_name = std::filesystem::path(input.file.source).filename().string();
   return render_html_report(data);
@@ -192,14 +193,16 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
 
 constexpr const char* kNext = "Next: write the plans with lowgear plan, the same options and --out DIR.\n";
 
-std::string explanation(const api::PolicyComparison& comparison) {
+std::string explanation(const api::PolicyComparison& comparison, std::optional<double> late_s) {
   std::string text =
       fmt::format("Savings of energy against {} ({:.4f} s, {:.1f} J), replayed on the profile; in brackets the time.\n",
                   comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j);
-  if (comparison.baseline.late_time_s) {
+  if (late_s) {
     text += fmt::format(
-        "Late clocks change {:.3g} ms after the request, which these plans do not allow for; lowgear plan does.\n",
-        api::kAssumedSwitchLatencyS * 1e3);
+        "Agents ask for clocks {0:.3g} ms ahead, so that they change in time; late clocks change {0:.3g} ms after "
+        "their "
+        "units\nbegin, as without asking ahead (--no-ask-ahead plans for that).\n",
+        *late_s * 1e3);
   }
   return text + "More figures: --wide, --html FILE. " + kNext;
 }
@@ -224,13 +227,13 @@ void print_notes(const api::PolicyComparison& comparison, const PipelineInput& i
   if (is_example_profile(input.pipeline.profile)) console.note(profile::kExampleProfileNotice);
 }
 
-std::string late_changes(const api::PolicyComparison& comparison) {
+std::string late_changes(const api::PolicyComparison& comparison, std::optional<double> late_s) {
   const std::string table = late_table(comparison);
   if (table.empty()) return "";
   return fmt::format(
-      "\nThe same with clocks that change {:.3g} ms late, which these plans do not take into account. The latency is "
-      "not known:\nlowgear profile measures it, --switch-latency MS plans with it.\n{}",
-      api::kAssumedSwitchLatencyS * 1e3, table);
+      "\nThe same with clocks that change {:.3g} ms after their units begin, as without asking ahead "
+      "(--no-ask-ahead plans for\nthat; lowgear profile measures the latency).\n{}",
+      *late_s * 1e3, table);
 }
 
 ExitCode run_compare(CompareArguments arguments, Console& console) {
@@ -243,9 +246,9 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   options.table = policies::published_policies({.perseus = perseus_options(arguments.perseus), .envpipe = envpipe});
   for (const std::string& doubt : pipeline.doubts) console.warn(doubt);
   SwitchLatencyArgument& latency = arguments.planner.switch_latency;
-  latency.complete_from(input.file.switch_latency_s);
+  latency.complete_for_plan(input.file.switch_latency_s);
   options.planner = planner_options(arguments.planner);
-  options.late_s = latency.late_s();
+  options.late_s = latency.requests_at_begin_s();
   options.now_s = wall_clock();
   std::optional<ProgressBar> progress(std::in_place);
   api::PolicyAnswers answers;
@@ -269,7 +272,8 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
     json["warnings"] = pipeline.doubts;
     for (const std::string& finding : comparison.findings) json["warnings"].push_back(finding);
     json["modelled"] = is_example_profile(pipeline.profile);
-    json["switch_latency"] = {{"source", name(latency.source)}, {"planned_with_s", latency.late_by_s()}};
+    json["switch_latency"] = {
+        {"source", name(latency.source)}, {"planned_with_s", latency.late_by_s()}, {"asked_ahead_s", latency.lead_s}};
     if (options.late_s) json["switch_latency"]["late_s"] = *options.late_s;
     json["frontier"] = {{"method", name(planner.method())},
                         {"fastest_s", planner.fastest_s()},
@@ -278,8 +282,8 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
     console.print_json(json);
   } else {
     console.print(arguments.wide ? wide_table(comparison, published_pct) + '\n' + wide_explanation(comparison) +
-                                       late_changes(comparison)
-                                 : comparison_table(comparison) + '\n' + explanation(comparison));
+                                       late_changes(comparison, options.late_s)
+                                 : comparison_table(comparison) + '\n' + explanation(comparison, options.late_s));
     print_notes(comparison, input, console);
   }
   return ExitCode::ok;
@@ -303,11 +307,13 @@ VerbAction declare_compare(CLI::App& app) {
   add_envpipe_options(app, arguments->envpipe);
   add_memory_limit_option(app, arguments->memory_limit);
   add_planner_options(app, arguments->planner);
+  add_ask_ahead_option(app, arguments->planner.switch_latency);
   app.add_option("--html", arguments->html, "Also write the comparison to this file, as an HTML page")
       ->type_name("FILE");
   app.add_flag("--wide", arguments->wide, "Also show energy, gap, switches, order, activations and planning time");
   add_json_flag(app, arguments->json);
   group_options(app, "Policies of others", {"--memory-limit"});
+  group_options(app, "Frontier", {"--ask-ahead"});
   return [arguments, &app](Console& console) {
     refuse_unused_perseus_options(app,
                                   arguments->policies.empty() || arguments->baseline == "perseus" ||

@@ -128,11 +128,6 @@ api::RunContents contents_of(const PlanSummary& summary, api::RunFile run) {
           .verified = summary.verified};
 }
 
-/// Latency of the replay that shows the plan if its clocks were not requested ahead.
-std::optional<double> requests_at_begin_s(const SwitchLatencyArgument& latency) {
-  return latency.lead_s > 0 ? latency.latency_s : std::nullopt;
-}
-
 }  // namespace
 
 api::PlanOptions plan_options(const PlanArguments& arguments) {
@@ -141,7 +136,7 @@ api::PlanOptions plan_options(const PlanArguments& arguments) {
                            .deadlines = arguments.deadlines,
                            .gpu_name = arguments.pipeline.gpu_name,
                            .clock_lead_s = arguments.planner.switch_latency.lead_s,
-                           .late_s = requests_at_begin_s(arguments.planner.switch_latency),
+                           .late_s = arguments.planner.switch_latency.requests_at_begin_s(),
                            .now_s = wall_clock(),
                            .start = start_task};
   options.request.policies = policies::published_policies({.perseus = perseus_options(arguments.perseus)});
