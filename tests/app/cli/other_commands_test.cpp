@@ -263,6 +263,7 @@ TEST_F(Commands, CompareShowsTimeAndSavingsAndMoreByWide) {
   EXPECT_THAT(shown.out, StartsWith("policy "));
   EXPECT_THAT(lines_of(shown.out).front(), HasSubstr("with late clocks"));
   EXPECT_THAT(shown.out, Not(HasSubstr("gap %")));
+  EXPECT_THAT(shown.out, HasSubstr("time steps of 1 ms (--perseus-unit"));
   for (const std::string& line : lines_of(shown.out)) EXPECT_LE(line.size(), 120U) << line;
   EXPECT_THAT(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--wide"})).out, HasSubstr("gap %"));
   for (const std::vector<std::string>& options :

@@ -193,7 +193,18 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
 
 constexpr const char* kNext = "Next: write the plans with lowgear plan, the same options and --out DIR.\n";
 
-std::string explanation(const api::PolicyComparison& comparison, std::optional<double> late_s) {
+/// Time step of the policies that have one: a coarse one costs them energy.
+std::string step_text(const api::PolicyComparison& comparison, double unit_s) {
+  const auto has_step = [](const api::ComparisonRow& row) {
+    return row.policy == "perseus" || row.policy == "envpipe-offline";
+  };
+  if (std::ranges::none_of(comparison.rows, has_step)) return "";
+  return fmt::format(
+      "perseus and envpipe-offline plan in time steps of {} (--perseus-unit; Perseus' authors took 0.1 ms for A40).\n",
+      duration(unit_s));
+}
+
+std::string explanation(const api::PolicyComparison& comparison, std::optional<double> late_s, double unit_s) {
   std::string text =
       fmt::format("Savings of energy against {} ({:.4f} s, {:.1f} J), replayed on the profile; in brackets the time.\n",
                   comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j);
@@ -204,10 +215,11 @@ std::string explanation(const api::PolicyComparison& comparison, std::optional<d
         "units\nbegin, as without asking ahead (--no-ask-ahead plans for that).\n",
         *late_s * 1e3);
   }
+  text += step_text(comparison, unit_s);
   return text + "More figures: --wide, --html FILE. " + kNext;
 }
 
-std::string wide_explanation(const api::PolicyComparison& comparison) {
+std::string wide_explanation(const api::PolicyComparison& comparison, double unit_s) {
   return fmt::format(
              "All figures are replayed on the profile, for one GPU per rank. Savings and slowdowns are against {} "
              "({:.4f} s, "
@@ -215,7 +227,7 @@ std::string wide_explanation(const api::PolicyComparison& comparison) {
              "rank.\nGap: energy above the proven least energy of any plan that takes no longer. Published way: the "
              "saving as the\nevaluation of Perseus (SOSP'24, table 6) counts it, with each method's own figures.\n",
              comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j) +
-         kNext;
+         step_text(comparison, unit_s) + kNext;
 }
 
 void print_notes(const api::PolicyComparison& comparison, const PipelineInput& input, Console& console) {
@@ -281,9 +293,11 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
                         {"vertices", planner.frontier().vertices().size()}};
     console.print_json(json);
   } else {
-    console.print(arguments.wide ? wide_table(comparison, published_pct) + '\n' + wide_explanation(comparison) +
-                                       late_changes(comparison, options.late_s)
-                                 : comparison_table(comparison) + '\n' + explanation(comparison, options.late_s));
+    console.print(
+        arguments.wide
+            ? wide_table(comparison, published_pct) + '\n' + wide_explanation(comparison, arguments.perseus.unit_s) +
+                  late_changes(comparison, options.late_s)
+            : comparison_table(comparison) + '\n' + explanation(comparison, options.late_s, arguments.perseus.unit_s));
     print_notes(comparison, input, console);
   }
   return ExitCode::ok;
