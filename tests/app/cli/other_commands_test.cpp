@@ -13,6 +13,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 #include "planning/plan/plan_json.h"
+#include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
 
@@ -71,9 +72,36 @@ TEST_F(Commands, SimulateWarnsOfUnits) {
   const ProgramResult accepted = run_lowgear(command);
   EXPECT_EQ(accepted.exit_code, 0);
   EXPECT_THAT(accepted.err, HasSubstr("warning: check --blocking-power"));
-  const ProgramResult no_profile = run_lowgear({"verify", "--replay", plan});
+  const std::string alone = (folder_ / "alone.json").string();
+  std::filesystem::copy_file(plan, alone);
+  const ProgramResult no_profile = run_lowgear({"verify", "--replay", alone});
   EXPECT_EQ(no_profile.exit_code, 2);
   EXPECT_THAT(no_profile.err, HasSubstr("missing: the profile"));
+}
+
+TEST_F(Commands, ReplayTakesProfileAndBlockingPowerOfThePlansFolder) {
+  const std::string plan = planned();
+  const Json of_folder = json_of({"verify", "--replay", plan});
+  EXPECT_NEAR(of_folder["energy_j"], of_folder["planned"]["energy_j"].get<double>(), 1e-6);
+  EXPECT_EQ(json_of({"verify", "--replay", (folder_ / "out").string()})["plan"], plan);
+  const std::string slower = write_text(folder_ / "slower.csv", [this] {
+    profile::ProfileFile file = profile::read_profile_file(read_file(profile_), profile_);
+    profile::StageProfile slow(file.profile.stages());
+    for (const profile::StageOp& op : file.profile.ops()) {
+      for (profile::Measurement row : op.measurements) {
+        row.time_s *= 2;
+        row.energy_j *= 2;
+        slow.add(op.stage, op.kind, std::move(row));
+      }
+    }
+    return profile::write_profile_file({.profile = slow});
+  }());
+  const ProgramResult other = run_lowgear({"verify", "--replay", plan, slower, "--blocking-power", "70"});
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("is not the plan's profile"));
+  const ProgramResult shown = run_lowgear({"show", (folder_ / "out").string()});
+  EXPECT_EQ(shown.exit_code, 2);
+  EXPECT_THAT(shown.err, HasSubstr("is a folder of lowgear plan; show its profile.csv"));
 }
 
 TEST_F(Commands, PowersAreHeldAgainstTheLimitOfTheGpu) {

@@ -15,6 +15,7 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/plan/plan_folder.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -210,6 +211,11 @@ ExitCode run_show(ShowArguments arguments, bool has_schedule_options, Console& c
     has_schedule_options = true;
   }
   if (has_schedule_options) return show_schedule(arguments, console);
+  if (file_exists(std::filesystem::path(file) / output_file::kRun)) {
+    throw_input_error({file, 0, 0}, "is a folder of lowgear plan",
+                      fmt::format("show its {} or {}, or check it: lowgear verify {}", output_file::kProfile,
+                                  output_file::kSchedule, shell_word(file)));
+  }
   if (file.empty()) throw InputError("missing: the file to show; for example: lowgear show profile.csv");
   return show_profile(arguments, console);
 }

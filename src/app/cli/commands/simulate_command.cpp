@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/plan/plan_folder.h"
 #include "app/cli/terminal/progress.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
@@ -98,16 +100,44 @@ std::string_view gpu_name_of(const SimulateArguments& arguments, const plan::Pla
   return arguments.pipeline.gpu_name.empty() ? plan.gpu_name : arguments.pipeline.gpu_name;
 }
 
+/// The copy of the profile in the folder of `lowgear plan` that holds this plan; empty where there is none.
+std::string profile_beside(const std::filesystem::path& plan) {
+  const std::filesystem::path folder = plan.parent_path().parent_path();
+  const bool is_run = file_exists(folder / output_file::kRun) && file_exists(folder / output_file::kProfile);
+  return is_run ? (folder / output_file::kProfile).string() : "";
+}
+
+/// Where the profile's times at the plan's clocks are not those that it was planned with.
+std::optional<std::string> other_profile(const plan::Plan& plan, const api::ProfiledPipeline& pipeline,
+                                         const std::string& profile) {
+  constexpr double kMeasuredAgain = 1.1;  // and the switch latency that plans may count
+  double planned_s = 0;
+  double profiled_s = 0;
+  for (const std::vector<plan::PlannedOp>& rank : plan.ranks) {
+    for (const plan::PlannedOp& op : rank) {
+      planned_s += op.duration_s;
+      profiled_s += pipeline.profile.at_clock(op.stage, op.kind, op.clock_mhz).time_s;
+    }
+  }
+  if (profiled_s <= kMeasuredAgain * planned_s && planned_s <= kMeasuredAgain * profiled_s) return std::nullopt;
+  return fmt::format(
+      "{} is not the plan's profile: by it the ops take {:.4g} s together, by the plan {:.4g} s; leave it out to take "
+      "the profile.csv of the plan's folder",
+      profile, profiled_s, planned_s);
+}
+
 PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_view text) {
   PlannedPipeline planned;
   planned.plan = plan::read_plan(text, arguments.plan);
   PipelineInput& input = planned.input;
   api::ProfiledPipeline& pipeline = input.pipeline;
-  if (arguments.pipeline.profile.empty()) {
+  const std::string profile =
+      arguments.pipeline.profile.empty() ? profile_beside(arguments.plan) : arguments.pipeline.profile;
+  if (profile.empty()) {
     throw InputError(fmt::format("missing: the profile, a CSV file; for example: --replay {} profile.csv",
                                  shell_word(arguments.plan)));
   }
-  input.file = load_profile(arguments.pipeline.profile, arguments.pipeline.units);
+  input.file = load_profile(profile, arguments.pipeline.units);
   pipeline.schedule = api::schedule_of(*planned.plan);
   PipelineArguments named = arguments.pipeline;
   named.gpu_name = gpu_name_of(arguments, *planned.plan);
@@ -118,6 +148,7 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, named.gpu_name, named.units);
   if (blocking.assumption) pipeline.doubts.insert(pipeline.doubts.begin(), *blocking.assumption);
   planned.choices = choices_for(*planned.plan, pipeline.dag);
+  if (const auto doubt = other_profile(*planned.plan, pipeline, profile)) pipeline.doubts.push_back(*doubt);
   return planned;
 }
 
@@ -283,7 +314,16 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
   return text;
 }
 
+/// Of the folder of a run: its first plan.
+std::string plan_of(const std::string& path, Console& console) {
+  const std::filesystem::path first = std::filesystem::path(path) / output_file::plan(0);
+  if (!file_exists(first)) return path;
+  console.note(fmt::format("replaying {}, the folder's first plan", first.string()));
+  return first.string();
+}
+
 ExitCode run_simulate(SimulateArguments arguments, Console& console) {
+  arguments.plan = plan_of(arguments.plan, console);
   require_cluster_without_latency(arguments);
   if (arguments.iteration && (arguments.measured.empty() || arguments.trace.empty())) {
     throw InputError(
@@ -316,8 +356,9 @@ VerbAction declare_simulate(CLI::App& app) {
   auto arguments = std::make_shared<SimulateArguments>();
   constexpr int kMaxPipelines = 4096;
   app.add_option("--replay,--plan", arguments->plan,
-                 "Plan to replay: a JSON file of lowgear plan, or a freqs_pipeline_NNNNN.py of Perseus or Zeus, which "
-                 "also needs --stages and --microbatches")
+                 "Plan to replay: a JSON file of lowgear plan, or its folder for the first plan, with the profile.csv "
+                 "there unless another is given; or a freqs_pipeline_NNNNN.py of Perseus or Zeus, which needs a "
+                 "profile, --stages and --microbatches")
       ->type_name("FILE")
       ->required();
   add_pipeline_options(app, arguments->pipeline);

@@ -45,6 +45,15 @@ void require_plannable(const PlanArguments& arguments, const api::PlanOptions& o
   }
 }
 
+/// By stage, for a profile's column, so that replays wait at the power that the plans were made with.
+profile::StageColumns blocking_power_columns(const api::ProfiledPipeline& pipeline) {
+  std::vector<double> by_stage_w(static_cast<std::size_t>(pipeline.profile.stages()));
+  for (const schedule::ComputeOp& op : pipeline.dag.ops) {
+    by_stage_w.at(static_cast<std::size_t>(op.stage)) = pipeline.blocking_power_w.at(static_cast<std::size_t>(op.rank));
+  }
+  return {.blocking_power_w = std::move(by_stage_w)};
+}
+
 /// The files of one run of `lowgear plan`.
 class PlanFiles {
  public:
@@ -61,7 +70,9 @@ class PlanFiles {
 
   void add_result(const api::PlanResult& result, const api::RunFile& run, std::optional<double> switch_latency_s) {
     write(files_.profile, output_file::kProfile,
-          profile::write_profile_file({.profile = result.pipeline.profile, .switch_latency_s = switch_latency_s}));
+          profile::write_profile_file({.profile = result.pipeline.profile,
+                                       .columns = blocking_power_columns(result.pipeline),
+                                       .switch_latency_s = switch_latency_s}));
     write(files_.schedule, output_file::kSchedule, write_torch_csv(result.pipeline.schedule));
     const bool own_frontier = !result.policy_frontier.empty();
     write(files_.frontier, own_frontier ? output_file::kExactFrontier : output_file::kFrontier,
@@ -198,7 +209,9 @@ class JointFiles {
     write(files_.run, output_file::kRun, write_run(run));
     write(files_.frontier, output_file::kFrontier, api::write_joint_frontier(result.frontier));
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
-    write(files_.profile, output_file::kProfile, profile::write_profile_file({.profile = result.profile}));
+    write(files_.profile, output_file::kProfile,
+          profile::write_profile_file(
+              {.profile = result.profile, .columns = {.blocking_power_w = input_->problem.blocking_power_w}}));
     if (input_->free_layers) {
       planner::MovedLayers& moved = files_.moved.emplace();
       write(moved.layers, output_file::kLayers, write_layer_profile(input_->free_layers->layers));
@@ -215,9 +228,10 @@ class JointFiles {
     const auto name = [&](std::string_view file) { return output_file::of_order(number, file); };
     planner::PlanFolder& files = files_.orders.emplace_back();
     write(files.run, name(output_file::kRun), write_run(run));
-    write(
-        files.profile, name(output_file::kProfile),
-        profile::write_profile_file({.profile = order.pipeline.profile, .switch_latency_s = input_->switch_latency_s}));
+    write(files.profile, name(output_file::kProfile),
+          profile::write_profile_file({.profile = order.pipeline.profile,
+                                       .columns = blocking_power_columns(order.pipeline),
+                                       .switch_latency_s = input_->switch_latency_s}));
     write(files.schedule, name(output_file::kSchedule), write_torch_csv(order.pipeline.schedule));
     write(files.frontier, name(output_file::kFrontier), api::write_frontier_table(order.frontier.vertices));
     write(files.certificate, name(output_file::kCertificate), order.frontier.certificate);

@@ -61,7 +61,7 @@ TEST_F(PlanCommand, WritesTheFormatsThatAreDocumented) {
   ASSERT_EQ(plan({"--plans", "2"}).exit_code, 0);
   EXPECT_THAT(text("frontier.csv"), StartsWith("time_s,energy_j\n"));
   EXPECT_THAT(text("plans.csv"), StartsWith("plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches\n0,"));
-  EXPECT_THAT(text("profile.csv"), StartsWith("stage,instruction,frequency,time,energy\n0,forward,1400,"));
+  EXPECT_THAT(text("profile.csv"), StartsWith("stage,instruction,frequency,time,energy,blocking_power\n0,forward,1400,"));
   EXPECT_THAT(text("schedule.csv"), StartsWith("0F0,0F1,0F2,0B0,"));
   EXPECT_THAT(text("report.html"), StartsWith("<!DOCTYPE html>"));
 
@@ -896,7 +896,7 @@ TEST_F(PlanCommand, PlansWithTheSwitchLatencyOfTheProfile) {
   EXPECT_EQ(summary["switch_latency"],
             Json({{"source", "profile"}, {"latency_s", 0.02}, {"planned_with_s", 0.02}, {"asked_ahead_s", 0.0}}));
   EXPECT_EQ(parse_json(text("run.json"), "run.json")["switch_latency_s"], 0.02);
-  EXPECT_THAT(text("profile.csv"), StartsWith("stage,instruction,frequency,time,energy,switch_latency\n"));
+  EXPECT_THAT(text("profile.csv"), StartsWith("stage,instruction,frequency,time,energy,blocking_power,switch_latency\n"));
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
   const ProgramResult replayed = run_lowgear(
       {"verify", "--replay", out() + "/plans/00001.json", "--profile", profile_, "--blocking-power", "70", "--json"});
