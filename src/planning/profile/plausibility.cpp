@@ -131,14 +131,36 @@ std::string row_text(const RowFinding& found) {
                      row.setting.empty() ? "" : " with setting " + row.setting, found.what);
 }
 
+/// One line for rows that all draw more than the GPU's limit, as GPUs with a higher one do.
+std::string excess_doubt(std::span<const RowFinding> findings, const ProfileContext& context) {
+  const auto drawn_w = [](const RowFinding& found) { return found.row.energy_j / found.row.time_s; };
+  const auto [least, most] = std::ranges::minmax_element(findings, {}, drawn_w);
+  const std::string place = context.source.empty() ? "" : context.source + ": ";
+  return fmt::format(
+      "{}{} rows draw {:.4g} to {:.4g} W, {}: its limit may be set higher, or the energies are of several GPUs; "
+      "the most at stage {} {}, {} MHz",
+      place, findings.size(), drawn_w(*least), drawn_w(*most), excess_text(context.gpu), most->stage, name(most->kind),
+      most->row.clock_mhz);
+}
+
 /// One line each for the first rows, and one for all others. Throws InputError where no GPU can have measured one.
 std::vector<std::string> row_doubts(const StageProfile& profile, double waiting_w, const ProfileContext& context) {
   std::vector<std::string> doubts;
-  const std::vector<RowFinding> findings = check_rows(profile, waiting_w, context.gpu);
+  std::vector<RowFinding> findings = check_rows(profile, waiting_w, context.gpu);
+  if (!findings.empty() && findings.front().is_impossible) {
+    throw_input_error({context.source, findings.front().row.line, 0}, row_text(findings.front()),
+                      "measure it again or remove the row");
+  }
+  const auto others = std::ranges::stable_partition(findings, &RowFinding::exceeds_limit);
+  const auto excessive = static_cast<std::size_t>(others.begin() - findings.begin());
+  if (excessive > kMostRows) {
+    doubts.push_back(excess_doubt(std::span(findings).first(excessive), context));
+    findings.erase(findings.begin(), others.begin());
+  }
+  std::size_t listed = 0;
   for (const RowFinding& found : findings) {
     const SourceLocation where{context.source, found.row.line, 0};
-    if (found.is_impossible) throw_input_error(where, row_text(found), "measure it again or remove the row");
-    if (doubts.size() == kMostRows) {
+    if (listed++ == kMostRows) {
       doubts.push_back(fmt::format("{} more rows of the profile are in doubt", findings.size() - kMostRows));
       break;
     }

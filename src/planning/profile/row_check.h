@@ -42,6 +42,7 @@ struct RowFinding {
   Measurement row;
   std::string what;            ///< the row's figure and the one that it contradicts, both with their values
   bool is_impossible = false;  ///< no GPU can have measured it; otherwise it is unlikely
+  bool exceeds_limit = false;  ///< it draws more than the GPU's limit
 };
 
 /// The rows that contradict

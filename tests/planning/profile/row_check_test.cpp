@@ -125,6 +125,20 @@ TEST(CheckRows, ListsOnlySomeOfVeryManyRows) {
   EXPECT_EQ(found.back(), "10 more rows of the profile are in doubt");
 }
 
+TEST(CheckRows, FoldsManyRowsAboveTheLimitIntoOneLine) {
+  std::string csv = "stage,instruction,frequency,time,energy\n";
+  for (int stage = 0; stage < 9; ++stage) {
+    for (const char* instruction : {"forward", "backward"}) {
+      csv += fmt::format("{0},{1},1410,0.1,{2}\n{0},{1},990,0.13,39\n", stage, instruction, stage == 3 ? 48 : 45);
+    }
+  }
+  const std::vector<std::string> found =
+      profile_doubts(read_profile_file(csv, "p.csv"), {.gpu = NamedPowerLimit{"A100", 400}});
+  EXPECT_THAT(found,
+              ElementsAre(AllOf(StartsWith("p.csv: 18 rows draw 450 to 480 W, more than the power limit of A100"),
+                                HasSubstr("the most at stage 3 forward, 1410 MHz"))));
+}
+
 TEST(CheckRows, HoldsRowsAgainstWaiting) {
   const std::string csv = "stage,instruction,frequency,time,energy\n0,forward,1400,0.1,30\n0,backward,1400,0.2,12\n";
   EXPECT_THAT(doubts(csv, {80}), ElementsAre(AllOf(StartsWith("p.csv:3: stage 0 backward at 1400 MHz draws 60 W"),

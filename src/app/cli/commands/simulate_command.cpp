@@ -19,6 +19,7 @@
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/files/memory_files.h"
 #include "base/core/numbers/number.h"
 #include "base/core/text.h"
 #include "base/core/units.h"
