@@ -129,7 +129,8 @@ TEST(CheckRows, FoldsManyRowsAboveTheLimitIntoOneLine) {
   std::string csv = "stage,instruction,frequency,time,energy\n";
   for (int stage = 0; stage < 9; ++stage) {
     for (const char* instruction : {"forward", "backward"}) {
-      csv += fmt::format("{0},{1},1410,0.1,{2}\n{0},{1},990,0.13,39\n", stage, instruction, stage == 3 ? 48 : 45);
+      csv += fmt::format("{0},{1},1410,0.1,{2}\n{0},{1},1200,0.11,33\n{0},{1},990,0.13,36\n", stage, instruction,
+                         stage == 3 ? 48 : 45);
     }
   }
   const std::vector<std::string> found =
