@@ -62,10 +62,9 @@ std::string latency_text(const SwitchLatencyArgument& latency, const api::PlanRe
   const api::LateReplay& late = *result.late;
   return fmt::format(
       "{}. The agent requests each that long before its unit, so that it changes in time; requested when units begin, "
-      "the "
-      "plan would take {:+.2f} % energy, {:+.2f} % time\n",
-      change, change_pct(late.baseline.energy_j, late.plan.energy_j),
-      change_pct(late.baseline.time_s, late.plan.time_s));
+      "the plan would come to {} energy, {} time\n",
+      change, percent_text(change_pct(late.baseline.energy_j, late.plan.energy_j)),
+      percent_text(change_pct(late.baseline.time_s, late.plan.time_s)));
 }
 
 Json latency_json(const SwitchLatencyArgument& latency, const api::PlanResult& result) {
@@ -82,21 +81,35 @@ Json latency_json(const SwitchLatencyArgument& latency, const api::PlanResult& r
   return json;
 }
 
+/// Whether full clocks take longer than the plan, by more than rounding.
+bool can_be_slower(const api::PlanFigures& shown, const simulator::PipelineFigures& full_clocks) {
+  constexpr double kRounding = 1e-4;
+  return shown.time_s < (1 - kRounding) * full_clocks.time_s;
+}
+
 std::string summary_text(const PlanArguments& arguments, const PlanSummary& summary) {
   const api::PlanResult& result = summary.result;
   const api::PlanFigures& shown = shown_plan(result);
   const simulator::PipelineFigures& fastest = result.frontier.vertices.front();
   const simulator::PipelineFigures& slowest = result.frontier.vertices.back();
-  std::string text = fmt::format("frontier  {} vertices, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
-                                 result.frontier.vertices.size(), name(result.frontier.method), fastest.time_s,
-                                 fastest.energy_j, slowest.time_s, slowest.energy_j);
-  text += fmt::format("plans     {}, {} of the least possible energy\n", result.plans.size(),
-                      fmt::format("each proven within {:.3g} %", max_gap_pct(result)));
+  const schedule::Schedule& order = result.pipeline.schedule;
+  std::string text = fmt::format("pipeline  {} stages on {} ranks, {} microbatches, {}\n", order.stages,
+                                 order.rank_count(), order.microbatches, order.name);
+  text += fmt::format("frontier  {} {}, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
+                      result.frontier.vertices.size(), result.frontier.vertices.size() == 1 ? "vertex" : "vertices",
+                      name(result.frontier.method), fastest.time_s, fastest.energy_j, slowest.time_s, slowest.energy_j);
+  text += fmt::format("plans     {}, {}proven within {:.3g} % of the least possible energy\n", result.plans.size(),
+                      result.plans.size() == 1 ? "" : "each ", max_gap_pct(result));
   text += fmt::format(
       "plan {:05}: {:.6g} s, {:.6g} J planned; against all clocks at their highest ({:.6g} s, {:.6g} J): "
-      "{:+.2f} % energy, {:+.2f} % time\n",
+      "{} energy, {} time\n",
       shown.number, shown.time_s, shown.energy_j, result.baseline.time_s, result.baseline.energy_j,
-      change_pct(result.baseline.energy_j, shown.energy_j), change_pct(result.baseline.time_s, shown.time_s));
+      percent_text(change_pct(result.baseline.energy_j, shown.energy_j)),
+      percent_text(change_pct(result.baseline.time_s, shown.time_s)));
+  if (!result.asked_deadline_s && can_be_slower(shown, result.baseline)) {
+    text += fmt::format("          in the time of full clocks, it would save more: --deadline {:.6g}\n",
+                        result.baseline.time_s);
+  }
   if (api::misses_deadline(result)) {
     text += fmt::format("deadline  {:.6g} s was asked for, and the plan MISSES it by {:.3g} s ({:+.2f} %)\n",
                         *result.asked_deadline_s, shown.time_s - *result.asked_deadline_s,
@@ -177,8 +190,10 @@ ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console)
   PlanArguments plan = arguments.plan;
   plan.planner.switch_latency.complete_for_plan(input.switch_latency_s);
   const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
+  const std::string replaced = replaced_text(plan.out);
   folder.commit();
   progress.reset();
+  if (!replaced.empty()) console.note(replaced);
   say_warnings(summary.result, doubts, arguments, console);
   if (arguments.json) {
     console.print_json(joint_plan_json(plan.out, summary));
@@ -208,8 +223,10 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   PlanArguments plan = arguments.plan;
   plan.planner.switch_latency.complete_for_plan(input.file.switch_latency_s);
   const PlanSummary summary = make_plans(plan, std::move(input), folder, *progress);
+  const std::string replaced = replaced_text(plan.out);
   folder.commit();
   progress.reset();
+  if (!replaced.empty()) console.note(replaced);
   say_warnings(summary.result, doubts, arguments, console);
   if (arguments.json) {
     console.print_json(summary_json(plan, summary));

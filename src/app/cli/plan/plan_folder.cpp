@@ -55,6 +55,18 @@ void require_run(const fs::path& folder) {
   throw_input_error({folder.string(), 0, 0}, problem, "name a folder that lowgear plan has written");
 }
 
+std::string replaced_text(const fs::path& folder) {
+  const fs::path file = folder / output_file::kRun;
+  if (!file_exists(file)) return "";
+  try {
+    const api::RunFile run = api::read_run(read_file(file, kMaxFileBytes), file.string());
+    return fmt::format("replaced {} ({} microbatches, {} stages, {}, of {}); --out DIR keeps both", folder.string(),
+                       run.microbatches, run.stages, run.schedule, fs::path(run.profile).filename().string());
+  } catch (const InputError&) {
+    return fmt::format("replaced {}", folder.string());
+  }
+}
+
 bool is_joint_folder(const fs::path& folder) {
   return file_exists(folder / output_file::of_order(0, output_file::kRun));
 }

@@ -35,6 +35,10 @@ inline constexpr std::string_view kPerseusPlots = "perseus.html";
 [[nodiscard]] std::string perseus_plan(int number);                     ///< freqs_pipeline_00007.py, 0 the slowest
 }  // namespace output_file
 
+/// `replaced plan (96 microbatches, 8 stages, 1f1b, of profile.csv)`, of the run that is in the folder now, before
+/// another one replaces it; empty where there is none.
+[[nodiscard]] std::string replaced_text(const std::filesystem::path& folder);
+
 /// All files that `verify` looks at. Throws InputError when one is missing.
 [[nodiscard]] planner::PlanFolder read_plan_folder(const std::filesystem::path& folder);
 

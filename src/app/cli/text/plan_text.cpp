@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "app/cli/arguments/options.h"
@@ -40,8 +41,8 @@ class ReplanTable {
                const PlannedWork& work, const std::string& gap) {
     const simulator::PipelineFigures share = per_microbatch(figures, work);
     table_.add_row({what, clocks, fmt::format("{:.4f}", figures.time_s), fmt::format("{:.1f}", figures.energy_j),
-                    fmt::format("{:+.2f} %", change_pct(baseline_.time_s, share.time_s)),
-                    fmt::format("{:+.2f} %", change_pct(baseline_.energy_j, share.energy_j)), gap});
+                    percent_text(change_pct(baseline_.time_s, share.time_s)),
+                    percent_text(change_pct(baseline_.energy_j, share.energy_j)), gap});
   }
 
   simulator::PipelineFigures baseline_;
@@ -92,6 +93,11 @@ simulator::PipelineFigures against(const api::WorkReplan& replan, const simulato
 
 }  // namespace
 
+std::string percent_text(double pct) {
+  constexpr double kRoundsToZero = 0.005;
+  return fmt::format("{:+.2f} %", std::abs(pct) < kRoundsToZero ? 0.0 : pct);
+}
+
 std::string partition_text(const profile::Partition& partition) {
   std::string text = "custom:0";
   int layers = 0;
@@ -113,8 +119,8 @@ std::string replan_text(const api::WorkReplan& replan) {
   }
   const bool other_count = replan.after.pipeline.dag.microbatches != replan.before.pipeline.dag.microbatches;
   const simulator::PipelineFigures saved = against(replan, figures_of(replan.before.plan));
-  text +=
-      fmt::format("plan      {:+.2f} % energy, {:+.2f} % time against the plan before\n", saved.energy_j, saved.time_s);
+  text += fmt::format("plan      {} energy, {} time against the plan before\n", percent_text(saved.energy_j),
+                      percent_text(saved.time_s));
   text += fmt::format(
       "Planned, full clocks replayed; for one GPU per rank. Changes are against full clocks before{}; the "
       "gap is the plan's to the\nproven least energy of its partition and order.\n",
@@ -178,10 +184,10 @@ simulator::PipelineFigures change_per_microbatch_pct(const ReplannedFrom& before
 std::string replanned_text(const ReplannedFrom& before, const api::JointPlanResult& result) {
   const simulator::PipelineFigures change = change_per_microbatch_pct(before, result);
   return fmt::format(
-      "before    {:.6g} s, {:.6g} J planned, {} microbatches in order {}; plan {:05} per microbatch: {:+.2f} % energy, "
-      "{:+.2f} % time\n",
+      "before    {:.6g} s, {:.6g} J planned, {} microbatches in order {}; plan {:05} per microbatch: {} energy, "
+      "{} time\n",
       before.figures.time_s, before.figures.energy_j, before.microbatches, before.name, result.shown_plan,
-      change.energy_j, change.time_s);
+      percent_text(change.energy_j), percent_text(change.time_s));
 }
 
 Json replanned_json(const ReplannedFrom& before, const api::JointPlanResult& result) {
@@ -218,20 +224,25 @@ std::string joint_plan_text(const std::string& out, const JointPlanSummary& summ
   const api::JointPoint& slowest = result.frontier.back();
   const simulator::PipelineFigures& baseline = result.run.baseline;
   std::string text = fmt::format(
-      "orders    {} tried that fit into memory ({}), {} kept; frontier: {:.6g} s, {:.6g} J to {:.6g} s, {:.6g} J\n",
-      result.orders_tried, result.run.memory_limit, result.orders.size(), fastest.time_s, fastest.energy_j,
-      slowest.time_s, slowest.energy_j);
+      "pipeline  {} ranks, {} microbatches, the order searched\n"
+      "orders    {} tried that hold at most the activations of --memory-limit {} on each rank, {} kept; frontier: "
+      "{:.6g} s, {:.6g} J to {:.6g} s, {:.6g} J\n",
+      result.orders.front().pipeline.dag.ranks, result.orders.front().pipeline.dag.microbatches, result.orders_tried,
+      result.run.memory_limit, result.orders.size(), fastest.time_s, fastest.energy_j, slowest.time_s,
+      slowest.energy_j);
   for (std::size_t i = 0; i < result.orders.size(); ++i) {
     const api::JointOrder& order = result.run.orders[i];
-    text += fmt::format("  {:02}      {}, {} per rank, up to {} activations: {}\n", i, order.name,
+    text += fmt::format("  {:02}      {}, {} per rank, up to {} activations{}: {}\n", i, order.name,
                         order.stages_per_rank == 1 ? "1 stage" : fmt::format("{} stages", order.stages_per_rank),
-                        std::ranges::max(order.peak_activations), plans_text(result, i));
+                        std::ranges::max(order.peak_activations), order.stages_per_rank == 1 ? "" : " of a stage each",
+                        plans_text(result, i));
   }
   text += fmt::format(
       "plan {:05}: {:.6g} s, {:.6g} J planned, in order {}; against {} with all clocks at their highest ({:.6g} s, "
-      "{:.6g} J): {:+.2f} % energy, {:+.2f} % time\n",
+      "{:.6g} J): {} energy, {} time\n",
       shown.number, shown.time_s, shown.energy_j, result.shown.schedule, result.run.reference, baseline.time_s,
-      baseline.energy_j, change_pct(baseline.energy_j, shown.energy_j), change_pct(baseline.time_s, shown.time_s));
+      baseline.energy_j, percent_text(change_pct(baseline.energy_j, shown.energy_j)),
+      percent_text(change_pct(baseline.time_s, shown.time_s)));
   if (result.run.partition) {
     text += fmt::format("partition {}\n          {}\n", partition_text(result.run.partition->chosen),
                         describe(*result.run.partition, {shown.time_s, shown.energy_j}));

@@ -9,6 +9,9 @@
 
 namespace lowgear::cli {
 
+/// In per cent with its sign: `-13.81 %`, and `+0.00 %` for what rounds to zero.
+[[nodiscard]] std::string percent_text(double pct);
+
 /// A partition in the notation of training configurations: `custom:0,12,24`.
 [[nodiscard]] std::string partition_text(const profile::Partition& partition);
 

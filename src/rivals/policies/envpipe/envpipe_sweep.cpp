@@ -48,7 +48,11 @@ EnvPipeOrder envpipe_order(int microbatches, const EnvPipeFindings& findings,
   }
   const std::vector<int> wanted = early_forwards(microbatches, findings.stages, {});
   EnvPipeOrder order{.early_forwards = early_forwards(microbatches, findings.stages, fit), .note = {}};
-  if (wanted != order.early_forwards) {
+  if (wanted == order.early_forwards) return order;
+  if (std::ranges::all_of(order.early_forwards, [](int forwards) { return forwards == 0; })) {
+    order.note = fmt::format("memory admits none of the early forwards that its rule asks for ({} by stage)",
+                             fmt::join(wanted, " "));
+  } else {
     order.note = fmt::format("memory admits {} early forwards by stage, its rule asks for {}",
                              fmt::join(order.early_forwards, " "), fmt::join(wanted, " "));
   }

@@ -61,7 +61,8 @@ TEST_F(PlanCommand, WritesTheFormatsThatAreDocumented) {
   ASSERT_EQ(plan({"--plans", "2"}).exit_code, 0);
   EXPECT_THAT(text("frontier.csv"), StartsWith("time_s,energy_j\n"));
   EXPECT_THAT(text("plans.csv"), StartsWith("plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches\n0,"));
-  EXPECT_THAT(text("profile.csv"), StartsWith("stage,instruction,frequency,time,energy,blocking_power\n0,forward,1400,"));
+  EXPECT_THAT(text("profile.csv"),
+              StartsWith("stage,instruction,frequency,time,energy,blocking_power\n0,forward,1400,"));
   EXPECT_THAT(text("schedule.csv"), StartsWith("0F0,0F1,0F2,0B0,"));
   EXPECT_THAT(text("report.html"), StartsWith("<!DOCTYPE html>"));
 
@@ -747,6 +748,16 @@ TEST_F(PlanCommand, TakesStagesFromTheProfileAndNamesInAnyCase) {
   EXPECT_EQ(text("frontier.csv"), frontier);
 }
 
+TEST_F(PlanCommand, SaysWhatItPlansAndWhichRunItReplaces) {
+  const ProgramResult first = plan({"--plans", "1"});
+  EXPECT_THAT(first.out, StartsWith("pipeline  3 stages on 3 ranks, 6 microbatches, 1f1b\nfrontier  "));
+  EXPECT_THAT(first.out, HasSubstr("\nplans     1, proven within"));
+  EXPECT_THAT(first.out, testing::Not(HasSubstr("-0.00 %")));
+  EXPECT_EQ(first.err, "");
+  EXPECT_THAT(plan({"--plans", "1"}).err,
+              HasSubstr("replaced " + out() + " (6 microbatches, 3 stages, 1f1b, of profile.csv)"));
+}
+
 TEST_F(PlanCommand, SaysWhatToDoNext) {
   const ProgramResult result = plan();
   EXPECT_THAT(result.out, HasSubstr("\nnext      "));
@@ -896,7 +907,8 @@ TEST_F(PlanCommand, PlansWithTheSwitchLatencyOfTheProfile) {
   EXPECT_EQ(summary["switch_latency"],
             Json({{"source", "profile"}, {"latency_s", 0.02}, {"planned_with_s", 0.02}, {"asked_ahead_s", 0.0}}));
   EXPECT_EQ(parse_json(text("run.json"), "run.json")["switch_latency_s"], 0.02);
-  EXPECT_THAT(text("profile.csv"), StartsWith("stage,instruction,frequency,time,energy,blocking_power,switch_latency\n"));
+  EXPECT_THAT(text("profile.csv"),
+              StartsWith("stage,instruction,frequency,time,energy,blocking_power,switch_latency\n"));
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
   const ProgramResult replayed = run_lowgear(
       {"verify", "--replay", out() + "/plans/00001.json", "--profile", profile_, "--blocking-power", "70", "--json"});
