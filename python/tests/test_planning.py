@@ -655,7 +655,7 @@ class TestNotebooks(InAFolder):
                 self.assertNotIn("http", shown._repr_html_().replace("http://www.w3.org/2000/svg", ""))
 
     def test_texts_are_escaped(self):
-        result = plan(gpu="<b>&GPU</b>")
+        result = plan(gpu="NVIDIA <b>&GPU</b>")
         result.document["warnings"] = ()
         hostile = type(result)(dict(result.document, warnings=["<script>alert(1)</script>"]), result.files)
         self.assertNotIn("<script", hostile._repr_html_())

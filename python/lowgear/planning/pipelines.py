@@ -38,9 +38,9 @@ _PARAMETERS = {
 }
 
 
-def _milliseconds(time_s: Union[float, str, None]) -> Union[float, str, None]:
-    """Seconds as the command's milliseconds. A text is passed on: it has its own unit."""
-    return time_s if time_s is None or isinstance(time_s, str) else time_s * 1e3
+def _milliseconds(time_s: Union[float, str, None]) -> Optional[str]:
+    """Seconds as milliseconds with their unit. A text is passed on: it has its own."""
+    return f"{time_s * 1e3}ms" if isinstance(time_s, numbers.Real) else time_s
 
 
 OUT = "plan"  # name of an output folder in memory

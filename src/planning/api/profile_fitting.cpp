@@ -73,7 +73,7 @@ profile::StageProfile fit_profile(profile::StageProfile profile, const schedule:
     if (profile.has(stage, OpKind::input_gradient)) continue;
     throw InputError(
         fmt::format("the schedule {} splits backwards, and the profile has no input_gradient and weight_gradient for "
-                    "stage {}: measure them, or state backward_split, the input gradient's share (about 0.5)",
+                    "stage {}: measure them, or give the input gradient's share: --backward-split 0.5",
                     schedule.name, stage));
   }
   return profile;

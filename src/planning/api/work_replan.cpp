@@ -220,6 +220,16 @@ double new_deadline_s(const WorkReplanRequest& request, double old_time_s, doubl
   return old_time_s * request.after.schedule.microbatches / request.before.schedule.microbatches;
 }
 
+/// More work than before may not be possible in the time of the plan before.
+void require_old_time(const WorkReplanRequest& request, double deadline_s, double fastest_s) {
+  constexpr double kRounding = 1e-9;
+  if (request.after_deadline_s || deadline_s >= (1 - kRounding) * fastest_s) return;
+  throw InputError(fmt::format(
+      "the time of the plan before, {:.6g} s, cannot be kept: the changed work takes {:.6g} s at least; plan "
+      "for that with --time own, or give a longer --deadline",
+      deadline_s, fastest_s));
+}
+
 }  // namespace
 
 WorkReplan replan_work(const WorkReplanRequest& request, Progress* progress) {
@@ -237,6 +247,7 @@ WorkReplan replan_work(const WorkReplanRequest& request, Progress* progress) {
   // A plan's own time may be picoseconds below its deadline, and then below T_min.
   const double old_time_s = std::min(before_deadline_s, result.before.frontier.vertices.back().time_s);
   const double deadline_s = new_deadline_s(request, old_time_s, after.fastest_s());
+  require_old_time(request, deadline_s, after.fastest_s());
   result.after = std::move(after).planned(deadline_s);
   if (partition == request.partition) {
     result.same_partition = result.after;

@@ -19,6 +19,8 @@ namespace {
 
 /// Longest pass of a microbatch through a stage that is taken for one without a word.
 constexpr double kLongestOpS = 20;
+/// Shortest pass that a change of units is taken to give.
+constexpr double kShortestOpS = 1e-3;
 /// Most rows of a profile that are listed.
 constexpr std::size_t kMostRows = 8;
 
@@ -66,6 +68,7 @@ struct UnitsGuess {
 constexpr auto kUnitsGuesses = std::to_array<UnitsGuess>({
     {kMilli, 1, "times look like milliseconds: give seconds"},
     {kMicro, 1, "times look like microseconds: give seconds"},
+    {1, kKilo, "energies look like kilojoules: give joules"},
     {1, kMilli, "energies look like millijoules: give joules"},
     {1, kMicro, "energies look like microjoules: give joules"},
     {kMilli, kMilli, "times and energies look like milliseconds and millijoules: give seconds and joules"},
@@ -82,7 +85,8 @@ constexpr auto kBlockingGuesses = std::to_array<UnitGuess>({
 std::string likely_units(const TypicalFigures& typical, double most_w) {
   const auto* const guess = std::ranges::find_if(kUnitsGuesses, [&](const UnitsGuess& units) {
     const double power_w = typical.power_w * units.energy / units.time;
-    return power_w >= kLeastPowerW && power_w <= most_w && typical.time_s * units.time <= kLongestOpS;
+    return power_w >= kLeastPowerW && power_w <= most_w && typical.time_s * units.time <= kLongestOpS &&
+           typical.time_s * units.time >= kShortestOpS;
   });
   if (guess != kUnitsGuesses.end()) return std::string(guess->text);
   if (typical.power_w > most_w && typical.power_w <= kMostGpusOfNode * most_w) {

@@ -172,6 +172,12 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
       {"unknown method", {"--frontier", "fast"}, {}, {"--frontier", "sandwich", "\"fast\""}},
       {"unknown granularity", {"--granularity", "gpu"}, {}, {"--granularity", "op or stage"}},
       {"negative latency", {"--switch-latency", "-1"}, {}, {"--switch-latency"}},
+      {"seconds of latency", {"--switch-latency", "0.025"}, {}, {"give 0.025ms or 0.025s"}},
+      {"stages by rank or not",
+       {"--schedule", "interleaved", "--virtual-stages", "3"},
+       {"--stages"},
+       {"--stages 3", "--stages 1"}},
+      {"unsplit backwards", {"--schedule", "zb-h1"}, {}, {"--backward-split 0.5"}},
       {"unknown option", {"--speed", "9"}, {}, {"--speed"}},
       {"misspelt option",
        {"--profiel", "profile.csv"},
@@ -179,7 +185,7 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
        {"there is no option --profiel; did you mean --profile?; see lowgear plan --help"}},
       {"misspelt schedule", {"--schedule", "Intreleaved"}, {}, {"did you mean interleaved?"}},
       {"misspelt policy", {"--policy", "Persues"}, {}, {"did you mean perseus?"}},
-      {"no profile", {}, {"--profile"}, {"missing: the profile, a CSV file"}},
+      {"no profile", {}, {"--profile"}, {"missing: the profile, a CSV file", "for example: lowgear plan"}},
   };
   for (const BadCommand& command : commands) {
     SCOPED_TRACE(command.name);
@@ -196,6 +202,9 @@ TEST_F(BadInput, ProfilesAreRefusedWithThePlaceInThem) {
       {"empty", [](const std::string&) { return std::string(); }, {"profile.csv"}},
       {"header only", [](const std::string& text) { return text.substr(0, text.find('\n') + 1); }, {"profile.csv"}},
       {"truncated", [](const std::string& text) { return text.substr(0, text.size() - 30); }, {"profile.csv:"}},
+      {"JSON",
+       [](const std::string&) { return std::string("{\"stages\": []}"); },
+       {"this is JSON, and a profile is a CSV"}},
       {"no time", [](const std::string& text) { return replaced(text, "time", "seconds"); }, {"time"}},
       {"measured twice",
        [](const std::string& text) { return text + text.substr(text.find('\n') + 1); },
@@ -287,7 +296,12 @@ TEST_F(BadInput, VerbsHaveToExist) {
   expect_refused({"plna"}, {"there is no command \"plna\"; did you mean plan?"});
   expect_refused({"help", "plot"}, {"\"plot\""});
   expect_refused({"plot\nme"}, {"\\x0a"});
-  expect_refused({"--speed"}, {"a command is missing"});
+  expect_refused({"--speed"}, {"there is no option --speed"});
+  expect_refused({"--verison"}, {"there is no option --verison; did you mean --version?"});
+  expect_refused({"plan", "--version"}, {"lowgear --version prints the version"});
+  expect_refused({"plan", profile_, "-m", "12"}, {"there is no option -m; did you mean", "--microbatches"});
+  expect_refused({"plan", profile_, "--microbatches", "4", "--out", "a", "--out", "b"},
+                 {"--out: given twice; give it once"});
 }
 
 TEST_F(BadInput, EmulatedClustersAreRefusedByTheNameOfTheOption) {

@@ -321,6 +321,8 @@ TEST_F(Commands, ShowTellsProfilesFromSchedules) {
   const Json named = json_of({"show", "GPipe", "--stages", "4", "--microbatches", "8", "--out", file});
   EXPECT_EQ(named["schedule"], "gpipe");
   EXPECT_EQ(json_of({"show", file})["peak_in_flight_activations"], named["peak_in_flight_activations"]);
+  EXPECT_EQ(json_of({"show", profile_, "--microbatches", "4"})["ranks"], 3) << "as the profile";
+  EXPECT_THAT(run_lowgear({"show", profile_}).err, HasSubstr("blocking power: assumed")) << "as plan";
   const ProgramResult none = run_lowgear({"show"});
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("lowgear show profile.csv"));

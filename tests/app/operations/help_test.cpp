@@ -43,6 +43,7 @@ TEST(Help, IsAVerbToo) {
   const ProgramResult of_plan = run_lowgear({"help", "plan"});
   EXPECT_EQ(of_plan.exit_code, 0) << of_plan.err;
   EXPECT_EQ(of_plan.out, run_lowgear({"plan", "--help"}).out);
+  EXPECT_EQ(run_lowgear({"help", "plan", "--all"}).out, run_lowgear({"plan", "--help-all"}).out);
 }
 
 TEST(Help, FitsATerminal) {

@@ -140,6 +140,12 @@ TEST(CheckRows, FoldsManyRowsAboveTheLimitIntoOneLine) {
                                 HasSubstr("the most at stage 3 forward, 1410 MHz"))));
 }
 
+TEST(CheckRows, NamesKilojoules) {
+  std::vector<Cell> cells = right_cells();
+  for (Cell& cell : cells) cell.energy_j /= 1000;
+  EXPECT_THAT(doubts(csv_of(cells)), ElementsAre(HasSubstr("energies look like kilojoules")));
+}
+
 TEST(CheckRows, HoldsRowsAgainstWaiting) {
   const std::string csv = "stage,instruction,frequency,time,energy\n0,forward,1400,0.1,30\n0,backward,1400,0.2,12\n";
   EXPECT_THAT(doubts(csv, {80}), ElementsAre(AllOf(StartsWith("p.csv:3: stage 0 backward at 1400 MHz draws 60 W"),

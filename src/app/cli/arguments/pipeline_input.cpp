@@ -35,10 +35,9 @@ constexpr int kMaxChunks = 1024;
 constexpr auto kGroupings = std::to_array<std::string_view>({"single", "grouped"});
 
 std::string schedule_names() {
-  std::string names;
-  for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators())
-    names += fmt::format("{}, ", generator.name);
-  return names;
+  std::vector<std::string_view> names;
+  for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) names.push_back(generator.name);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 bool is_generator(std::string_view name) {
@@ -61,6 +60,13 @@ std::string nearest_schedule(const std::string& text) {
 
 schedule::Schedule generate_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                                      std::span<const double> blocking_power_w) {
+  const int chunks = arguments.chunks.value_or(1);
+  if (!arguments.stages && profile != nullptr && chunks > 1 && profile->stages() % chunks == 0) {
+    throw InputError(
+        fmt::format("the schedule {0} needs --stages: give --stages {1} if each of the profile's {1} stages is a rank, "
+                    "--stages {2} if {3} of them run on one rank",
+                    arguments.schedule, profile->stages(), profile->stages() / chunks, chunks));
+  }
   if (!arguments.stages) throw InputError(fmt::format("the schedule {} needs --stages", arguments.schedule));
   if (!arguments.microbatches) {
     throw InputError(fmt::format("the schedule {} needs --microbatches", arguments.schedule));
@@ -68,7 +74,7 @@ schedule::Schedule generate_schedule(const ScheduleArguments& arguments, const p
   schedule::ScheduleRequest request{.name = arguments.schedule,
                                     .ranks = *arguments.stages,
                                     .microbatches = *arguments.microbatches,
-                                    .chunks = arguments.chunks.value_or(1),
+                                    .chunks = chunks,
                                     .envpipe_stages = {}};
   api::require_planning_memory(request.ranks, request.microbatches, request.chunks, available_memory_bytes());
   if (request.name == "envpipe") {
@@ -96,7 +102,7 @@ schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
   }
   if (!file_exists(path) && !std::filesystem::exists(path) && path != "-") {
     throw InputError(
-        fmt::format("--schedule: there is no schedule and no file {}; {}there are {}or a CSV in PyTorch's notation",
+        fmt::format("--schedule: there is no schedule and no file {}; {}there are {}, or a CSV in PyTorch's notation",
                     quote(path), nearest_schedule(path), schedule_names()));
   }
   schedule::Schedule schedule = schedule::read_torch_csv(read_file(path), path);
@@ -162,6 +168,7 @@ void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view 
 }
 
 void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
+  arguments.verb = app.get_name();
   add_profile_option(app, arguments.profile);
   add_schedule_options(app, arguments.schedule);
   add_blocking_power_option(app, arguments.blocking_power);
@@ -186,7 +193,13 @@ schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profi
 }
 
 profile::ProfileFile load_profile(const std::string& path, profile::ImpossibleUnits units) {
-  return profile::read_profile_file(read_file(path), path, units);
+  const std::string text = read_file(path);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && (text[first] == '{' || text[first] == '[')) {
+    throw_input_error({path, 0, 0}, "this is JSON, and a profile is a CSV file",
+                      "its columns are stage,instruction,frequency,time,energy");
+  }
+  return profile::read_profile_file(text, path, units);
 }
 
 std::vector<std::string> doubts_of(const profile::ProfileFile& file, std::span<const double> blocking_power_w,
@@ -202,10 +215,29 @@ void require_given(const PipelineArguments& arguments) {
   if (arguments.profile.empty()) missing.emplace_back("the profile, a CSV file");
   if (!is_file && !schedule.microbatches) missing.emplace_back("--microbatches N");
   if (missing.empty()) return;
-  throw InputError(fmt::format("missing: {}; for example: {} --microbatches {}", fmt::join(missing, " and "),
-                               arguments.profile.empty() ? "profile.csv" : arguments.profile,
+  throw InputError(fmt::format("missing: {}; for example: lowgear {} {} --microbatches {}", fmt::join(missing, " and "),
+                               arguments.verb, arguments.profile.empty() ? "profile.csv" : arguments.profile,
                                schedule.microbatches.value_or(32)));
 }
+
+namespace {
+
+/// A name of no GPU that is known, and of none that a driver would print.
+std::optional<std::string> gpu_name_doubt(const std::string& gpu_name) {
+  constexpr auto kVendors = std::to_array<std::string_view>({"nvidia", "tesla", "quadro", "amd"});
+  const std::string name = lower_case(gpu_name);
+  const auto is_of = [&](std::string_view vendor) { return name.starts_with(vendor); };
+  if (gpu_name.empty() || estimator::gpu_of_name(gpu_name) || std::ranges::any_of(kVendors, is_of)) return std::nullopt;
+  const std::vector<std::string> known = estimator::gpu_names();
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  const auto nearest = nearest_name(name, names);
+  return fmt::format("--gpu {}: not a GPU that is known{}; agents refuse plans for another GPU than their own",
+                     gpu_name,
+                     nearest ? fmt::format("; did you mean {}?", *nearest)
+                             : fmt::format(", such as {} or NVIDIA A100-SXM4-80GB", known.back()));
+}
+
+}  // namespace
 
 PipelineInput load_pipeline(const PipelineArguments& arguments) {
   require_given(arguments);
@@ -232,6 +264,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, arguments.gpu_name, arguments.units);
   if (assumption) pipeline.doubts.insert(pipeline.doubts.begin(), *assumption);
+  if (auto doubt = gpu_name_doubt(arguments.gpu_name)) pipeline.doubts.push_back(std::move(*doubt));
   return input;
 }
 

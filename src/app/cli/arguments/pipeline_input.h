@@ -30,6 +30,7 @@ struct ScheduleArguments {
 
 /// A profiled pipeline on the command line.
 struct PipelineArguments {
+  std::string verb = "plan";  ///< that has these options, for the example in messages
   ScheduleArguments schedule;
   std::string profile;         ///< path
   std::string blocking_power;  ///< watts, or path; empty: that of the profile or the GPU, else assumed

@@ -98,6 +98,10 @@ void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument) {
                                                                  "{}, not {}",
                                                                  kMaxLatencyMs, kInstant, quote(text)));
     }
+    if (may_be_share(text)) {  // as seconds
+      throw CLI::ValidationError("--switch-latency",
+                                 fmt::format("{0} without a unit may mean two things: give {0}ms or {0}s", text));
+    }
     argument.latency_s = *latency_ms / kMsPerS;
     argument.source = SwitchLatencyArgument::Source::given;
   };

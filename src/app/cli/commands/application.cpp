@@ -1,6 +1,7 @@
 #include "app/cli/commands/application.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +27,7 @@ namespace lowgear::cli {
 namespace {
 
 constexpr std::string_view kDashes = "--";
+constexpr const char* kVersion = "--version";
 
 constexpr auto kOldWords = std::to_array<OldWord>({
     {"simulate", "verify --replay"},
@@ -91,13 +93,30 @@ bool is_unknown_verb(std::span<const Verb> verbs, std::span<const std::string> w
   return std::ranges::find(verbs, words.front(), &Verb::name) == verbs.end();
 }
 
+bool is_letter(char character) {
+  return (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z');
+}
+
+/// `; did you mean --microbatches or --memory-limit?` of `-m`.
+std::string options_of_letter(char letter, std::span<const std::string_view> names) {
+  constexpr std::size_t kMost = 4;
+  std::vector<std::string_view> found;
+  for (const std::string_view name : names) {
+    if (name[kDashes.size()] == letter) found.push_back(name);
+  }
+  if (found.empty() || found.size() > kMost) return "; options have long names, as --help shows";
+  return fmt::format("; did you mean {}?", fmt::join(found, " or "));
+}
+
 /// The first option among the arguments that the verb does not have, without its value. What stands after `--` is not
 /// the verb's.
 std::optional<std::string> unknown_option(const CLI::App& verb, std::span<const std::string> arguments) {
   for (const std::string& argument : arguments) {
     if (argument == "--") break;
-    if (!argument.starts_with("--")) continue;
-    std::string name = argument.substr(0, argument.find('='));
+    const bool is_long = argument.starts_with("--");
+    const bool is_short = !is_long && argument.size() > 1 && argument[0] == '-' && is_letter(argument[1]);
+    if (!is_long && !is_short) continue;
+    std::string name = is_short ? argument.substr(0, 2) : argument.substr(0, argument.find('='));
     if (verb.get_option_no_throw(name) == nullptr) return name;
   }
   return std::nullopt;
@@ -110,7 +129,21 @@ std::string no_option_message(const CLI::App& verb, const std::string& option) {
     if (!known->get_lnames().empty()) names.push_back("--" + known->get_lnames().front());
   }
   const std::vector<std::string_view> views(names.begin(), names.end());
+  if (!option.starts_with(kDashes)) {
+    return fmt::format("there is no option {}{}", printable(option), options_of_letter(option.back(), views));
+  }
+  if (option == kVersion) return "there is no option --version here: lowgear --version prints the version";
   return fmt::format("there is no option {}{}", printable(option), did_you_mean(option, views));
+}
+
+/// CLI11's words, but for an option that was given twice.
+std::string problem_text(const CLI::ParseError& error) {
+  constexpr std::string_view kTooMany = ": At Most 1 required but received ";
+  std::string text = error.what();
+  const std::size_t place = text.find(kTooMany);
+  if (place == std::string::npos) return text;
+  const std::string times = text.substr(place + kTooMany.size());
+  return fmt::format("{}: given {}; give it once", text.substr(0, place), times == "2" ? "twice" : times + " times");
 }
 
 /// A mistake in the command line.
@@ -118,22 +151,26 @@ UsageError usage_error(const CLI::App& app, std::span<const Verb> verbs, std::sp
                        const CLI::ParseError& error) {
   const auto selected = app.get_subcommands();
   if (selected.empty()) {
+    const auto unknown = unknown_option(app, arguments);
+    if (unknown) return {no_option_message(app, *unknown), "lowgear --help"};
     return {fmt::format("a command is missing; the commands are {}", names_of(verbs)), "lowgear --help"};
   }
   const CLI::App& verb = *selected.front();
   // A misspelt option is reported as such, not by the required one that it was meant to be.
   const auto unknown =
       dynamic_cast<const CLI::ValidationError*>(&error) == nullptr ? unknown_option(verb, arguments) : std::nullopt;
-  return {unknown ? no_option_message(verb, *unknown) : printable(error.what(), std::string_view::npos),
+  return {unknown ? no_option_message(verb, *unknown) : printable(problem_text(error), std::string_view::npos),
           fmt::format("lowgear {} --help", verb.get_name())};
 }
 
-/// `help` and `help VERB` as `--help` and `VERB --help`; nothing as `--help`.
+/// `help`, `help VERB` and `help VERB --all` as `--help`, `VERB --help` and `VERB --help-all`; nothing as `--help`.
 std::vector<std::string> with_help_option(std::span<const std::string> arguments) {
   std::vector<std::string> words(arguments.begin(), arguments.end());
   if (!words.empty() && words.front() != "help") return words;
   if (!words.empty()) words.erase(words.begin());
-  words.emplace_back("--help");
+  const bool wants_all = words.size() > 1 && words.back() == "--all";
+  if (wants_all) words.pop_back();
+  words.emplace_back(wants_all ? "--help-all" : "--help");
   return words;
 }
 
@@ -204,7 +241,7 @@ std::span<const OldWord> old_words() { return kOldWords; }
 Application::Application(std::vector<Verb> verbs)
     : verbs_(std::move(verbs)),
       app_("Lowgear makes large-model training use less energy without finishing later", "lowgear") {
-  app_.set_version_flag("--version", version(), "Print the version");
+  app_.set_version_flag(kVersion, version(), "Print the version");
   app_.set_help_flag("-h,--help", "Print help");
   app_.set_help_all_flag("--help-all", "Print help with all options");
   app_.require_subcommand(1);

@@ -97,11 +97,11 @@ Json summary_json(const profile::OpProfileSummary& row) {
 ExitCode show_profile(const ShowArguments& arguments, Console& console) {
   const profile::ProfileFile file = load_profile(arguments.profile);
   const profile::StageProfile& profile = file.profile;
-  const bool is_stated = !arguments.blocking_power.empty() || !file.columns.blocking_power_w.empty();
-  const std::vector<double> power_w =
-      arguments.blocking_power.empty() && is_stated
-          ? file.columns.blocking_power_w
-          : blocking_power_from_argument(is_stated ? arguments.blocking_power : "0", profile.stages());
+  PipelineArguments pipeline;
+  pipeline.blocking_power = arguments.blocking_power;
+  pipeline.gpu_name = arguments.gpu_name;
+  const BlockingPower blocking = blocking_power_of(pipeline, file, profile.stages());
+  const std::vector<double>& power_w = blocking.by_rank_w;
   const std::vector<profile::OpProfileSummary> rows = summarise(profile, power_w);
   const std::vector<std::string> doubts = doubts_of(file, power_w, arguments.gpu_name);
   for (const std::string& doubt : doubts) console.warn(doubt);
@@ -117,9 +117,7 @@ ExitCode show_profile(const ShowArguments& arguments, Console& console) {
                         {"warnings", doubts}});
     return ExitCode::ok;
   }
-  if (!is_stated) {
-    console.note("without --blocking-power, options are chosen by energy, as if waiting used none");
-  }
+  if (blocking.assumption) console.note(*blocking.assumption);
   if (modelled) console.note(profile::kExampleProfileNotice);
   console.print(summary_table(rows) +
                 fmt::format("Next: lowgear plan {} --microbatches M\n", shell_word(arguments.profile)));
@@ -138,8 +136,11 @@ schedule::Schedule runnable_schedule(const ShowArguments& arguments, Console& co
     }
     for (const std::string& doubt : doubts_of(file, power_w, arguments.gpu_name)) console.warn(doubt);
   }
-  schedule::Schedule schedule =
-      with_communication(load_schedule(arguments.schedule, profile ? &*profile : nullptr, power_w));
+  ScheduleArguments named = arguments.schedule;
+  if (profile && !named.stages && named.chunks.value_or(1) == 1 && is_schedule_name(named.schedule)) {
+    named.stages = profile->stages();
+  }
+  schedule::Schedule schedule = with_communication(load_schedule(named, profile ? &*profile : nullptr, power_w));
   (void)build_dag(schedule);  // refuses an order that contradicts the data
   require_runnable(schedule, arguments.schedule.grouping);
   return schedule;

@@ -135,8 +135,9 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   const std::string profile =
       arguments.pipeline.profile.empty() ? profile_beside(arguments.plan) : arguments.pipeline.profile;
   if (profile.empty()) {
-    throw InputError(fmt::format("missing: the profile, a CSV file; for example: --replay {} profile.csv",
-                                 shell_word(arguments.plan)));
+    throw InputError(
+        fmt::format("missing: the profile, a CSV file; for example: lowgear verify --replay {} profile.csv",
+                    shell_word(arguments.plan)));
   }
   input.file = load_profile(profile, arguments.pipeline.units);
   pipeline.schedule = api::schedule_of(*planned.plan);

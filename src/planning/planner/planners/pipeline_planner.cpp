@@ -236,11 +236,11 @@ struct PipelinePlanner::Impl {
 
   std::string refusal(double deadline_s) const {
     std::string text =
-        fmt::format("deadline {} s cannot be kept: T_min, the fastest iteration of this pipeline, is {} s", deadline_s,
-                    s_from_ps(fastest_ps()));
+        fmt::format("deadline {:.6g} s cannot be kept: T_min, the fastest iteration of this pipeline, is {:.6g} s",
+                    deadline_s, s_from_ps(fastest_ps()));
     const TimePs of_frontier_ps = solved->frontier().fastest_ps();
     if (fastest_ps() > of_frontier_ps) {
-      text += fmt::format(" with a switch latency of {} ms, and {} s without one", options.switch_latency_s * 1e3,
+      text += fmt::format(" with a switch latency of {} ms, and {:.6g} s without one", options.switch_latency_s * 1e3,
                           s_from_ps(of_frontier_ps));
     }
     return text;

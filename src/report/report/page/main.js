@@ -51,8 +51,7 @@
         'less energy'])}, ${inWords(compare.slowdown(chosenPlan.time_s), 'same time', ['slower', 'faster'])}`}),
       element('span', {class: 'basis', text: 'planned'}),
       ...(gap !== null && report.certificate.verified
-        ? [` The best possible plan uses at most ${units.percent(100 * (1 - bound_j / chosenPlan.energy_j), 2)} less ` +
-          'at this time.']
+        ? [` It uses at most ${units.percent(gap, 2)} more than the best possible plan at this time.`]
         : []));
   };
 
@@ -65,7 +64,7 @@
     const gap = compare.gap(chosenPlan);
     const jointGap = compare.gap({energy_j: chosenPlan.energy_j, lower_bound_j: chosenPlan.joint_bound_j});
     const isFree = report.orders.length > 0;
-    const proof = report.certificate.verified ? 'certified: the best possible plan is at most this much better'
+    const proof = report.certificate.verified ? 'certified: the plan is at most this much above the best possible one'
       : 'the lower bound was not verified';
     byId('cards').replaceChildren(
       card('Energy per iteration, planned', units.signedPercent(-saving, 2),

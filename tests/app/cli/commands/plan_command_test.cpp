@@ -758,6 +758,11 @@ TEST_F(PlanCommand, SaysWhatItPlansAndWhichRunItReplaces) {
               HasSubstr("replaced " + out() + " (6 microbatches, 3 stages, 1f1b, of profile.csv)"));
 }
 
+TEST_F(PlanCommand, WarnsOfAGpuThatIsNotKnown) {
+  EXPECT_THAT(plan({"--plans", "1", "--gpu", "foo"}).err, HasSubstr("--gpu foo: not a GPU that is known"));
+  EXPECT_THAT(plan({"--plans", "1", "--gpu", "NVIDIA L4000"}).err, testing::Not(HasSubstr("not a GPU")));
+}
+
 TEST_F(PlanCommand, SaysWhatToDoNext) {
   const ProgramResult result = plan();
   EXPECT_THAT(result.out, HasSubstr("\nnext      "));
@@ -777,7 +782,7 @@ TEST_F(PlanCommand, WarnsOfUnitsThatCannotBe) {
                                              HasSubstr(", 75, or"), HasSubstr("--accept-units")));
   const ProgramResult accepted = with_power("75000", {"--accept-units"});
   EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
-  EXPECT_EQ(lines_of(accepted.err).size(), 1U) << accepted.err;
+  EXPECT_EQ(lines_of(accepted.err).size(), 2U) << accepted.err << "with the run that is replaced";
   EXPECT_THAT(accepted.err, HasSubstr("warning: check --blocking-power: 75000 W"));
   EXPECT_THAT(text("report.html"), HasSubstr("check "));
   std::string milliseconds = "stage,instruction,frequency,time,energy\n";
