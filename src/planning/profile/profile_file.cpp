@@ -333,6 +333,34 @@ std::optional<std::string> transfer_doubt(const ProfileFile& file) {
   return std::nullopt;
 }
 
+/// Clocks of an op that each of the first `stages` has; empty where they differ.
+std::optional<std::size_t> equal_clocks(const StageProfile& profile, OpKind kind, int stages) {
+  std::optional<std::size_t> clocks;
+  for (int stage = 0; stage < stages; ++stage) {
+    const std::size_t count = profile.has(stage, kind) ? profile.measurements(stage, kind).size() : 0;
+    if (clocks.value_or(count) != count) return std::nullopt;
+    clocks = count;
+  }
+  return clocks;
+}
+
+/// A sign that the file's end is missing.
+std::optional<std::string> cut_doubt(std::string_view text, const ProfileFile& file) {
+  constexpr std::size_t kFewestToCompare = 4;
+  if (text.ends_with('.')) return file.source + ": ends in the middle of a number: the file may have been cut off";
+  const int last = file.profile.stages() - 1;
+  for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+    if (!file.profile.has(last, kind)) continue;
+    const std::size_t clocks = file.profile.measurements(last, kind).size();
+    const auto others = equal_clocks(file.profile, kind, last);
+    if (!others || *others < kFewestToCompare || clocks >= *others) continue;
+    return fmt::format(
+        "{}: the last stage, {}, has {} rows of {}, and each other stage {}: the file may have been cut off",
+        file.source, last, clocks, name(kind), *others);
+  }
+  return std::nullopt;
+}
+
 /// The header of the columns that `file` has besides those of every profile.
 std::string optional_header(const ProfileFile& file) {
   std::string header;
@@ -379,6 +407,7 @@ ProfileFile read_profile_file(std::string_view text, const std::string& source, 
   refuse_missing_kinds(file.profile, source);
   // Merged ranks are written as a profile, and read again.
   if (has_ranks) (void)profile_doubts(file.profile, {.source = source, .units = units});
+  if (auto doubt = cut_doubt(text, file)) file.doubts.push_back(std::move(*doubt));
   file.columns = read_columns(table, reader, file.profile.stages());
   file.switch_latency_s = read_latency(table, reader, file.profile.stages());
   return file;

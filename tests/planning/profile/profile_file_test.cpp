@@ -28,6 +28,23 @@ std::string read_error_of(const std::string& rows) {
   return error_of([&] { (void)read_profile(rows); });
 }
 
+TEST(ReadProfileFile, DoubtsAFileThatWasCutOff) {
+  std::string csv = "stage,instruction,frequency,time,energy\n";
+  for (int stage = 0; stage < 2; ++stage) {
+    for (const int clock_mhz : {1400, 1300, 1200, 1100}) {
+      for (const char* kind : {"forward", "backward"}) {
+        csv += fmt::format("{},{},{},{},21.5\n", stage, kind, clock_mhz, 140.0 / clock_mhz);
+      }
+    }
+  }
+  EXPECT_THAT(read_profile_file(csv, "p.csv").doubts, IsEmpty());
+  EXPECT_THAT(read_profile_file(csv.substr(0, csv.size() - 2), "p.csv").doubts,
+              ElementsAre(AllOf(StartsWith("p.csv: "), HasSubstr("in the middle of a number"))));
+  const std::string without_last = csv.substr(0, csv.rfind('\n', csv.size() - 2) + 1);
+  EXPECT_THAT(read_profile_file(without_last, "p.csv").doubts,
+              ElementsAre(HasSubstr("the last stage, 1, has 3 rows of backward, and each other stage 4")));
+}
+
 TEST(ReadProfileFile, ReadsStagesKindsAndClocks) {
   const StageProfile profile = read_profile(
       "1,forward,1200,0.2,20\n0,forward,1410,0.1,30\n0,backward,1410,0.3,60.5\n1,backward,1200,0.4,50\n"

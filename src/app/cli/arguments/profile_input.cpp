@@ -113,8 +113,8 @@ std::optional<RecordedSchedule> recorded_schedule(const std::vector<std::string>
     const fs::path file = (is_rank ? fs::absolute(path).lexically_normal().parent_path() : path) / kScheduleFile;
     if (!fs::exists(file)) continue;
     const schedule::Schedule schedule = schedule::read_torch_csv(read_file(file), file.string());
-    const RecordedSchedule found{.stages = schedule.stages, .microbatches = schedule.microbatches};
-    if (recorded && *recorded != found) {
+    const RecordedSchedule found{schedule.stages, schedule.microbatches, file.string()};
+    if (recorded && (recorded->stages != found.stages || recorded->microbatches != found.microbatches)) {
       throw_input_error({file.string(), 0, 0},
                         fmt::format("has {} stages and {} microbatches, and that of another recording {} and {}",
                                     found.stages, found.microbatches, recorded->stages, recorded->microbatches),

@@ -19,8 +19,7 @@ namespace lowgear::cli {
 struct RecordedSchedule {
   int stages = 0;
   int microbatches = 0;
-
-  friend bool operator==(const RecordedSchedule&, const RecordedSchedule&) = default;
+  std::string file = {};  ///< its CSV; empty: none
 };
 
 /// Empty where there is none. Throws InputError where it cannot be read, or several differ.

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -143,19 +146,29 @@ std::optional<estimator::PlannedEstimate> plan_if_asked(const EstimateArguments&
   return plan_estimate(estimate, options, available_memory_bytes(), progress);
 }
 
-std::string search_command(const EstimateArguments& arguments, const estimator::TrainingJob& job) {
+std::string search_command(const EstimateArguments& arguments, int gpus) {
   std::string command = "lowgear search" + words_without_layout(arguments.job);
   if (!arguments.samples.empty()) command += " --operators " + shell_word(arguments.samples);
-  return command + fmt::format(" --gpus {}", job.parallel.gpus());
+  return command + fmt::format(" --gpus {}", gpus);
+}
+
+/// GPUs to search a layout for that fits. One alone has no other layout: then as many as its bytes fill.
+int gpus_to_search(const estimator::JobEstimate& estimate) {
+  const int gpus = estimate.job.parallel.gpus();
+  if (gpus > 1) return gpus;
+  const double filled = estimate.memory.ranks[estimate.overflow->rank].total() / estimate.memory.capacity;
+  return static_cast<int>(
+      std::bit_ceil(static_cast<unsigned>(std::clamp(std::ceil(filled), 2.0, double{estimator::kMaxJobGpus}))));
 }
 
 std::string next_text(const EstimateArguments& arguments, const estimator::JobEstimate& estimate) {
   if (estimate.overflow) {
-    return fmt::format("\nNext: find a layout that fits: {}\n", search_command(arguments, estimate.job));
+    return fmt::format("\nNext: find a layout that fits: {}\n", search_command(arguments, gpus_to_search(estimate)));
   }
   if (!arguments.profile.empty()) return fmt::format("\nNext: {}\n", plan_command(estimate.job, arguments.profile));
   if (arguments.plan || !arguments.report.empty()) {
-    return fmt::format("\nNext: compare it with other layouts: {}\n", search_command(arguments, estimate.job));
+    return fmt::format("\nNext: compare it with other layouts: {}\n",
+                       search_command(arguments, estimate.job.parallel.gpus()));
   }
   return fmt::format("\nNext: plan its clocks: {} --plan\n", arguments.command);
 }

@@ -129,9 +129,13 @@ void write_page(const ProfileArguments& arguments, const profile::StageProfile& 
   write_file_atomically(arguments.html, render_html_page(profile_page(profile, basis, arguments.command)));
 }
 
-std::string next_text(const ProfileArguments& arguments) {
+std::string next_text(const ProfileArguments& arguments, const std::optional<RecordedSchedule>& recorded = {}) {
   if (arguments.out == "-") return "";
-  return fmt::format("Next: lowgear plan {} --microbatches M\n", shell_word(arguments.out));
+  const std::string order =
+      recorded && !recorded->file.empty()
+          ? "--schedule " + shell_word(recorded->file)
+          : fmt::format("--microbatches {}", recorded ? fmt::to_string(recorded->microbatches) : "M");
+  return fmt::format("Next: lowgear plan {} {}\n", shell_word(arguments.out), order);
 }
 
 ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
@@ -191,7 +195,7 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   profile::ProfilingOptions profiling = arguments.profiling;
   const std::optional<RecordedSchedule> schedule =
       arguments.merak.empty() ? recorded_schedule(arguments.recordings)
-                              : RecordedSchedule{arguments.merak_run.stages, arguments.merak_run.microbatches};
+                              : RecordedSchedule{arguments.merak_run.stages, arguments.merak_run.microbatches, {}};
   if (schedule) {
     profiling.stages = schedule->stages;
     profiling.microbatches = schedule->microbatches;
@@ -235,7 +239,7 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
     console.print_json(json);
   } else {
     console.print(recorded_table(recorded) + activations_text(activations.bytes) + switch_latency_text(latency) +
-                  next_text(arguments));
+                  next_text(arguments, schedule));
   }
   return ExitCode::ok;
 }

@@ -80,10 +80,11 @@ std::string reasons_text(const estimator::SearchReportData& found) {
   const estimator::SearchResult& winner = found.results.front();
   const estimator::SearchResult& rival = found.results[found.rival];
   std::string text = fmt::format(
-      "\nwhy it is best: compared with the best layout of another tp or pp, number {} ({}),\n{:+.3f} s in time and {} "
-      "{} with clocks that "
-      "cost no time\n",
-      found.rival + 1, describe(rival.layout), winner.time_s - rival.time_s,
+      "\nwhy it is best: compared with the best layout of another tp or pp, number {}{} ({}),\n{:+.3f} s in time and "
+      "{} "
+      "{} with clocks that cost no time\n",
+      found.rival + 1, found.rival < found.best.size() ? "" : fmt::format(", which --top {} shows", found.rival + 1),
+      describe(rival.layout), winner.time_s - rival.time_s,
       energy_text(std::abs(winner.planned_energy_j - rival.planned_energy_j)),
       winner.planned_energy_j > rival.planned_energy_j ? "more" : "less");
   std::size_t reasons = 0;
@@ -107,13 +108,19 @@ std::string front_text(const estimator::SearchReportData& found) {
       leanest.time_s, energy_text(leanest.planned_energy_j), describe(leanest.layout));
 }
 
-/// A schedule is asked for where the layout needs another than the job has.
+/// A schedule is asked for where the layout needs another than the job has. One stage has no clocks to plan.
 std::string next_text(const estimator::SearchRequest& request, const estimator::SearchLayout& layout,
                       const std::string& estimate_command) {
   estimator::TrainingJob job = request.job;
   apply(layout, job);
-  return fmt::format("\nNext: estimate the first and plan its clocks: {} {}{} --plan\n", estimate_command,
-                     options_of(layout), job.schedule == request.job.schedule ? "" : " --schedule " + job.schedule);
+  const std::string command = fmt::format("{} {}{}", estimate_command, options_of(layout),
+                                          job.schedule == request.job.schedule ? "" : " --schedule " + job.schedule);
+  if (layout.parallel.pp > 1)
+    return fmt::format("\nNext: estimate the first and plan its clocks: {} --plan\n", command);
+  return fmt::format(
+      "\nPlans save nothing in the same time where no stage waits for another (pp 1): --objective energy finds layouts "
+      "that use less;\nlowgear run --search slowdown=2% finds one lower clock.\nNext: estimate the first: {}\n",
+      command);
 }
 
 Json layout_json(const estimator::SearchLayout& layout) {

@@ -77,6 +77,12 @@ TEST(Estimate, EndsWithWhatToRunNext) {
   ASSERT_FALSE(fits.empty()) << large.out;
   EXPECT_EQ(fits.front(), "search");
   EXPECT_THAT(fits, testing::Not(testing::Contains("--no-sequence-parallel")));
+  const ProgramResult alone = run_lowgear(
+      {"estimate", "--model", "llama-2-7b", "--gpu", "a100", "--gpus", "1", "--global-batch", "8", "--seq", "4096"});
+  const std::vector<std::string> more = next_command(alone.out, "find a layout that fits");
+  ASSERT_FALSE(more.empty()) << alone.out;
+  EXPECT_EQ(more.back(), "2") << "132 GiB";
+  EXPECT_EQ(run_lowgear(more).exit_code, 0);
 }
 
 TEST(Estimate, WritesOneObjectThatAddsUp) {

@@ -94,6 +94,8 @@ TEST_F(ProfileCommand, NamesMissingRanksAndRefusesWhereAStageMayBeAmongThem) {
   write_text(path("job/schedule.csv"), "0F0,0B0\n");
   const ProgramResult replica = run_lowgear({"profile", path("job"), "--out", path("p.csv")});
   EXPECT_EQ(replica.exit_code, 0) << replica.err;
+  EXPECT_THAT(replica.out,
+              HasSubstr("Next: lowgear plan " + path("p.csv") + " --schedule " + path("job/schedule.csv")));
   EXPECT_THAT(replica.err, HasSubstr("warning: rank 1 of 2 has no recording: stages are profiled by the other ranks"));
 }
 
