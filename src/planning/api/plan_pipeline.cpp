@@ -142,9 +142,11 @@ class Planning {
     const auto single = single_deadline_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
     result_.asked_deadline_s = single;
     if (single && *single > planner.slowest_s()) {
-      warn(fmt::format(
-          "the deadline of {} s is later than T* = {} s, after which waiting only uses energy: the plan is for T*",
-          *single, planner.slowest_s()));
+      warn(
+          fmt::format("the deadline of {:.6g} s is later than T* = {:.6g} s, the time of least energy: a slower "
+                      "iteration only uses "
+                      "more, so the plan is for T*",
+                      *single, planner.slowest_s()));
     }
     OnePipeline solved(planner);
     const JobPlanner job({.pipeline = &result_.pipeline, .planner = options_->planner}, solved, progress_);

@@ -44,9 +44,16 @@ Json plan_rows(std::span<const api::PlanFigures> plans) {
   return rows;
 }
 
-Json policy_rows(std::span<const api::ComparisonRow> policies) {
+/// `late_*` of a policy in per cent of the baseline, where both were replayed with late clocks.
+void add_late(Json& row, const api::ComparisonRow& policy, const Baseline& baseline) {
+  if (!baseline.late || !policy.late_time_s || !policy.late_energy_j) return;
+  row["late_time_pct"] = change_pct(baseline.late->time_s, *policy.late_time_s);
+  row["late_energy_pct"] = change_pct(baseline.late->energy_j, *policy.late_energy_j);
+}
+
+Json policy_rows(const Data& data) {
   Json rows = Json::array();
-  for (const api::ComparisonRow& policy : policies) {
+  for (const api::ComparisonRow& policy : data.policies) {
     rows.push_back({{"name", policy.label()},
                     {"time_s", policy.time_s},
                     {"energy_j", policy.energy_j},
@@ -56,6 +63,7 @@ Json policy_rows(std::span<const api::ComparisonRow> policies) {
                     {"note", policy.note},
                     {"own_order", policy.own_order},
                     {"peak_activations", or_null(policy.peak_activations)}});
+    add_late(rows.back(), policy, data.baseline);
   }
   return rows;
 }
@@ -207,6 +215,23 @@ Json order_rows(const Data& data) {
   return rows;
 }
 
+Json change_object(const std::optional<ChangedWork>& change) {
+  if (!change) return nullptr;
+  Json rows = Json::array();
+  for (const ChangedWork::Row& row : change->rows) {
+    rows.push_back({{"work", row.work},
+                    {"clocks", row.clocks},
+                    {"time_s", row.figures.time_s},
+                    {"energy_j", row.figures.energy_j},
+                    {"time_pct", row.change_pct.time_s},
+                    {"energy_pct", row.change_pct.energy_j},
+                    {"gap_pct", or_null(row.gap_pct)}});
+  }
+  return {{"description", change->description},           {"partition", change->partition},
+          {"partition_before", change->partition_before}, {"time_pct", change->change_pct.time_s},
+          {"energy_pct", change->change_pct.energy_j},    {"rows", std::move(rows)}};
+}
+
 /// In per cent of the baseline, as the cards show them.
 Json late_object(const std::optional<api::LateReplay>& late) {
   if (!late) return nullptr;
@@ -229,6 +254,9 @@ std::string report_json(const Data& data) {
       {"switch_latency_s", data.switch_latency_s},
       {"clock_lead_s", data.clock_lead_s},
       {"late", late_object(data.late)},
+      {"late_s", or_null(data.late_s)},
+      {"comparison", data.is_comparison},
+      {"change", change_object(data.change)},
       {"baseline",
        {{"description", data.baseline.description},
         {"time_s", data.baseline.time_s},
@@ -245,7 +273,7 @@ std::string report_json(const Data& data) {
         {"command", data.certificate.command}}},
       {"plans", plan_rows(data.plans)},
       {"chosen_plan", data.chosen_plan ? Json(*data.chosen_plan) : Json(nullptr)},
-      {"policies", policy_rows(data.policies)},
+      {"policies", policy_rows(data)},
       {"chosen", timeline_object(data.chosen)},
       {"baseline_timeline", timeline_object(data.baseline_timeline)},
       {"valleys", valleys_json(data.valleys)},

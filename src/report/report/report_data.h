@@ -36,6 +36,7 @@ struct Baseline {
   std::string description;  ///< for example "every op at its highest profiled clock"
   double time_s = 0;
   double energy_j = 0;
+  std::optional<simulator::PipelineFigures> late = {};  ///< replayed with late clocks, as `late_s` of the policies
 };
 
 /// What supports the lower bound.
@@ -68,6 +69,22 @@ struct OrderRow {
   std::vector<int> plans;  ///< numbers of its plans
 };
 
+/// The change of a job's work that a plan answers, with the plan before it. Changes are per microbatch, in per cent.
+struct ChangedWork {
+  struct Row {
+    std::string work;                       ///< `before`, `changed`, `changed, new partition`
+    std::string clocks;                     ///< `full clocks` or `plan`
+    simulator::PipelineFigures figures;     ///< of an iteration
+    simulator::PipelineFigures change_pct;  ///< against full clocks before
+    std::optional<double> gap_pct;          ///< above the proven least energy of its partition and order
+  };
+  std::string description;                ///< for the title: `24 of 96 layers frozen`
+  std::string partition;                  ///< of the plan
+  std::string partition_before;           ///< empty: the same
+  simulator::PipelineFigures change_pct;  ///< of the plan against the plan before
+  std::vector<Row> rows;
+};
+
 /// All that the report shows: a field for each part of the page. Energies are for one GPU per rank. A figure that is
 /// not finite is shown as a dash.
 struct Data {
@@ -82,7 +99,12 @@ struct Data {
   double clock_lead_s = 0;               ///< how long before a unit the agent requests its clock
   std::optional<api::LateReplay> late;   ///< the chosen plan if clocks were requested only when their units begin
 
+  /// Latency of the replays with late clocks that `policies` have; empty: there are none.
+  std::optional<double> late_s = {};
+  bool is_comparison = false;  ///< of policies: no plan has been written
+
   Baseline baseline;
+  std::optional<ChangedWork> change = {};            ///< that the plan answers; empty: a first plan
   std::vector<simulator::PipelineFigures> frontier;  ///< vertices of the convex curve, fastest first
   std::vector<simulator::PipelineFigures>
       lower_bound;  ///< same order; empty when the frontier is exact: then it is its own bound

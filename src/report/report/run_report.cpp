@@ -166,10 +166,14 @@ Data comparison_report(const api::PolicyComparison& comparison, const api::Profi
   data.frontier = api::frontier_points(planner.frontier());
   data.lower_bound = api::lower_bound_points(planner.frontier(), planner.method());
   data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};
+  if (comparison.baseline.late_time_s && comparison.baseline.late_energy_j) {
+    data.baseline.late = {*comparison.baseline.late_time_s, *comparison.baseline.late_energy_j};
+  }
+  data.is_comparison = true;
   data.certificate = {false, "The planner proved the bound as it solved; lowgear plan writes the proof to a file.", ""};
   data.plans = {api::plan_row(0, plan)};
   data.chosen_plan = 0;
-  data.chosen = report_timeline("lowgear, fastest", pipeline.dag, replayed, choices);
+  data.chosen = report_timeline("lowgear (T_min)", pipeline.dag, replayed, choices);
   data.policies = comparison.rows;
   data.warnings = comparison.skipped;
   data.warnings.insert(data.warnings.end(), pipeline.doubts.begin(), pipeline.doubts.end());

@@ -75,7 +75,8 @@
   const useFrontier = async () => {
     const svg = document.querySelector('#frontier svg');
     result.marks = svg.querySelectorAll('.point').length;
-    result.labels = [...svg.querySelectorAll('.point-label')].map((label) => label.textContent);
+    result.labels = [...document.querySelectorAll('.plot-key li')].map((item) => item.textContent);
+    result.numbers = [...svg.querySelectorAll('.point-label')].map((label) => label.textContent);
     result.curve = (svg.querySelector('.curve') || {getTotalLength: () => 0}).getTotalLength();
     result.firstPoint = await key(svg, 'ArrowRight');
     result.lastPoint = await key(svg, 'End');

@@ -81,11 +81,48 @@ TEST_F(BrowserTest, DrawsEverythingAndFetchesNothing) {
   EXPECT_EQ(seen["rows"]["ranks"], 8);
   EXPECT_LE(seen["overflowPx"], 0);
   EXPECT_THAT(seen["text"].get<std::string>(),
-              AllOf(HasSubstr("less energy, same time"), HasSubstr("more than the best possible plan at this time"),
+              AllOf(HasSubstr("less energy, same time"), HasSubstr("more energy than the best possible plan"),
                     HasSubstr(std::to_string(data.plans.size()) + " plans, show all")));
   const auto labels = seen["labels"].get<std::vector<std::string>>();
   EXPECT_THAT(labels,
-              AllOf(Contains(HasSubstr("Baseline")), Contains(HasSubstr("envpipe")), Contains(HasSubstr("Plan 0: "))));
+              AllOf(Contains(HasSubstr("Baseline")), Contains(HasSubstr("envpipe")), Contains(HasSubstr("Plan 0 "))));
+  EXPECT_GE(seen["numbers"].size(), 2) << "points in the plot have numbers, which the list names";
+}
+
+TEST_F(BrowserTest, ComparesAChangeWithThePlanBefore) {
+  Data data = sample_report(4, 8);
+  data.change = ChangedWork{.description = "24 of 96 layers frozen",
+                            .partition = "custom:0,26,36",
+                            .partition_before = "",
+                            .change_pct = {-3.07, -23.35},
+                            .rows = {{"before", "plan", {2.8365, 6246.3}, {0, -16.04}, 0.137}}};
+  const Json seen = look_at(chromium(), render_html_report(data));
+  EXPECT_EQ(seen["error"], "");
+  EXPECT_THAT(seen["title"].get<std::string>(), HasSubstr("24 of 96 layers frozen"));
+  EXPECT_THAT(seen["text"].get<std::string>(),
+              AllOf(HasSubstr("less energy, 3.1"), HasSubstr("faster than the plan before"), HasSubstr("6246.3")));
+}
+
+TEST_F(BrowserTest, ShowsAComparisonWithLateClocks) {
+  Data data = sample_report(4, 8);
+  data.is_comparison = true;
+  data.late_s = 0.025;
+  data.plans.resize(1);
+  data.baseline_timeline = {};
+  data.baseline.late = {1, 1000};
+  data.chosen.label = "lowgear (T_min)";
+  api::ComparisonRow own{.policy = "lowgear", .aim = "T_min", .time_s = 1, .energy_j = 900, .plan_time_s = 0.238};
+  own.late_time_s = 1.0274;
+  own.late_energy_j = 850.1;
+  data.policies.push_back(own);
+  const Json seen = look_at(chromium(), render_html_report(data));
+  EXPECT_EQ(seen["error"], "");
+  EXPECT_EQ(seen["rows"]["policies"], data.policies.size() + 1) << "Lowgear's own plan is one row";
+  EXPECT_EQ(seen["marks"], data.policies.size() + 1) << "and one point";
+  EXPECT_THAT(seen["text"].get<std::string>(),
+              AllOf(HasSubstr("14.99 (+2.74\u00a0%)"), HasSubstr("25.0\u00a0ms late"), HasSubstr("238\u00a0ms"),
+                    testing::Not(HasSubstr("deployable plan")), testing::Not(HasSubstr("Deployable plans")),
+                    testing::Not(HasSubstr("Both iterations"))));
 }
 
 TEST_F(BrowserTest, DrawsEqualStagesOnce) {

@@ -166,6 +166,7 @@ struct CompareArguments {
   EnvPipeArguments envpipe;
   std::optional<std::string> memory_limit;
   std::string html;
+  std::string command;  ///< the command line, for the page
   bool wide = false;
   bool json = false;
 };
@@ -187,6 +188,8 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
       report::comparison_report(comparison, input.pipeline, planner, arguments.planner.switch_latency.late_by_s());
   data.clock_lead_s = arguments.planner.switch_latency.lead_s;
   data.lowgear_version = version();
+  data.command = arguments.command;
+  data.late_s = arguments.planner.switch_latency.late_s();
   data.profile_name = std::filesystem::path(input.file.source).filename().string();
   return render_html_report(data);
 }
@@ -329,6 +332,7 @@ VerbAction declare_compare(CLI::App& app) {
   group_options(app, "Policies of others", {"--memory-limit"});
   group_options(app, "Frontier", {"--ask-ahead"});
   return [arguments, &app](Console& console) {
+    arguments->command = command_line(app);
     refuse_unused_perseus_options(app,
                                   arguments->policies.empty() || arguments->baseline == "perseus" ||
                                       std::ranges::find(arguments->policies, "perseus") != arguments->policies.end());

@@ -205,8 +205,9 @@ void take_clocks_of(const api::RunContents& contents, PlannerArguments& planner,
 }
 
 /// The new work as `lowgear plan` would write it.
-void write_plan_folder(const ReplanArguments& arguments, const api::RunContents& contents, const api::PlannedWork& work,
-                       Progress& progress) {
+void write_plan_folder(const ReplanArguments& arguments, const api::RunContents& contents,
+                       const api::WorkReplan& replan, Progress& progress) {
+  const api::PlannedWork& work = replan.after;
   PlanArguments plan;
   plan.out = arguments.out;
   plan.command = arguments.command;
@@ -217,7 +218,9 @@ void write_plan_folder(const ReplanArguments& arguments, const api::RunContents&
   input.pipeline = work.pipeline;
   take_clocks_of(contents, plan.planner, input.file.switch_latency_s);
   StagedDirectory folder(arguments.out, std::string(output_file::kRun));
-  (void)make_plans(plan, std::move(input), folder, progress);
+  const int layers = std::accumulate(work.partition.begin(), work.partition.end(), 0);
+  (void)make_plans(plan, std::move(input), folder, progress,
+                   changed_work(replan, work_change(arguments.change, layers)));
   folder.commit();
 }
 
@@ -229,7 +232,7 @@ ExitCode run_with_kept_order(const ReplanArguments& arguments, const FollowedPla
   const api::RunContents& contents = before.contents;
   std::optional<ProgressBar> progress(std::in_place);
   const api::WorkReplan replan = replan_work(replan_request(arguments, before), &*progress);
-  if (!arguments.out.empty()) write_plan_folder(arguments, contents, replan.after, *progress);
+  if (!arguments.out.empty()) write_plan_folder(arguments, contents, replan, *progress);
   progress.reset();
   for (const std::string& warning : contents.run.warnings) console.note(warning);
   if (replan.after.finding) console.warn(*replan.after.finding);

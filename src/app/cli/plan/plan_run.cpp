@@ -155,8 +155,8 @@ api::PlanOptions plan_options(const PlanArguments& arguments) {
   return options;
 }
 
-PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
-                       Progress& progress) {
+PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder, Progress& progress,
+                       std::optional<report::ChangedWork> change) {
   api::PlanOptions options = plan_options(arguments);
   const policies::EnvPipeOptions envpipe =
       envpipe_options(arguments.envpipe, arguments.memory_limit, arguments.pipeline.schedule.extra_activations, input);
@@ -186,8 +186,9 @@ PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, Stag
   if (is_quick_to_verify(summary.result.pipeline, summary.result.plans.size())) {
     summary.verified = verified(files.texts(), progress);
   }
-  folder.write(output_file::kReport,
-               report::render_html_report(report::build_report(contents_of(summary, std::move(run)))));
+  report::Data data = report::build_report(contents_of(summary, std::move(run)));
+  data.change = std::move(change);
+  folder.write(output_file::kReport, report::render_html_report(data));
   return summary;
 }
 

@@ -15,6 +15,7 @@
 #include "planning/api/plan_request.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/verifier/verify.h"
+#include "report/report/report_data.h"
 #include "rivals/formats/perseus_plan.h"
 
 namespace lowgear::cli {
@@ -46,10 +47,10 @@ struct PlanSummary {
   std::optional<planner::VerifyReport> verified;  ///< empty where verifying takes long
 };
 
-/// Plans, and writes every file into `folder`, which the caller commits. Throws InputError, and Error when the plans do
-/// not pass verification.
+/// Plans, and writes every file into `folder`, which the caller commits; the report shows the `change` that the plan
+/// answers. Throws InputError, and Error when the plans do not pass verification.
 [[nodiscard]] PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
-                                     Progress& progress);
+                                     Progress& progress, std::optional<report::ChangedWork> change = {});
 
 /// Results of planning with a free order, for the summary.
 struct JointPlanSummary {

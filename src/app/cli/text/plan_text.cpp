@@ -1,10 +1,13 @@
 #include "app/cli/text/plan_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
+#include <vector>
 
 #include "app/cli/arguments/options.h"
 #include "app/cli/plan/plan_folder.h"
@@ -126,6 +129,45 @@ std::string replan_text(const api::WorkReplan& replan) {
       "gap is the plan's to the\nproven least energy of its partition and order.\n",
       other_count ? ", per microbatch" : "");
   return text;
+}
+
+namespace {
+
+/// In words: `24 of 96 layers frozen, 8 microbatches before`.
+std::string describe(const api::WorkReplan& replan, const api::WorkChange& change) {
+  std::vector<std::string> parts;
+  const int layers = std::accumulate(replan.after.partition.begin(), replan.after.partition.end(), 0);
+  if (change.frozen_layers > 0) parts.push_back(fmt::format("{} of {} layers frozen", change.frozen_layers, layers));
+  if (!change.scales.empty()) parts.emplace_back("layers scaled");
+  if (change.recomputation == api::Recomputation::added) parts.emplace_back("recomputation added");
+  if (change.recomputation == api::Recomputation::removed) parts.emplace_back("recomputation removed");
+  if (replan.after.pipeline.dag.microbatches != replan.before.pipeline.dag.microbatches) {
+    parts.push_back(fmt::format("{} microbatches before", replan.before.pipeline.dag.microbatches));
+  }
+  return parts.empty() ? "work unchanged" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+report::ChangedWork changed_work(const api::WorkReplan& replan, const api::WorkChange& change) {
+  const bool moved = replan.after.partition != replan.before.partition;
+  report::ChangedWork changed{.description = describe(replan, change),
+                              .partition = partition_text(replan.after.partition),
+                              .partition_before = moved ? partition_text(replan.before.partition) : "",
+                              .change_pct = against(replan, figures_of(replan.before.plan)),
+                              .rows = {}};
+  const simulator::PipelineFigures baseline = per_microbatch(replan.before.full_clocks, replan.before);
+  const auto add = [&](const std::string& name, const PlannedWork& work) {
+    const auto add_row = [&](const char* clocks, const simulator::PipelineFigures& figures, std::optional<double> gap) {
+      changed.rows.push_back({name, clocks, figures, changes_pct(baseline, per_microbatch(figures, work)), gap});
+    };
+    add_row("full clocks", work.full_clocks, std::nullopt);
+    add_row("plan", figures_of(work.plan), work.plan.gap_pct());
+  };
+  add("before", replan.before);
+  if (moved && replan.same_partition) add("changed", *replan.same_partition);
+  add(moved ? "changed, new partition" : "changed", replan.after);
+  return changed;
 }
 
 Json replan_json(const api::WorkReplan& replan) {

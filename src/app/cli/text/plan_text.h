@@ -6,6 +6,7 @@
 #include "base/core/formats/json.h"
 #include "planning/api/joint_plan.h"
 #include "planning/api/work_replan.h"
+#include "report/report/report_data.h"
 
 namespace lowgear::cli {
 
@@ -18,6 +19,8 @@ namespace lowgear::cli {
 /// The gain of planning again after a change of a job's work, as text and as an object.
 [[nodiscard]] std::string replan_text(const api::WorkReplan& replan);
 [[nodiscard]] Json replan_json(const api::WorkReplan& replan);
+/// The same for the report; `change` is for its title.
+[[nodiscard]] report::ChangedWork changed_work(const api::WorkReplan& replan, const api::WorkChange& change);
 
 /// A plan's number, deadline, time, energy, bound and switches.
 [[nodiscard]] Json plan_figures_json(const api::PlanFigures& plan);

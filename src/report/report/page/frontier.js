@@ -2,7 +2,7 @@
 // a model: {curve, separateBound: lists of {time_s, energy_j}, fastest first; segments: stretches of the curve within one
 // order, [{order, points}], empty or absent where there is one order; points: [{type, name, basis, time_s,
 // energy_j, label, chosen, ...}]; baseline: what savings are against, or null; boundName, boundBasis, regionLabel,
-// summary: texts}.
+// summary: texts; keyed: points with a label have a number instead, which a list below the plot names}.
 const frontierPlot = (() => {
   const kMaxZoom = 2000;
   const kPickPx = 22;
@@ -39,12 +39,13 @@ const frontierPlot = (() => {
       y: point.y + (next.y - point.y) * step / steps}));
   });
 
-  // Points that cover each other share a label: of many labels at one place none says which point it names.
-  const withSharedLabels = (labels, point) => {
-    const kSamePx = 4;
-    const same = labels.find((other) => !other.isTarget && !point.isTarget &&
+  // Points that cover each other share a label: of many labels at one place none says which point it names. Numbers do
+  // where points only touch.
+  const withSharedLabels = (keyed) => (labels, point) => {
+    const kSamePx = keyed ? 10 : 4;
+    const same = labels.find((other) => (keyed || !other.isTarget && !point.isTarget) &&
       Math.hypot(other.x - point.x, other.y - point.y) < kSamePx);
-    if (same) same.text += `, ${point.label}`;
+    if (same) same.text = [...same.text.split(', '), point.label].sort((a, b) => a - b).join(', ');
     else labels.push({...point, text: point.label});
     return labels;
   };
@@ -97,6 +98,10 @@ const frontierPlot = (() => {
       this.svg.on('mousemove', () => this.hover(d3.mouse(this.svg.node())))
         .on('mouseleave', () => this.clearCursor()).on('blur', () => this.clearCursor());
       this.svg.node().addEventListener('keydown', (event) => this.onKey(event));
+      if (model.keyed) {
+        this.key = element('ol', {class: 'legend marks plot-key', 'aria-label': 'Points of the plot'});
+        container.after(this.key);
+      }
       this.take(model);
       this.layout();
     }
@@ -110,6 +115,24 @@ const frontierPlot = (() => {
       this.points = model.points.filter((point) => units.isNumber(point.time_s) && units.isNumber(point.energy_j))
         .sort((a, b) => a.time_s - b.time_s || b.energy_j - a.energy_j);
       this.svg.attr('aria-label', model.summary);
+      if (this.key) this.number();
+    }
+
+    // Numbers the points with a label, fastest first, and lists them.
+    number() {
+      const named = this.points.filter((point) => point.label);
+      named.forEach((point, i) => {
+        point.label = String(i + 1);
+      });
+      this.key.replaceChildren(...named.map((point) => {
+        const figures = this.compare
+          ? `${units.time(point.time_s, 5)} (${units.signedPercent(this.compare.slowdown(point.time_s), 2)}), ` +
+            `${units.percent(this.compare.saving(point.energy_j), 2)} saved`
+          : `${units.time(point.time_s, 5)}, ${units.energy(point.energy_j, 5)}`;
+        return element('li', {class: point.isTarget ? 'target' : ''}, [element('b', {text: point.label}),
+          pointSample(point.type, `${point.type}${point.chosen ? ' chosen' : ''}`),
+          element('span', {}, [element('strong', {text: point.name}), ` ${figures}`])]);
+      }));
     }
 
     // Draws another model; a plot that is zoomed keeps what it shows.
@@ -242,7 +265,7 @@ const frontierPlot = (() => {
       const isVisible = ({x, y}) => x >= left && x <= right && y >= top && y <= bottom;
       const wanted = placed.filter((point) => isVisible(point) && point.label)
         .sort((a, b) => Number(Boolean(b.chosen)) - Number(Boolean(a.chosen)) || order[b.type] - order[a.type])
-        .reduce(withSharedLabels, []);
+        .reduce(withSharedLabels(this.model.keyed), []);
       const probe = plot.append('text').attr('class', 'label');
       for (const label of wanted) label.width = probe.text(label.text).node().getComputedTextLength() + 4;
       probe.remove();
@@ -332,22 +355,22 @@ const frontierPlot = (() => {
   // The model of a report.
   const ofReport = (report) => {
     const {verified} = report.certificate;
-    const {saving} = relative(report.baseline);
     const isFree = report.orders.length > 0;
     return {
+      keyed: true,
       segments: report.order_curves.map((curve) => ({order: curve.order, points: curvePoints(curve)})),
       curve: curvePoints(report.frontier), separateBound: curvePoints(report.lower_bound), baseline: report.baseline,
       points: [
         ...report.plans.map((plan) => {
           const chosen = plan.number === report.chosen_plan;
-          const name = `Plan ${plan.number}`;
+          const name = report.comparison ? report.chosen.label : `Plan ${plan.number}`;
           const order = report.orders[plan.order];
           return {...plan, order_name: order && order.name, type: 'plan', name, basis: 'planned', chosen, isTarget: chosen,
-            label: chosen ? `${name}: ${units.percent(saving(plan.energy_j), 2)} saved` : ''};
+            label: chosen ? name : ''};
         }),
-        ...report.policies.map((policy) => ({...policy, type: policy.own_order ? 'own-order' : 'policy',
-          basis: 'replayed',
-          label: policy.own_order ? `${policy.name} (another order)` : policy.name})),
+        ...report.policies.filter((policy) => !report.comparison || policy.name !== report.chosen.label)
+          .map((policy) => ({...policy, type: policy.own_order ? 'own-order' : 'policy', basis: 'replayed',
+            label: policy.name})),
         {...report.baseline, type: 'baseline', name: 'Baseline', label: 'Baseline', basis: 'planned'},
       ],
       boundName: isFree ? 'Bound of all orders' : 'Lower bound', boundBasis: verified ? 'certified' : 'not verified',
@@ -379,8 +402,10 @@ const frontierPlot = (() => {
       ...(exact ? [] : [[lineSample('bound'),
         report.orders.length ? 'lower bound of any plan in any order within memory'
           : 'lower bound of any plan in this order']]),
-      [pointSample('plan', 'plan'), 'deployable plan'],
-      ...(report.chosen_plan === null ? [] : [[pointSample('plan', 'plan chosen'), 'chosen plan']]),
+      ...(report.plans.some((plan) => plan.number !== report.chosen_plan)
+        ? [[pointSample('plan', 'plan'), 'deployable plan']] : []),
+      ...(report.chosen_plan === null ? []
+        : [[pointSample('plan', 'plan chosen'), report.comparison ? report.chosen.label : 'chosen plan']]),
       ...(report.policies.some((policy) => !policy.own_order)
         ? [[pointSample('policy', 'policy'), 'policy (replayed)']] : []),
       ...(report.policies.some((policy) => policy.own_order)

@@ -2,7 +2,7 @@
 (() => {
   const report = JSON.parse(document.getElementById('report-data').textContent);
   const byId = (id) => document.getElementById(id);
-  const {baseline} = report;
+  const {baseline, change} = report;
   const compare = relative(baseline);
   const chosenPlan = report.plans.find((plan) => plan.number === report.chosen_plan) || null;
   const chosen = timelineData.decode(report.chosen);
@@ -10,13 +10,14 @@
   const counted = (count, one, many) => `${count} ${count === 1 ? one : many}`;
 
   const clockSwitch = () => {
+    if (report.comparison && report.late_s) return `instant, or ${units.time(report.late_s, 3)} late where it says so`;
     if (report.clock_lead_s > 0) return `${units.time(report.clock_lead_s, 3)}, requested ahead`;
     return report.switch_latency_s > 0 ? units.time(report.switch_latency_s, 3) : 'instant';
   };
 
   const drawHead = () => {
     const title = `${report.profile_name}: ${counted(report.stages, 'stage', 'stages')} × ` +
-      counted(report.microbatches, 'microbatch', 'microbatches');
+      counted(report.microbatches, 'microbatch', 'microbatches') + (change ? `, ${change.description}` : '');
     byId('title').textContent = title;
     document.title = `${title} – Lowgear`;
     const rounded = (watt) => Number(watt.toPrecision(4));
@@ -26,7 +27,9 @@
       ...(report.memory_limit ? [['Memory limit', report.memory_limit === '1f1b' ? 'as 1F1B'
         : `${report.memory_limit} microbatches`]] : []), ['GPUs', `${report.blocking_power_w.length}, one per rank`],
       ['Blocking power', blocking],
-      ['Clock switch', clockSwitch()]];
+      ['Clock switch', clockSwitch()],
+      ...(change ? [['Partition', change.partition]] : []),
+      ...(change && change.partition_before ? [['Partition before', change.partition_before]] : [])];
     byId('facts').replaceChildren(...facts.map(([name, text]) =>
       element('li', {}, [`${name} `, element('b', {text})])));
   };
@@ -46,14 +49,23 @@
     if (byId('headline').hidden) return;
     const bound_j = chosenPlan.joint_bound_j ?? chosenPlan.lower_bound_j;
     const gap = compare.gap({energy_j: chosenPlan.energy_j, lower_bound_j: bound_j});
+    const [energy_pct, time_pct] = change ? [change.energy_pct, change.time_pct]
+      : [-compare.saving(chosenPlan.energy_j), compare.slowdown(chosenPlan.time_s)];
     byId('headline').replaceChildren(
-      element('strong', {text: `${inWords(-compare.saving(chosenPlan.energy_j), 'Same energy', ['more energy',
-        'less energy'])}, ${inWords(compare.slowdown(chosenPlan.time_s), 'same time', ['slower', 'faster'])}`}),
+      element('strong', {text: `${inWords(energy_pct, 'Same energy', ['more energy', 'less energy'])}, ` +
+        `${inWords(time_pct, 'same time', ['slower', 'faster'])}${change ? ' than the plan before' : ''}`}),
       element('span', {class: 'basis', text: 'planned'}),
-      ...(gap !== null && report.certificate.verified
-        ? [` It uses at most ${units.percent(gap, 2)} more than the best possible plan at this time.`]
-        : []));
+      ...(gap !== null ? [` At most ${units.percent(gap, 3)} more energy than the best possible plan of this time` +
+        `${report.certificate.verified ? '' : ', by a bound that was not verified'}.`] : []));
   };
+
+  // Lowgear's row of a comparison.
+  const ownRow = report.comparison ? report.policies.find(({name}) => name === report.chosen.label) : null;
+
+  const lateCard = () => (ownRow && units.isNumber(ownRow.late_energy_pct)
+    ? [card('With late clocks, replayed', units.signedPercent(ownRow.late_energy_pct, 2),
+      `energy, ${units.signedPercent(ownRow.late_time_pct, 2)} time: each clock changes ${units.time(report.late_s, 3)} ` +
+      'after its request. This plan does not allow for that; lowgear plan does.')] : []);
 
   const drawCards = () => {
     if (!chosenPlan) return;
@@ -64,12 +76,13 @@
     const gap = compare.gap(chosenPlan);
     const jointGap = compare.gap({energy_j: chosenPlan.energy_j, lower_bound_j: chosenPlan.joint_bound_j});
     const isFree = report.orders.length > 0;
-    const proof = report.certificate.verified ? 'certified: the plan is at most this much above the best possible one'
+    const proof = report.certificate.verified ? 'certified: at most this much more energy than the best possible plan'
       : 'the lower bound was not verified';
+    const of = change ? ' against full clocks of the changed work' : '';
     byId('cards').replaceChildren(
-      card('Energy per iteration, planned', units.signedPercent(-saving, 2),
+      card(`Energy per iteration${of}, planned`, units.signedPercent(-saving, 2),
         `${units.energy(baseline.energy_j)} → ${units.energy(chosenPlan.energy_j)}`, saving > 0 ? 'good' : 'bad'),
-      card('Iteration time, planned', units.signedPercent(slowdown, 2),
+      card(`Iteration time${of}, planned`, units.signedPercent(slowdown, 2),
         `${units.time(baseline.time_s)} → ${units.time(chosenPlan.time_s)}`, slowdown >= 0.005 ? 'bad' : ''),
       isFree
         ? card('Above the bound of all orders', units.percent(jointGap, 3), report.certificate.verified
@@ -82,7 +95,8 @@
       ...(report.late ? [card('If clocks are not requested ahead, replayed',
         units.signedPercent(report.late.energy_pct, 2),
         `energy, ${units.signedPercent(report.late.time_pct, 2)} time: each clock changes ` +
-        `${units.time(report.clock_lead_s, 3)} after its unit begins`)] : []));
+        `${units.time(report.clock_lead_s, 3)} after its unit begins`)] : []),
+      ...lateCard());
   };
 
   const drawFrontier = () => {
@@ -95,6 +109,7 @@
     byId('frontier-caption').textContent = `The energy axis does not start at zero. The frontier has ` +
       `${counted(vertices, 'vertex', 'vertices')}` +
       (shown < vertices ? `; ${shown} are drawn, which is true to 0.001 % of its energy range. ` : '. ') +
+      (plot.key.children.length > 1 ? 'Points that touch share their numbers: zoom in to part them. ' : '') +
       'Drag to move; click the plot, then scroll to zoom (or Ctrl + scroll; two fingers on a touch screen).';
     return plot;
   };
@@ -115,8 +130,8 @@
     const idle = element('li', {}, [element('span', {class: 'lane-sample'}), 'waiting']);
     const kinds = [...new Set(groups.flatMap((group) => group.timeline.ranks.flat()).map((op) => op.kind))];
     byId('timeline-legend').replaceChildren(...timelineLegend.kinds(kinds), idle);
-    byId('timeline-caption').textContent = 'Both iterations on one time scale; colour is the clock an op runs at, its ' +
-      'number the microbatch. Bars above the colour scale: busy time of the chosen plan by clock. Point at an op to ' +
+    byId('timeline-caption').textContent = `${groups.length > 1 ? 'Both iterations on one time scale; colour' : 'Colour'} ` +
+      'is the clock an op runs at, its number the microbatch. Bars above the colour scale: busy time of the chosen plan by clock. Point at an op to ' +
       'see it and follow its microbatch over the ranks. Drag to move; click, then scroll to zoom (or Ctrl + scroll).';
     return timeline;
   };
@@ -149,10 +164,12 @@
   };
 
   const drawTables = () => {
+    byId('change-panel').hidden = !change;
+    if (change) byId('change').replaceChildren(tables.change(change));
     byId('policies').replaceChildren(tables.policies(report, chosenPlan));
     byId('plans').replaceChildren(tables.plans(report));
     tables.fold(byId('plans'), 'plans');
-    byId('plans-panel').hidden = report.plans.length === 0;
+    byId('plans-panel').hidden = report.plans.length === 0 || report.comparison;
     byId('orders-panel').hidden = report.orders.length === 0;
     if (report.orders.length) byId('orders').replaceChildren(tables.orders(report));
     byId('warnings').replaceChildren(...report.warnings.map((text) => element('li', {text})));
@@ -164,9 +181,17 @@
     const entries = [
       ['Baseline', `${baseline.description}. Every saving and slowdown on this page is relative to it: ` +
         `${units.time(baseline.time_s, 6)} and ${units.energy(baseline.energy_j, 6)} per iteration.`],
+      ['T_min, T*', 'T_min is the shortest possible iteration time. T* is the time of least energy: a slower ' +
+        'iteration only uses more.'],
       ['Energy', 'Energy of one iteration of one pipeline with one GPU per rank: the profiled energy of its ops, plus ' +
         'blocking power for the time in which a GPU runs no op.'],
       ['Planned', 'Computed from the stage profile. Nothing on this page was measured while training with these clocks.'],
+      ...(report.comparison && report.late_s ? [['With late clocks', 'Each clock changes ' +
+        `${units.time(report.late_s, 3)} after its op begins, for the baseline, too, whose figures the column is ` +
+        'relative to.']] : []),
+      ...(report.orders.length || report.policies.some((policy) => policy.own_order) ? [['Order', 'Policies that run an order of their own ("own") have neither the bound nor the plans of this page; all ' +
+        `others run ${report.orders.length ? 'the named order, those marked "reference" that of the baseline'
+          : `the given order, ${report.schedule}`}.`]] : []),
       ['Replayed', 'The clocks that a policy chose, run through the simulator on the same profile and schedule, in the ' +
         'same way for every policy' + (report.late ? '; and those of the chosen plan, each as late as its card says.' : '.')],
       ['Lower bound', 'The least energy of any choice of clocks at that iteration time, also when an op may change its ' +

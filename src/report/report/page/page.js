@@ -17,7 +17,7 @@
 
   const plotModel = ({curve, curve_name, marks, title}) => {
     const baseline = marks.find((mark) => mark.type === 'baseline') || null;
-    return {curve, separateBound: [], baseline, points: marks.map((mark) => ({...mark, isTarget: mark.chosen && baseline})),
+    return {keyed: true, curve, separateBound: [], baseline, points: marks.map((mark) => ({...mark, isTarget: mark.chosen && baseline})),
       boundName: curve_name, boundBasis: 'estimated', regionLabel: '',
       summary: `${title}: ${marks.length} points. Arrow keys move between them, plus and minus zoom, 0 shows all. ` +
         'The tables below have the same numbers.'};

@@ -28,16 +28,27 @@ const tables = (() => {
 
   // The chosen plan comes first: the others are there to compare it with.
   const policies = (report, chosenPlan) => {
-    const rows = [...(chosenPlan ? [{...chosenPlan, name: report.chosen.label, isPlanned: true}] : []),
-      {...report.baseline, name: 'baseline', isPlanned: true, note: report.baseline.description}, ...report.policies];
+    const isChosen = ({name}) => report.comparison && name === report.chosen.label;
+    // Activations depend on the order alone.
+    const held = (order) => (order ? order.peak_activations
+      : (report.policies.find((policy) => !policy.own_order) || {}).peak_activations);
+    const rows = [...(chosenPlan ? [{...report.policies.find(isChosen), ...chosenPlan, name: report.chosen.label,
+      isPlanned: true, peak_activations: held(report.orders[chosenPlan.order])}] : []),
+      {...report.baseline, name: 'baseline', isPlanned: true, note: report.baseline.description,
+        peak_activations: report.orders.length ? null : held(null), late_energy_pct: 0, late_time_pct: 0},
+      ...report.policies.filter((policy) => !isChosen(policy))];
     const orderOf = (row) => (row.own_order ? 'own' : report.orders.length ? report.orders[row.order]?.name ?? 'reference'
       : 'given');
     const columns = figureColumns(rows, report.baseline, report.orders.length > 0);
     return dataTable([
       {head: ['Policy'], css: 'named', node: (row) => [...marked(row.name, row.isPlanned ? 'planned' : ''),
         ...(row.note ? [element('span', {class: 'note', text: row.note})] : [])]},
-      {head: ['Order'], text: orderOf},
-      columns.time, columns.slowdown, columns.energy, columns.saving, columns.gap, columns.switches,
+      ...(new Set(rows.map(orderOf)).size > 1 ? [{head: ['Order'], text: orderOf}] : []),
+      columns.time, columns.slowdown, columns.energy, columns.saving,
+      ...(report.late_s ? [{head: ['With late clocks', 'saving % (time)'], text: (row) =>
+        (units.isNumber(row.late_energy_pct) ? `${units.fixed(-row.late_energy_pct, 2)} ` +
+          `(${units.signedPercent(row.late_time_pct, 2)})` : units.fixed(null))}] : []),
+      columns.gap, columns.switches,
       {head: ['Activations', 'most on a rank'],
         text: (row) => (units.isNumber(row.peak_activations) ? String(row.peak_activations) : units.fixed(null))},
       {head: ['Time to plan'], text: (row) => units.time(row.plan_time_s, 3)},
@@ -53,6 +64,20 @@ const tables = (() => {
       columns.deadline, columns.time, columns.slowdown, columns.energy, columns.saving, columns.bound, columns.gap,
       ...(report.orders.length ? [columns.jointGap] : []), columns.switches,
     ], report.plans, (row) => (isChosen(row) ? 'chosen' : ''));
+  };
+
+  // The work before and after a change, at full clocks and with a plan.
+  const change = ({rows}) => {
+    const energyUnit = units.energyUnit(d3.max(rows, (row) => row.energy_j));
+    return dataTable([
+      {head: ['Work'], css: 'named', text: (row) => row.work},
+      {head: ['Clocks'], text: (row) => row.clocks},
+      {head: ['Iteration time'], text: (row) => units.time(row.time_s, 5)},
+      {head: ['Energy', energyUnit.name], text: (row) => units.fixed(row.energy_j * energyUnit.factor, 1)},
+      {head: ['Time', '% of full clocks before'], text: (row) => units.signed(row.time_pct, 2)},
+      {head: ['Energy', '% of full clocks before'], text: (row) => units.signed(row.energy_pct, 2)},
+      {head: ['Gap', '% of bound'], text: (row) => units.fixed(row.gap_pct, 3)},
+    ], rows, (row) => (row === rows[rows.length - 1] ? 'chosen' : ''));
   };
 
   // Shows the first rows of the table in `box`, and the marked one, until a button is pressed.
@@ -136,11 +161,11 @@ const tables = (() => {
       {head: ['Waiting', '% of iteration'], text: (row) => units.fixed(row.blockedShare, 2)},
       {head: ['Energy', energyUnit.name],
         text: (row) => units.fixed(row.energy_j * energyUnit.factor, units.decimals(row.energy_j * energyUnit.factor, 5))},
-      {head: ['Saving', '% of baseline'], text: (row) =>
-        units.fixed(row.baseline_j ? 100 * (1 - row.energy_j / row.baseline_j) : null, 2)},
+      ...(baseline.ranks.length ? [{head: ['Saving', '% of baseline'], text: (row) =>
+        units.fixed(row.baseline_j ? 100 * (1 - row.energy_j / row.baseline_j) : null, 2)}] : []),
       ...kindColumns,
     ], rows);
   };
 
-  return {policies, plans, fold, orders, ranks};
+  return {policies, plans, change, fold, orders, ranks};
 })();

@@ -79,6 +79,7 @@ TEST_F(ReplanCommand, WritesAFolderThatVerifies) {
   ASSERT_EQ(written.exit_code, 0) << written.err;
   const ProgramResult verified = run_lowgear({"verify", new_out()});
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  EXPECT_THAT(read_file(folder_ / "new" / "report.html"), HasSubstr("5 of 12 layers frozen"));
   EXPECT_EQ(run_lowgear({"runs", "report", new_out()}).exit_code, 0);
 
   ASSERT_EQ(replan({"--freeze", "8", "--keep-partition", "--out", new_out()}).exit_code, 0);
