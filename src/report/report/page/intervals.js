@@ -22,7 +22,7 @@ const intervalPlot = (() => {
       const narrow = width < 640;
       const rowHeight = narrow ? kRowHeight + 20 : kRowHeight;
       const longest = d3.max(plot.groups, (group) => d3.max(group.rows, (row) => row.name.length)) || 0;
-      const margin = {left: narrow ? 8 : Math.min(0.3 * width, 24 + 7.4 * longest), right: narrow ? 8 : 300, top: 4,
+      const margin = {left: narrow ? 30 : Math.min(0.3 * width, 24 + 7.4 * longest), right: narrow ? 30 : 300, top: 4,
         bottom: 30};
       const rows = d3.sum(plot.groups, (group) => group.rows.length);
       const height = margin.top + kGroupHeight * plot.groups.length + rowHeight * rows + margin.bottom;
@@ -41,7 +41,7 @@ const intervalPlot = (() => {
         .orient('bottom').ticks(tickCount)
         .innerTickSize(margin.top - bottom).outerTickSize(0).tickPadding(8)
         .tickFormat((value) => `${units.signed(value, digits)} %`));
-      svg.append('line').attr({class: 'zero', x1: x(0), x2: x(0), y1: margin.top, y2: bottom});
+      if (!narrow) svg.append('line').attr({class: 'zero', x1: x(0), x2: x(0), y1: margin.top, y2: bottom});
       let top = margin.top;
       for (const group of plot.groups) {
         svg.append('text').attr({class: 'total', x: 2, y: top + 20}).text(group.name);
@@ -55,6 +55,8 @@ const intervalPlot = (() => {
 
     drawRow(row, x, top, width, narrow) {
       const middle = top + kRowHeight / 2 + (narrow ? 12 : 0);
+      // Below a row's text; a line over the whole height would cross the texts.
+      if (narrow) this.svg.append('line').attr({class: 'zero', x1: x(0), x2: x(0), y1: middle - 9, y2: middle + 12});
       const css = `difference ${row.sense}`;
       const text = narrow ? `${row.name}: ${row.text}` : row.text;
       if (!narrow) this.svg.append('text').attr({class: 'name', x: 14, y: middle + 4}).text(row.name);

@@ -7,7 +7,7 @@ const learningCurves = (() => {
   const dashes = (index) => kMarks[index % kMarks.length];
 
   const sample = (index) => {
-    const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg')).attr({width: 26, height: 10});
+    const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg')).attr({width: 26, height: 10, 'aria-hidden': true});
     svg.append('line').attr({class: 'learning', x1: 1, x2: 25, y1: 5, y2: 5, 'stroke-dasharray': dashes(index)})
       .style('stroke', colour(index));
     return svg.node();

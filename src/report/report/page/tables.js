@@ -117,7 +117,7 @@ const tables = (() => {
   const clockHistogram = (ops, [low, high], colourOf, {width = 132, height = 26} = {}) => {
     const bars = timelineData.timeByClock(ops);
     const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
-      .attr({width, height, role: 'img', 'aria-label': timelineData.describeClocks(ops)});
+      .attr({width, height, viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': timelineData.describeClocks(ops)});
     const x = d3.scale.linear().domain(high > low ? [low, high] : [low - 1, high + 1]).range([3, width - 3]);
     const y = d3.scale.linear().domain([0, d3.max(bars, (bar) => bar.time_s) || 1]).range([0, height - 3]);
     svg.append('line').attr({x1: 0, x2: width, y1: height - 0.5, y2: height - 0.5, stroke: 'var(--rule)'});
@@ -151,9 +151,9 @@ const tables = (() => {
     const kindColumns = kinds.flatMap((kind) => {
       const of = (row) => row.ops.filter((op) => op.kind === kind);
       const name = timelineData.kKindNames[kind];
-      return [{head: [`${name[0].toUpperCase()}${name.slice(1)} clocks`, 'MHz'], text: (row) => clockRange(of(row))},
-        {head: ['Busy time by clock', `${clocks[0]} to ${clocks[1]} MHz`], css: 'hist',
-          node: (row) => clockHistogram(of(row), clocks, colourOf)}];
+      return [{head: [`${name[0].toUpperCase()}${name.slice(1)}, busy time by clock`, `${clocks[0]} to ${clocks[1]} MHz`],
+        css: 'hist', node: (row) => element('span', {}, [clockHistogram(of(row), clocks, colourOf),
+          element('small', {text: of(row).length ? `${clockRange(of(row))} MHz` : clockRange([])})])}];
     });
     return dataTable([
       {head: ['Rank'], text: (row) => String(row.rank)},

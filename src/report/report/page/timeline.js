@@ -204,7 +204,8 @@ const timelinePlot = (() => {
       context.fillRect(x, y, Math.max(width - gap, 0.5), laneHeight);
       const mark = width > 1 ? drawKindMark(context, op.kind, x, y, width - gap, laneHeight) : 0;
       if (laneHeight < kFontPx + 4 || width < 15) return;
-      const text = [`${op.kind}${op.microbatch}`, `${op.microbatch}`]
+      // An I before a number reads as a one.
+      const text = [...(op.kind === 'I' ? [] : [`${op.kind}${op.microbatch}`]), `${op.microbatch}`]
         .find((candidate) => context.measureText(candidate).width <= width - 5);
       if (!text) return;
       context.fillStyle = colour.text;

@@ -6,21 +6,36 @@ const valleyPlot = (() => {
   const kLabelWidth = 62;  // of '1410 MHz', with a gap
   const kDashes = {F: '', B: '6 4', I: '2 3', W: '10 3 2 3'};
 
-  // One row for all stages with the same measurements.
-  const byStage = (valleys) => {
-    const same = ({kind, clock_mhz, energy_j, envpipe_clock_mhz}) => [kind, clock_mhz, energy_j, envpipe_clock_mhz];
-    const rows = new Map();
-    for (const {key, values} of d3.nest().key((valley) => valley.stage).entries(valleys)) {
-      const measured = JSON.stringify(values.map(same));
-      if (!rows.has(measured)) rows.set(measured, {stages: [], valleys: values});
-      rows.get(measured).stages.push(Number(key));
-    }
-    return [...rows.values()].map(({stages, valleys: values}) => ({valleys: values,
-      name: `${stages.length > 1 ? 'Stages' : 'Stage'} ${ranges(stages.sort((a, b) => a - b))}`}));
-  };
-
   // In per cent of the energy at the highest clock: then all kinds have one axis.
   const shares = ({energy_j}) => energy_j.map((value) => 100 * value / energy_j[energy_j.length - 1]);
+
+  // Whether two curves are drawn alike: a third of a per cent is less than a line's width.
+  const kSamePercent = 0.3;
+  const isSameCurve = (a, b) => String(a.clock_mhz) === String(b.clock_mhz) &&
+    d3.zip(shares(a), shares(b)).every(([x, y]) => Math.abs(x - y) <= kSamePercent);
+  const isSameStage = (a, b) => a.length === b.length && d3.zip(a, b).every(([x, y]) => x.kind === y.kind &&
+    x.envpipe_clock_mhz === y.envpipe_clock_mhz && isSameCurve(x, y) &&
+    d3.zip(x.energy_j, y.energy_j).every(([p, q]) => Math.abs(p / q - 1) <= kSamePercent / 100));
+
+  // Kinds of a stage whose curves lie on each other, in words.
+  const coinciding = (valleys) => valleys.map((valley, i) => valleys.filter((other, j) => j >= i &&
+    isSameCurve(valley, other))).filter((group, i) => group.length > 1 &&
+    !valleys.some((other, j) => j < i && isSameCurve(other, valleys[i])))
+    .map((group) => `${group.slice(0, -1).map(({name}) => name).join(', ')} and ${group[group.length - 1].name} coincide`)
+    .join('; ');
+
+  // One row for all stages that are drawn alike.
+  const byStage = (all) => {
+    const named = all.map((valley) => ({...valley, name: valley.name.replace('_', ' ')}));
+    const rows = [];
+    for (const {key, values} of d3.nest().key((valley) => valley.stage).entries(named)) {
+      const same = rows.find((row) => isSameStage(row.valleys, values));
+      if (same) same.stages.push(Number(key));
+      else rows.push({stages: [Number(key)], valleys: values});
+    }
+    return rows.map(({stages, valleys}) => ({valleys, note: coinciding(valleys),
+      name: `${stages.length > 1 ? 'Stages' : 'Stage'} ${ranges(stages.sort((a, b) => a - b))}`}));
+  };
   const lowest = (values) => values.reduce((best, value, index) => (value < values[best] ? index : best), 0);
   const at = (valley, index) => `${valley.clock_mhz[index]} MHz, ${units.energy(valley.energy_j[index])}`;
 
@@ -109,7 +124,7 @@ const valleyPlot = (() => {
   }
 
   const legend = (valleys) => {
-    const names = new Map(valleys.map((valley) => [valley.kind, valley.name]));
+    const names = new Map(valleys.map((valley) => [valley.kind, valley.name.replace('_', ' ')]));
     const items = [...[...names].map(([kind, name]) => [sample(kind), name]), [dotSample(), 'least energy of an op']];
     if (valleys.some((valley) => units.isNumber(valley.envpipe_clock_mhz))) {
       items.push([lineSample(), 'clock that EnvPipe starts from']);
@@ -126,7 +141,8 @@ const valleyPlot = (() => {
     const pad = 0.05 * (high - low) || 1;
     for (const row of rows) {
       const box = element('div', {class: 'valley-box'});
-      container.append(element('figure', {}, [element('figcaption', {text: row.name}), box]));
+      container.append(element('figure', {}, [element('figcaption', {text: row.name}, row.note
+        ? [element('span', {class: 'note', text: row.note})] : []), box]));
       new Chart(box, row, d3.extent(all), [low - pad, high + pad]);
     }
     return rows.length;
@@ -136,7 +152,7 @@ const valleyPlot = (() => {
     const charts = byStage(valleys).length;
     return 'Energy of one op at each profiled clock, in per cent of the energy at the highest clock; waiting ' +
       'is not counted. The axis does not start at zero.' +
-      (charts < d3.set(valleys.map(({stage}) => stage)).size() ? ' Stages with the same profile share a drawing.' : '') +
+      (charts < d3.set(valleys.map(({stage}) => stage)).size() ? ' Stages whose drawings do not differ share one, with the figures of the first.' : '') +
       (charts > kMostStages ? ` ${kMostStages} of ${charts} drawings are shown.` : '');
   };
 
