@@ -666,6 +666,30 @@ class TestNotebooks(InAFolder):
             self.svg(text)
             self.assertNotIn("#ffffff", text)
 
+    def test_layouts_that_no_other_beats_lie_on_a_line_that_falls(self):
+        found = lowgear.search(JOB, top=2, max_cp=1)
+        root = self.svg(found._repr_svg_())
+        line = next(root.iter("{http://www.w3.org/2000/svg}polyline")).get("points").split()
+        places = [tuple(map(float, place.split(","))) for place in line]
+        heights = [y for _, y in places]
+        self.assertEqual(heights, sorted(heights), "each takes longer and uses less than the one before")
+        self.assertIn("first", self.texts(root))
+        text = found._repr_html_()
+        for word in ("micro-batch", "micro_batch", "cost_usd", "co2_g"):
+            self.assertNotIn(word, text)
+        self.assertIn("memory_gib", text)
+
+    def test_drawings_fit_their_cell_and_name_a_unit(self):
+        points = [(1.0, 2.6e7), (2.0, 2.5e7)]
+        text = planning.drawing.energy_over_time("large", points, [], [planning.drawing.Point("here", 1.0, 2.6e7)])
+        root = self.svg(text)
+        self.assertIn("max-width:100%", root.get("style"))
+        self.assertIn("MJ", self.texts(root))
+        self.assertNotIn("e+", text.split("</title>")[-1])
+        for label in root.iter("{http://www.w3.org/2000/svg}text"):
+            if label.text == "here":
+                self.assertGreater(float(label.get("y")), 26, "within the drawing")
+
     def test_large_timelines_stay_small_and_odd_ones_are_drawn(self):
         bar = planning.drawing.Bar
         many = [bar(i % 64, f"F{i}", 1000 + i % 7, i * 0.001, 0.001) for i in range(60_000)]

@@ -38,7 +38,7 @@ class Bar(NamedTuple):
 def _svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'height="{height:g}" role="img" {_FONT} fill="{_INK}"><title>{escape(title)}</title>'
+        f'height="{height:g}" style="max-width:100%;height:auto" role="img" {_FONT} fill="{_INK}"><title>{escape(title)}</title>'
         f'<text x="{_LEFT}" y="16" font-weight="600">{escape(title)}</text>' + "".join(parts) + "</svg>"
     )
 
@@ -51,6 +51,11 @@ def _ticks(low: float, high: float, count: int = 5) -> List[float]:
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= count)
     first = math.ceil(low / step)
     return [step * k for k in range(first, math.floor(high / step) + 1)]
+
+
+def _energy_unit(most_j: float) -> Tuple[str, float]:
+    """The largest unit of which there is one, and its size in J."""
+    return next(((name, size) for name, size in (("MJ", 1e6), ("kJ", 1e3)) if most_j >= 10 * size), ("J", 1.0))
 
 
 class _Axes:
@@ -76,27 +81,48 @@ class _Axes:
         parts = [f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="{_INK}"/>']
         for time_s in _ticks(first_s, last_s, 8):
             parts.append(f'<text x="{self.x(time_s):.1f}" y="{bottom + 14}" text-anchor="middle">{time_s:.6g}</text>')
-        for energy_j in _ticks(least_j, most_j):
-            y = self.y(energy_j)
+        unit, size_j = _energy_unit(most_j)
+        for energy in _ticks(least_j / size_j, most_j / size_j):
+            y = self.y(energy * size_j)
             parts.append(f'<path d="M{_LEFT} {y:.1f}H{right}" stroke="{_PALE}"/>')
-            parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{energy_j:.6g}</text>')
+            parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{energy:.6g}</text>')
         middle = (_LEFT + right) / 2
         parts.append(f'<text x="{middle:g}" y="{self.height - 8}" text-anchor="middle">iteration time, s</text>')
-        parts.append(f'<text x="{_LEFT}" y="{_TOP - 1}" text-anchor="end" dx="-6">J</text>')
+        parts.append(f'<text x="{_LEFT}" y="{_TOP - 1}" text-anchor="end" dx="-6">{unit}</text>')
         return "".join(parts)
 
     def line(self, points: Sequence[Tuple[float, float]], style: str) -> str:
         places = " ".join(f"{self.x(time_s):.1f},{self.y(energy_j):.1f}" for time_s, energy_j in points)
         return f'<polyline points="{places}" fill="none" {style}/>'
 
-    def dot(self, point: Point, colour: str, with_label: bool = False) -> str:
+    def label(self, point: Point, others: Sequence[Tuple[float, float]]) -> str:
+        """The name of a point, where it covers the fewest of the `others` (places in the drawing)."""
+        x, y = self.x(point.time_s), self.y(point.energy_j)
+        width = 6.2 * len(point.label)
+
+        def covered(spot: Tuple[float, float]) -> int:
+            left, base = spot
+            outside = left < _LEFT or left + width > self.width or base - 11 < _TOP or base > self.height - _BOTTOM
+            inside = sum(left - 5 <= a <= left + width + 5 and base - 14 <= b <= base + 6 for a, b in others)
+            return inside + (len(others) + 1 if outside else 0)
+
+        spots = [(left, y + dy) for dy in (-6, 15, -22, 31, -38, 47) for left in (x + 7, x - 7 - width, x - width / 2)]
+        left, base = min(spots, key=covered)
+        return f'<text x="{left:.1f}" y="{base:.1f}">{escape(point.label)}</text>'
+
+    def along(self, points: Sequence[Tuple[float, float]]) -> List[Tuple[float, float]]:
+        """Places every few pixels along a line."""
+        places = [(self.x(time_s), self.y(energy_j)) for time_s, energy_j in points]
+        return places[:1] + [
+            (a[0] + (b[0] - a[0]) * step / 40, a[1] + (b[1] - a[1]) * step / 40)
+            for a, b in zip(places, places[1:])
+            for step in range(1, 41)
+        ]
+
+    def dot(self, point: Point, colour: str) -> str:
         x, y = self.x(point.time_s), self.y(point.energy_j)
         tip = escape(f"{point.label}: {point.time_s:.6g} s, {point.energy_j:.6g} J")
-        text = ""
-        if with_label:
-            anchor, dx = ("end", -7) if x > self.width / 2 else ("start", 7)
-            text = f'<text x="{x + dx:.1f}" y="{y - 4:.1f}" text-anchor="{anchor}">{escape(point.label)}</text>'
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"><title>{tip}</title></circle>{text}'
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"><title>{tip}</title></circle>'
 
 
 def energy_over_time(
@@ -117,7 +143,9 @@ def energy_over_time(
     if curve:
         parts.append(axes.line(curve, f'stroke="{_ACCENT}" stroke-width="1.6"'))
     parts.extend(axes.dot(point, _ACCENT) for point in dots)
-    parts.extend(axes.dot(point, _MARK, with_label=True) for point in marks)
+    parts.extend(axes.dot(point, _MARK) for point in marks)
+    taken = [(axes.x(point.time_s), axes.y(point.energy_j)) for point in (*dots, *marks)] + axes.along(curve)
+    parts.extend(axes.label(point, taken) for point in marks)
     return _svg(axes.width, axes.height, title, parts)
 
 

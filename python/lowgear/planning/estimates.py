@@ -89,6 +89,23 @@ class Layout(NamedTuple):
         return {name: getattr(self, name) for name in self._fields[: self._fields.index("time_s")]}
 
 
+class ShownLayout(NamedTuple):
+    """What a notebook shows of a layout."""
+
+    layout: str
+    time_s: float
+    error_s: float
+    memory_gib: float
+    full_clocks_energy_j: float
+    no_later_energy_j: Optional[float]
+    cost_usd: Optional[float]
+    co2_g: Optional[float]
+
+
+def _name(layout: Layout) -> str:
+    return f"dp {layout.dp}, tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, microbatch {layout.micro_batch}"
+
+
 class WhyRow(NamedTuple):
     """A part of an iteration on the busiest rank, of the winner and of the best layout with another tp or pp."""
 
@@ -261,13 +278,24 @@ class SearchResult:
 
     def _repr_svg_(self) -> str:
         def point(layout: Layout) -> Point:
-            label = f"dp {layout.dp}, tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, micro-batch {layout.micro_batch}"
-            return Point(label, layout.time_s, layout.energy_j)
+            return Point(_name(layout), layout.time_s, layout.quick_planned_energy_j)
 
-        curve = [(layout.time_s, layout.energy_j) for layout in self.pareto]
-        title = "layouts: energy of an iteration over its time, estimated"
-        return energy_over_time(title, curve, [point(row) for row in self.best], [point(row) for row in self.best[:1]])
+        # The front is chosen by these energies; by those of full clocks it would not fall.
+        curve = [(layout.time_s, layout.quick_planned_energy_j) for layout in self.pareto]
+        title = "layouts: energy over time of an iteration, with clocks that cost no time, by a quick estimate"
+        first = [point(row)._replace(label="first") for row in self.best[:1]]
+        return energy_over_time(title, curve, [point(row) for row in self.best], first)
+
+    def _shown(self) -> "Table[ShownLayout]":
+        rows = (
+            ShownLayout(
+                _name(row), row.time_s, row.error_s, row.memory_bytes / _GIB, row.energy_j, row.no_later_energy_j,
+                row.cost_usd, row.co2_g,
+            )
+            for row in self.best
+        )
+        return Table(ShownLayout, rows, self.best.title)
 
     def _repr_html_(self) -> str:
         text = html.escape(repr(self)[1:-1])
-        return f"<div><p>{text}</p>{self._repr_svg_()}{self.best._repr_html_()}{self.why._repr_html_()}</div>"
+        return f"<div><p>{text}</p>{self._repr_svg_()}{self._shown()._repr_html_()}{self.why._repr_html_()}</div>"

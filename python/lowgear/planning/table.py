@@ -17,7 +17,9 @@ def _text(value: Any) -> str:
     """A value for people; `to_csv` has all its digits."""
     if value is None:
         return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+    return str(value)
 
 
 class Table(Sequence[Row]):
@@ -94,10 +96,14 @@ class Table(Sequence[Row]):
         return "\n".join(part for part in (text, self._more()) if part)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        shown = self._shown()
+        # Columns without a value would make the table wider than its cell.
+        used = [i for i in range(len(self.columns)) if not shown or any(line[i] for line in shown)]
+        head = "".join(f"<th>{html.escape(self.columns[i])}</th>" for i in used)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in self._shown()
+            "<tr>" + "".join(f"<td>{html.escape(line[i])}</td>" for i in used) + "</tr>" for line in shown
         )
         caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
         more = f"<p>{self._more()}</p>" if self._more() else ""
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f'<div style="overflow-x:auto">{table}</div>{more}'
