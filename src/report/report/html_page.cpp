@@ -15,6 +15,8 @@ std::string_view name(Quantity quantity) {
       return "time";
     case Quantity::energy:
       return "energy";
+    case Quantity::account_energy:
+      return "account_energy";
     case Quantity::bytes:
       return "bytes";
   }
@@ -228,6 +230,7 @@ std::string render_html_page(const Page& report) {
                          {"lowgear_version", report.lowgear_version},
                          {"command", report.command},
                          {"title", report.title},
+                         {"headline", report.headline},
                          {"facts", entries_json(report.facts)},
                          {"cards", cards_json(report.cards)},
                          {"warnings", report.warnings},

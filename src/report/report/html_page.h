@@ -8,8 +8,8 @@
 
 namespace lowgear::report {
 
-/// The quantity that a number on a page measures; decides how it is written.
-enum class Quantity : unsigned char { time, energy, bytes };
+/// The quantity that a number on a page measures; decides how it is written. Energy of accounts is in kWh.
+enum class Quantity : unsigned char { time, energy, account_energy, bytes };
 
 /// Amounts that add up, one bar a row: where time, energy or memory goes.
 struct Bars {
@@ -161,6 +161,7 @@ struct Page {
   std::string lowgear_version;
   std::string command;
   std::string title;
+  std::string headline = {};  ///< the result in words
   std::vector<Entry> facts;
   std::vector<Card> cards;
   std::vector<std::string> warnings;

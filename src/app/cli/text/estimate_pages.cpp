@@ -270,12 +270,19 @@ report::Plot plot_of(const estimator::SearchReportData& found) {
   return plot;
 }
 
+/// With trailing zeros, so that all rows have the same digits.
+std::string significant(double value, int digits) { return fmt::format("{:.{}f}", value, decimals(value, digits)); }
+
+double cost_usd(const PriceArguments& prices, const estimator::SearchRequest& request, double time_s, double energy_j) {
+  return prices.prices().cost_usd(time_s, energy_j, request.limits.gpus);
+}
+
 report::Table best_table(const estimator::SearchRequest& request, const PriceArguments& prices,
                          const estimator::SearchReportData& found) {
   report::Table table{
       .title = fmt::format("The best by {}", name(request.objective)),
       .basis = "estimated; energy planned",
-      .columns = {"Rank", "Layout", "Time", "\u00b1", "Memory", "Energy, full clocks", "Energy, planned", "Saved"},
+      .columns = {"Place", "Layout", "Time", "\u00b1", "Memory", "Energy, full clocks", "Energy, planned", "Saved"},
       .rows = {},
       .chosen = 0};
   if (prices.any_cost()) table.columns.emplace_back("Cost");
@@ -284,29 +291,47 @@ report::Table best_table(const estimator::SearchRequest& request, const PriceArg
     const double saved_pct = 100 * (1 - layout.no_later.energy_j / layout.full_clocks.energy_j);
     std::vector<std::string> cells{fmt::to_string(i + 1),
                                    describe(layout.result.layout),
-                                   fmt::format("{:.4g} s", layout.result.time_s),
-                                   fmt::format("{:.2g} s", layout.result.error_s),
+                                   significant(layout.result.time_s, 4) + " s",
+                                   significant(layout.result.error_s, 2) + " s",
                                    fmt::format("{:.1f} GiB", layout.result.memory_bytes / kGiB),
                                    energy_text(layout.full_clocks.energy_j),
                                    energy_text(layout.no_later.energy_j),
                                    fmt::format("{:.2f} %", saved_pct)};
     if (prices.any_cost()) {
-      cells.push_back(fmt::format(
-          "${:.4g}", prices.prices().cost_usd(layout.no_later.time_s, layout.no_later.energy_j, request.limits.gpus)));
+      cells.push_back("$" +
+                      significant(cost_usd(prices, request, layout.no_later.time_s, layout.no_later.energy_j), 4));
     }
     table.rows.push_back(std::move(cells));
   }
   return table;
 }
 
+/// The objective of a layout, as the search ranks it; empty where that is the time, which the bars show.
+std::string objective_text(const estimator::SearchRequest& request, const PriceArguments& prices,
+                           const estimator::SearchResult& result) {
+  if (request.objective == estimator::SearchObjective::time) return "";
+  const double value = value_of(result, request.objective, prices.prices());
+  return request.objective == estimator::SearchObjective::energy ? energy_text(value) : "$" + significant(value, 4);
+}
+
 /// The winner's time next to that of the best of another kind.
-report::Bars rival_bars(const estimator::SearchReportData& found) {
+report::Bars rival_bars(const estimator::SearchRequest& request, const PriceArguments& prices,
+                        const estimator::SearchReportData& found) {
+  const estimator::SearchResult& rival = found.results[found.rival];
+  const std::string first = objective_text(request, prices, found.results.front());
+  std::string caption = fmt::format(
+      "Time of the busiest pipeline rank, against number {}, the best with another tp or "
+      "pp: {}.",
+      found.rival + 1, describe(rival.layout));
+  if (!first.empty()) {
+    caption =
+        fmt::format("The objective is {}: number 1 takes {} an iteration, number {} {}, by a quick estimate. {}",
+                    name(request.objective), first, found.rival + 1, objective_text(request, prices, rival), caption);
+  }
   report::Bars bars{
-      .title = "Why the first layout is best",
+      .title = first.empty() ? "Why the first layout is best" : "Time of the first layout and of another kind",
       .basis = "estimated, full clocks",
-      .caption = fmt::format("Time of the busiest pipeline rank, against number {}, the best with another tp "
-                             "or pp: {}.",
-                             found.rival + 1, describe(found.results[found.rival].layout)),
+      .caption = std::move(caption),
       .quantity = report::Quantity::time,
       .parts = {},
       .rows = {{"1", {}}, {fmt::to_string(found.rival + 1), {}}},
@@ -320,13 +345,14 @@ report::Bars rival_bars(const estimator::SearchReportData& found) {
   return bars;
 }
 
-std::vector<report::Bars> bars_of(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
+std::vector<report::Bars> bars_of(const estimator::SearchRequest& request, const PriceArguments& prices,
+                                  const estimator::SearchReportData& found) {
   estimator::TrainingJob winner = request.job;
   apply(found.results.front().layout, winner);
   const estimator::JobCosts costs(winner, request.samples);
   const estimator::IterationEstimate iteration = estimate_iteration(winner, costs.sources());
   std::vector<report::Bars> bars;
-  if (found.rival > 0) bars.push_back(rival_bars(found));
+  if (found.rival > 0) bars.push_back(rival_bars(request, prices, found));
   bars.push_back(energy_bars(winner, iteration));
   bars.push_back(memory_bars(estimate_memory(winner)));
   for (std::size_t i = bars.size() - 2; i < bars.size(); ++i) bars[i].title += ", the winner";
@@ -351,25 +377,31 @@ report::Card equals_card(const estimator::SearchReportData& found) {
                       fastest->error_s)};
 }
 
-std::vector<report::Card> cards_of(const estimator::SearchReportData& found) {
+std::vector<report::Card> cards_of(const estimator::SearchRequest& request, const PriceArguments& prices,
+                                   const estimator::SearchReportData& found) {
   const estimator::PlannedLayout& winner = found.best.front();
   const double saved_pct = 100 * (1 - winner.no_later.energy_j / winner.full_clocks.energy_j);
   const auto fastest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::time_s);
   const auto leanest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::planned_energy_j);
   const auto best_in = [](const char* quantity, const estimator::SearchResult& result) {
     return report::Card{fmt::format("Best in {}, estimated", quantity), short_name(result.layout.parallel),
-                        fmt::format("{:.4g} s, {}; {}", result.time_s, energy_text(result.planned_energy_j),
-                                    options_of(result.layout))};
+                        fmt::format("{} s, {} by a quick estimate; {}", significant(result.time_s, 4),
+                                    energy_text(result.planned_energy_j), options_of(result.layout))};
   };
   std::vector<report::Card> best{best_in("time", *fastest), best_in("energy", *leanest)};
   if (fastest == leanest) best = {best_in("time and energy", *fastest)};
   best.insert(best.end(), {equals_card(found),
-                           {"Iteration time of the first, estimated", fmt::format("{:.4g} s", winner.result.time_s),
+                           {"Iteration time of the first, estimated", significant(winner.result.time_s, 4) + " s",
                             fmt::format("\u00b1 {:.2g} s (90 %)", winner.result.error_s)},
                            {"Its energy without finishing later, planned", energy_text(winner.no_later.energy_j),
                             fmt::format("{:.2f} % less than at full clocks", saved_pct)},
                            {"Layouts estimated", fmt::to_string(found.results.size()),
                             fmt::format("{} more do not fit into memory", found.too_large)}});
+  if (prices.any_cost()) {
+    const double usd = cost_usd(prices, request, winner.no_later.time_s, winner.no_later.energy_j);
+    best.insert(best.end() - 1, {"Its cost per iteration, planned", "$" + significant(usd, 4),
+                                 "GPU hours and energy at the given prices"});
+  }
   return best;
 }
 
@@ -386,10 +418,10 @@ report::Page search_page(const estimator::SearchRequest& request, const PriceArg
                  fmt::format("{} \u00d7 {} tokens", request.job.batch.global, request.job.batch.sequence_length)},
                 {"Type", std::string(name(request.job.dtype))},
                 {"Searched in", fmt::format("{:.2g} s", found.evaluate_s)}},
-      .cards = cards_of(found),
+      .cards = cards_of(request, prices, found),
       .warnings = estimator::notes_on_model(request.job),
       .plot = plot_of(found),
-      .bars = bars_of(request, found),
+      .bars = bars_of(request, prices, found),
       .tables = {best_table(request, prices, found)},
       .reading = {{"Estimated", "Computed from data sheets and sampled kernels. Nothing on this page was measured."},
                   {"Energy in the plot",

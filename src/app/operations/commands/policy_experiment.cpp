@@ -242,7 +242,7 @@ report::Page policy_experiment_page(const PolicyExperiment& file, const std::vec
   page.lowgear_version = version();
   page.command = std::move(command);
   page.title = file.title.empty() ? "Policies compared" : file.title;
-  page.facts = {{"Baseline", file.baseline},
+  page.facts = {{"Compared with", file.baseline},
                 {"Jobs", fmt::to_string(jobs.size())},
                 {"Arms", fmt::to_string(file.arms.size())},
                 {"Figures", kBasis},

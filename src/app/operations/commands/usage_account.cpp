@@ -263,8 +263,10 @@ std::vector<report::Card> cards_of(const char* basis, const Balance& total, cons
 report::Bars bars_of(const char* basis, const EnergyAccount& account) {
   report::Bars bars{.title = "Energy by user",
                     .basis = basis,
-                    .caption = "Saved: against measured baselines, shown where it is above zero.",
-                    .quantity = report::Quantity::energy,
+                    .caption =
+                        "The number beside a bar is used plus saved: the energy without savings. Saved: against "
+                        "measured baselines, shown where it is above zero.",
+                    .quantity = report::Quantity::account_energy,
                     .parts = {"used", "saved"},
                     .rows = {},
                     .limit = std::nullopt,

@@ -3,14 +3,19 @@
   const report = JSON.parse(document.getElementById('report-data').textContent);
   const byId = (id) => document.getElementById(id);
 
+  // Texts of commands have a hyphen before negative numbers.
+  const withMinus = (text) => text.replace(/(^|[\s(])-(?=\d)/g, '$1\u2212');
+
   const drawHead = () => {
     byId('title').textContent = report.title;
     document.title = `${report.title} – Lowgear`;
     byId('facts').replaceChildren(...report.facts.map(([name, text]) =>
       element('li', {}, [`${name} `, element('b', {text})])));
+    byId('headline').hidden = !report.headline;
+    byId('headline').replaceChildren(element('strong', {text: withMinus(report.headline || '')}));
     byId('cards').replaceChildren(...report.cards.map((card) => element('div', {class: 'card'}, [
-      element('h3', {text: card.name}), element('p', {class: 'value', text: card.value}),
-      element('p', {class: 'detail', text: card.detail})])));
+      element('h3', {text: card.name}), element('p', {class: 'value', text: withMinus(card.value)}),
+      element('p', {class: 'detail', text: withMinus(card.detail)})])));
     byId('warnings').replaceChildren(...report.warnings.map((text) => element('li', {text})));
     byId('warnings').hidden = report.warnings.length === 0;
   };
@@ -58,7 +63,7 @@
 
   const drawTables = () => report.tables.forEach(({title, basis, columns, rows, chosen}) => {
     const isText = (i) => i > 0 && rows.every((row) => /^[a-z]/i.test(row[i]));
-    const table = dataTable(columns.map((name, i) => ({head: [name], text: (row) => row.cells[i],
+    const table = dataTable(columns.map((name, i) => ({head: [name], text: (row) => withMinus(row.cells[i]),
       ...(isText(i) ? {css: 'text'} : {})})), rows.map((cells, index) => ({cells, index})),
     (row) => (row.index === chosen ? 'chosen' : ''));
     byId('numbers').append(element('section', {class: 'panel', 'aria-label': title}, [
@@ -79,6 +84,9 @@
   drawHead();
   const points = drawPlot();
   const valleys = drawValleys();
+  report.intervals.forEach(({groups}) => groups.forEach(({rows}) => rows.forEach((row) => {
+    row.text = withMinus(row.text);
+  })));
   report.intervals.forEach((intervals) => intervalPlot.panel(byId('bars'), intervals));
   report.curves.forEach((curves) => learningCurves.panel(byId('bars'), curves));
   report.series.forEach((group) => seriesPlots.panel(byId('bars'), group));

@@ -6,7 +6,8 @@ const stackedBars = (() => {
   const isWaiting = (name) => name.startsWith('waiting');
 
   const byteUnit = () => ({name: 'GiB', factor: 1 / 2 ** 30});
-  const unitFor = (quantity, largest) => ({time: units.timeUnit, energy: units.energyUnit, bytes: byteUnit})[quantity](largest);
+  const unitFor = (quantity, largest) => ({time: units.timeUnit, energy: units.energyUnit,
+    account_energy: () => ({name: 'kWh', factor: 1 / 3.6e6}), bytes: byteUnit})[quantity](largest);
   const amountText = (amount, unit) =>
     `${units.fixed(amount * unit.factor, units.decimals(amount * unit.factor, 4))}\u00a0${unit.name}`;
 
@@ -39,6 +40,21 @@ const stackedBars = (() => {
       ...parts.map((part) => ({head: [part.name, unit.name], text: (row) => text(row.amounts[part.index])})),
       {head: ['total', unit.name], text: (row) => text(total(row))},
     ], bars.rows);
+  };
+
+  // Ranks next to each other whose amounts look the same are one row: "ranks 1 to 14".
+  const folded = ({rows, ...bars}) => {
+    const numberOf = ({name}) => (/^rank \d+$/.test(name) ? Number(name.slice(5)) : NaN);
+    const groups = [];
+    for (const row of rows) {
+      const last = groups[groups.length - 1];
+      const follows = last && numberOf(row) === numberOf(last[last.length - 1]) + 1;
+      const close = (amount, i) => Math.abs(amount - last[0].amounts[i]) <= 5e-4 * total(row);
+      if (follows && row.amounts.every(close)) last.push(row);
+      else groups.push([row]);
+    }
+    return {...bars, rows: groups.map((group) => (group.length === 1 ? group[0]
+      : {...group[0], name: `ranks ${ranges(group.map(numberOf))}`}))};
   };
 
   class Chart {
@@ -101,7 +117,8 @@ const stackedBars = (() => {
   }
 
   // Appends a panel with bars to `parent`.
-  const panel = (parent, bars) => {
+  const panel = (parent, all) => {
+    const bars = folded(all);
     const parts = usedParts(bars);
     const chart = element('div', {class: 'bars'});
     const box = element('div', {class: 'table-box', tabindex: '0', role: 'region', 'aria-label': bars.title});

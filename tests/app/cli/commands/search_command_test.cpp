@@ -149,7 +149,12 @@ TEST(SearchCommand, WritesAPage) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(read_file(page.string()),
               AllOf(HasSubstr("lowgear.estimate_report/1"), HasSubstr("Why the first layout is best"),
-                    HasSubstr("Best in time"), HasSubstr("Within the error of the fastest")));
+                    HasSubstr("Best in time"), HasSubstr("Within the error of the fastest"),
+                    HasSubstr("Its cost per iteration"), HasSubstr("by a quick estimate")));
+  const ProgramResult by_cost =
+      run_lowgear(search({"--html", page.string(), "--gpu-hour", "2", "--objective", "cost"}));
+  EXPECT_EQ(by_cost.exit_code, 0) << by_cost.err;
+  EXPECT_THAT(read_file(page.string()), testing::Not(HasSubstr("Why the first layout is best")));
 }
 
 std::string error_of(const std::vector<std::string>& command) {

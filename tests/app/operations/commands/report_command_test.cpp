@@ -69,7 +69,8 @@ TEST_F(ReportCommand, ComparesArms) {
   EXPECT_NEAR(planned["cost_usd"]["value"]["mean"].get<double>(), 9009 / 3.6e6 * 0.36, 1e-12);
   EXPECT_NEAR(planned["co2_g"]["value"]["mean"].get<double>(), 9009 / 3.6e6 * 500, 1e-9);
   EXPECT_NEAR(planned["energy_to_loss_j"]["value"]["mean"].get<double>(), 900.9 * 6, 1e-9);
-  EXPECT_THAT(content(path("page.html")), AllOf(HasSubstr("Differences from full"), Not(HasSubstr("{{"))));
+  EXPECT_THAT(content(path("page.html")), AllOf(HasSubstr("Differences from full"),
+                                                HasSubstr(" % energy per token, against full"), Not(HasSubstr("{{"))));
 
   std::erase(words, "--json");
   const ProgramResult text = run_lowgear(words);
@@ -187,7 +188,8 @@ TEST_F(ReportCommand, AccountsForAMonth) {
   EXPECT_TRUE(json["measured"]["users"][1]["user"].is_null());
   EXPECT_TRUE(json["measured"]["users"][1]["saving"].is_null());
   EXPECT_EQ(json["measured"]["jobs"][1]["name"], "<b>gpt</b>");
-  EXPECT_THAT(content(path("page.html")), AllOf(HasSubstr("Energy of 2026-11"), Not(HasSubstr("<b>gpt</b>"))));
+  EXPECT_THAT(content(path("page.html")),
+              AllOf(HasSubstr("Energy of 2026-11"), HasSubstr("account_energy"), Not(HasSubstr("<b>gpt</b>"))));
 }
 
 TEST_F(ReportCommand, ShowsAMonthAsTables) {
