@@ -68,7 +68,21 @@ class AgentInit(AgentTest):
         self.assertEqual(self.config.read_text(), "# mine\n")
         self.init("--yes", "--replace")
         self.assertIn("gpu:\n", self.config.read_text())
-        self.assertEqual(Path(f"{self.config}.old").read_text(), "# mine\n")
+        self.init("--yes", "--replace")
+        self.assertEqual(Path(f"{self.config}.old").read_text(), "# mine\n", "the second does not lose it")
+        self.assertIn("gpu:\n", Path(f"{self.config}.old.1").read_text())
+
+    def test_it_refuses_what_is_no_file(self):
+        target = self.folder / "real.yaml"
+        self.config.symlink_to(target)
+        self.assertIn("a symbolic link", self.init("--yes", "--replace", code=2).stderr, "a dangling one")
+        self.assertFalse(target.exists())
+        target.write_text("# mine\n")
+        self.assertIn("a symbolic link", self.init("--yes", "--replace", code=2).stderr)
+        self.assertEqual(target.read_text(), "# mine\n")
+        for name, said in ((str(self.folder), "is a folder"), (f"{self.folder}/", "is a folder"), ("", "is missing")):
+            command = ("agent", "init", "--config", name, "--yes", "--replace")
+            self.assertIn(said, self.lowgear(*command, code=2).stderr)
 
     def test_it_refuses_what_the_agent_would_not_read(self):
         self.assertIn("there is no group", self.init("--yes", "--group", "no-such-group", code=1).stderr)

@@ -375,7 +375,8 @@ cli::VerbAction declare_agent(CLI::App& app) {
                  "init: group whose members may lock clocks (default: yours; under sudo that of its caller)")
       ->type_name("NAME");
   app.add_flag("--yes", arguments->yes, "init: write the configuration without asking");
-  app.add_flag("--replace", arguments->replace, "init: replace an existing file, which is kept with the ending .old");
+  app.add_flag("--replace", arguments->replace,
+               "init: replace an existing file, which is kept with the ending .old, .old.1 and so on");
   CLI::Option* const dry_run = app.add_flag("--dry-run", arguments->dry_run,
                                             "serve, restore: print the changes of every GPU, make none, and exit");
   app.add_flag("--no-writes", arguments->no_writes,

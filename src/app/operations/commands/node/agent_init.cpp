@@ -53,15 +53,31 @@ void make_folder(const fs::path& folder) {
   ::chmod(folder.c_str(), kMode);  // whatever the umask is
 }
 
+/// A name beside the file that is free, so that no second --replace loses what the first one kept.
+fs::path name_of_old(const fs::path& file) {
+  fs::path old = fs::path(file) += ".old";
+  for (int number = 1; fs::exists(fs::symlink_status(old)); ++number) {
+    old = fs::path(file) += fmt::format(".old.{}", number);
+  }
+  return old;
+}
+
 /// Refuses what cannot be written, before anything is shown.
 void require_replaceable(const AgentInitRequest& request) {
   const std::string name = printable(request.config.string());
   std::error_code unknown;
+  if (fs::is_symlink(fs::symlink_status(request.config, unknown))) {
+    throw InputError(fmt::format("{}: a symbolic link, which the agent refuses; name the file itself", name));
+  }
+  if (!request.config.has_filename() || fs::is_directory(request.config, unknown)) {
+    throw InputError(fmt::format("{}: is a folder; name a file, such as {}", name,
+                                 printable((request.config / "agent.yaml").string())));
+  }
   if (fs::exists(request.config, unknown) && !request.replace) {
     throw InputError(
         fmt::format("{}: the file exists; add --replace to write it anew (the present one is kept as {}), "
                     "or name another file with --config FILE",
-                    name, printable(request.config.filename().string()) + ".old"));
+                    name, printable(name_of_old(request.config).filename().string())));
   }
   const bool is_systems = request.config == agent::kDefaultAgentConfig;
   if (is_systems && !is_root()) {
@@ -103,8 +119,8 @@ void write_config(const fs::path& file, const std::string& text) {
   require_trusted_folder(file.parent_path());
   std::error_code error;
   if (fs::exists(file, error)) {
-    const fs::path old = fs::path(file) += ".old";
-    fs::copy_file(file, old, fs::copy_options::overwrite_existing, error);
+    const fs::path old = name_of_old(file);
+    fs::copy_file(file, old, error);
     if (error) throw InputError(fmt::format("{}: cannot be written: {}", printable(old.string()), error.message()));
   }
   write_file_atomically(file, text);
@@ -128,6 +144,7 @@ std::string next_steps(const fs::path& file, const fs::path& folder) {
 }  // namespace
 
 cli::ExitCode run_agent_init(const AgentInitRequest& request, cli::Console& console) {
+  if (request.config.empty()) throw InputError("--config: a file is missing, such as --config agent.yaml");
   AgentInitRequest absolute = request;
   absolute.config = fs::absolute(request.config).lexically_normal();
   const fs::path& file = absolute.config;
