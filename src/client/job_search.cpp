@@ -9,7 +9,6 @@
 
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
-#include "base/core/numbers/number.h"
 #include "base/core/numbers/quantity.h"
 #include "client/rank/gpu_choice.h"
 #include "planning/adapt/operating_point_search.h"
@@ -22,9 +21,9 @@ constexpr double kMostSlowdownPct = 1000;
 constexpr double kMostBlockS = 86'400;
 constexpr double kMostValue = 100'000;
 
-/// Empty unless it is a number in (low, high].
-std::optional<double> number_within(std::string_view text, double low, double high) {
-  const std::optional<double> number = parse_number(text);
+/// Empty unless it is a quantity from `low` to `high`.
+std::optional<double> quantity_within(std::string_view text, Unit unit, double low, double high) {
+  const std::optional<double> number = parse_quantity(text, unit);
   return number && *number >= low && *number <= high ? number : std::nullopt;
 }
 
@@ -37,8 +36,10 @@ double parse_allowed_slowdown_pct(std::string_view text) {
   const std::optional<double> percent = parse_quantity(number, Unit::percent);
   if (percent && may_be_share(number)) throw InputError(fmt::format("{}: {}", text, share_or_percent(number)));
   if (!percent || *percent < 0 || *percent > kMostSlowdownPct || !text.starts_with(kPrefix)) {
-    throw InputError(fmt::format("{} is no bound of a search; give how much longer an iteration may take: slowdown=2%",
-                                 quote(text)));
+    throw InputError(
+        fmt::format("a search takes slowdown=PERCENT, 0 to {} by which an iteration may take longer, such "
+                    "as slowdown=2%, not {}{}",
+                    kMostSlowdownPct, quote(text), comma_hint(number)));
   }
   return *percent;
 }
@@ -53,10 +54,11 @@ RequestedPoints parse_points(std::string_view text) {
     throw InputError(fmt::format("there are no operating points {}; the kinds are clock and power-limit", quote(kind)));
   }
   if (equals == text.size()) return points;
+  const Unit unit = points.kind == PointKind::clock ? Unit::megahertz : Unit::watt;
   std::string_view list = text.substr(equals + 1);
   while (!list.empty()) {
     const std::size_t comma = std::min(list.find(','), list.size());
-    const std::optional<double> value = number_within(list.substr(0, comma), 1, kMostValue);
+    const std::optional<double> value = quantity_within(list.substr(0, comma), unit, 1, kMostValue);
     if (!value) {
       throw InputError(
           fmt::format("{} is no value of an operating point; list them with full speed first, such as "
@@ -78,7 +80,7 @@ std::optional<SearchRequest> search_from_environment(const Environment& environm
     request.points = parse_points(*points);
   }
   if (const auto block = environment("LOWGEAR_SEARCH_BLOCK"); block && !block->empty()) {
-    const std::optional<double> block_s = number_within(*block, 0.001, kMostBlockS);
+    const std::optional<double> block_s = quantity_within(*block, Unit::second, 0.001, kMostBlockS);
     if (!block_s) throw InputError(fmt::format("LOWGEAR_SEARCH_BLOCK={} is no time in s", printable(*block, 60)));
     request.block_s = *block_s;
   }

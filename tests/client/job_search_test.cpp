@@ -23,6 +23,8 @@ TEST(SearchRequest, ReadsTheBound) {
     EXPECT_THAT([&] { (void)parse_allowed_slowdown_pct(text); }, ThrowsMessage<InputError>(HasSubstr("slowdown=2%")))
         << text;
   }
+  EXPECT_THAT([] { (void)parse_allowed_slowdown_pct("slowdown=2,5%"); },
+              ThrowsMessage<InputError>(HasSubstr("; write 2.5%")));
 }
 
 TEST(SearchRequest, ReadsPoints) {
@@ -30,6 +32,7 @@ TEST(SearchRequest, ReadsPoints) {
   EXPECT_THAT(parse_points("clock").values, IsEmpty());
   EXPECT_EQ(parse_points("power-limit=700,600").kind, PointKind::power_limit);
   EXPECT_THAT(parse_points("power-limit=700,600").values, ElementsAre(700, 600));
+  EXPECT_THAT(parse_points("clock=1980MHz,1.75GHz").values, ElementsAre(1980, 1750));
   EXPECT_THROW((void)parse_points("watts"), InputError);
   EXPECT_THROW((void)parse_points("clock=1980,fast"), InputError);
   EXPECT_THROW((void)parse_points("clock=1980,0"), InputError);

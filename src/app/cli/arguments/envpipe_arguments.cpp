@@ -10,7 +10,6 @@
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/units.h"
 #include "planning/joint/orders/joint_problem.h"
 #include "rivals/policies/envpipe/envpipe_config.h"
 
@@ -57,21 +56,17 @@ void add_envpipe_options(CLI::App& app, EnvPipeArguments& arguments) {
            "step (greedy), or all units with the lowest clock (balanced, also if this option is left out)");
   add_number(app, "--envpipe-threshold-scale", {0, 1e9}, given<double>(arguments, &EnvPipeOptions::threshold_scale),
              "envpipe: a unit waits when receiving takes this many times the shortest receive (default 4)");
-  add_whole_number(app, "--envpipe-start-clock", {1, kMaxClockMhz},
-                   given<int>(arguments, &EnvPipeOptions::start_clock_mhz),
-                   "envpipe: highest clock that the policy uses, in MHz (default: the profile's; EnvPipe's list for an "
-                   "A100 begins with 1350)");
-  add_whole_number(app, "--envpipe-lowest-clock", {1, kMaxClockMhz},
-                   given<int>(arguments, &EnvPipeOptions::lowest_clock_mhz),
-                   "envpipe: lowest clock that the policy uses, in MHz (default: the profile's)");
-  add_whole_number(app, "--envpipe-profile-step", {1, kMaxClockMhz},
-                   given<int>(arguments, &EnvPipeOptions::profile_step_mhz),
-                   "envpipe: distance between the clocks among which the policy finds the one of least energy, in MHz "
-                   "(default 90, EnvPipe's value for every GPU)");
-  add_whole_number(
-      app, "--envpipe-raise-step", {1, kMaxClockMhz}, given<int>(arguments, &EnvPipeOptions::raise_step_mhz),
-      "envpipe: rise of a clock in one step of the reconfiguration; greedy raises it by three times as much, in "
-      "MHz (default 30)");
+  add_clock(app, "--envpipe-start-clock", given<int>(arguments, &EnvPipeOptions::start_clock_mhz),
+            "envpipe: highest clock that the policy uses, in MHz (default: the profile's; EnvPipe's list for an "
+            "A100 begins with 1350)");
+  add_clock(app, "--envpipe-lowest-clock", given<int>(arguments, &EnvPipeOptions::lowest_clock_mhz),
+            "envpipe: lowest clock that the policy uses, in MHz (default: the profile's)");
+  add_clock(app, "--envpipe-profile-step", given<int>(arguments, &EnvPipeOptions::profile_step_mhz),
+            "envpipe: distance between the clocks among which the policy finds the one of least energy, in MHz "
+            "(default 90, EnvPipe's value for every GPU)");
+  add_clock(app, "--envpipe-raise-step", given<int>(arguments, &EnvPipeOptions::raise_step_mhz),
+            "envpipe: rise of a clock in one step of the reconfiguration; greedy raises it by three times as much, in "
+            "MHz (default 30)");
   add_quantity(
       app, "--envpipe-transfer", Unit::millisecond, {0, 1e6},
       [&arguments](double time_ms) {

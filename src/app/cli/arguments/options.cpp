@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <string_view>
 #include <utility>
 
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
+#include "base/core/units.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/simulator/cluster.h"
 
@@ -37,6 +39,28 @@ double number_in(const std::string& name, NumberRange<double> range, const std::
     throw_out_of_range(name, "a number", range, text);
   }
   return *number;
+}
+
+/// What a help shows in place of the value.
+std::string_view metavariable(Unit unit) {
+  switch (unit) {
+    case Unit::second:
+      return "SECONDS";
+    case Unit::millisecond:
+      return "MS";
+    case Unit::microsecond:
+      return "US";
+    case Unit::watt:
+      return "WATTS";
+    case Unit::megahertz:
+      return "MHZ";
+    case Unit::byte:
+      return "BYTES";
+    case Unit::percent:
+      return "PERCENT";
+    default:
+      return symbol(unit);
+  }
 }
 
 /// The name that messages have, of a name with its hidden ones after commas.
@@ -108,13 +132,24 @@ CLI::Option* add_quantity(CLI::App& app, const std::string& name, Unit unit, Num
   const auto read = [name = shown_name(name), unit, range, set = std::move(set)](const std::string& text) {
     const auto number = parse_quantity(text, unit);
     if (!number || !(*number >= range.low) || !(*number <= range.high)) {
-      throw CLI::ValidationError(name, fmt::format("expected a number from {0} to {1} {2}, alone or with its unit as "
-                                                   "{0}{2}, not {3}",
-                                                   range.low, range.high, symbol(unit), quote(text)));
+      throw CLI::ValidationError(
+          name, fmt::format("expected a number from {} to {} {}, such as {}, not {}{}", range.low, range.high,
+                            symbol(unit), example_of(unit, range.low, range.high), quote(text), comma_hint(text)));
     }
     set(*number);
   };
-  return app.add_option_function<std::string>(name, read, help)->type_name(std::string(symbol(unit)));
+  return app.add_option_function<std::string>(name, read, help)->type_name(std::string(metavariable(unit)));
+}
+
+CLI::Option* add_clock(CLI::App& app, const std::string& name, std::function<void(int)> set, const std::string& help) {
+  const auto round = [name = shown_name(name), set = std::move(set)](double clock_mhz) {
+    constexpr double kTolerance_mhz = 1e-6;  // 1.41GHz is one of whole MHz
+    if (std::abs(clock_mhz - std::round(clock_mhz)) > kTolerance_mhz) {
+      throw CLI::ValidationError(name, fmt::format("expected a clock of whole MHz, not {} MHz", clock_mhz));
+    }
+    set(static_cast<int>(std::lround(clock_mhz)));
+  };
+  return add_quantity(app, name, Unit::megahertz, {1, kMaxClockMhz}, round, help);
 }
 
 CLI::Option* add_slowdown(CLI::App& app, double most_pct, std::function<void(double)> set, const std::string& help) {

@@ -37,6 +37,9 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<doub
 CLI::Option* add_quantity(CLI::App& app, const std::string& name, Unit unit, NumberRange<double> range,
                           std::function<void(double)> set, const std::string& help);
 
+/// A clock of whole MHz, alone or with a unit of its own (`1410`, `1410MHz`, `1.41GHz`), handed to `set`.
+CLI::Option* add_clock(CLI::App& app, const std::string& name, std::function<void(int)> set, const std::string& help);
+
 /// `--slowdown`: per cent, up to `most_pct`, handed to `set`. A number below 0.5 has to state its sign: it may be meant
 /// as a share.
 CLI::Option* add_slowdown(CLI::App& app, double most_pct, std::function<void(double)> set, const std::string& help);

@@ -284,6 +284,14 @@ double median_power_at_max_clock_w(const profile::StageProfile& profile) {
   return profile::median_of(std::move(powers_w));
 }
 
+/// Whether a text that names no file was meant as a number.
+bool looks_like_number(const std::string& text) {
+  constexpr std::string_view kFirst = "0123456789+-.";
+  const std::string lower = lower_case(text);
+  return text != "-" && !text.empty() &&
+         (kFirst.find(text.front()) != std::string_view::npos || lower.starts_with("nan") || lower.starts_with("inf"));
+}
+
 std::string read_blocking_power_file(const std::string& argument) {
   try {
     return read_file(argument);
@@ -313,7 +321,13 @@ BlockingPower blocking_power_of(const PipelineArguments& arguments, const profil
 
 std::vector<double> blocking_power_from_argument(const std::string& argument, int stages) {
   const std::optional<double> power_w = parse_quantity(argument, Unit::watt);
-  if (!power_w) return profile::read_blocking_power(read_blocking_power_file(argument), argument, stages);
+  if (!power_w) {
+    if (looks_like_number(argument) && !file_exists(argument) && !std::filesystem::exists(argument)) {
+      throw InputError(fmt::format("--blocking-power: expected a number from 0 to {} W, such as 80W, not {}{}",
+                                   profile::kMaxBlockingPowerW, quote(argument), comma_hint(argument)));
+    }
+    return profile::read_blocking_power(read_blocking_power_file(argument), argument, stages);
+  }
   if (!(*power_w >= 0 && *power_w <= profile::kMaxBlockingPowerW)) {
     throw InputError(fmt::format("blocking power {} W is not in 0 to {}; give the watts of one GPU that waits",
                                  *power_w, profile::kMaxBlockingPowerW));

@@ -183,8 +183,8 @@ planner::PlannerOptions planner_options(const PlannerArguments& arguments) {
 
 namespace {
 
-constexpr int kMaxPlans = 100'000;  // the numbers of plans have five digits
-constexpr double kMaxSlowdownPct = 1e6;
+constexpr int kMaxPlans = 100'000;        // the numbers of plans have five digits
+constexpr double kMaxSlowdownPct = 1000;  // of estimates and jobs, too
 constexpr double kMaxFactor = 1e6;
 
 }  // namespace

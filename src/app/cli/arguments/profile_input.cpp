@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <system_error>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/core/numbers/number.h"
+#include "base/core/numbers/quantity.h"
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "planning/profile/recorded_activations.h"
@@ -65,8 +66,8 @@ void load_ranks(const fs::path& folder, int part, std::vector<profile::Recording
 }
 
 int clock_of(const std::string& text, const std::string& whole) {
-  const std::optional<long long> clock_mhz = parse_integer(text);
-  if (!clock_mhz || *clock_mhz < 1 || *clock_mhz > kMaxClockMhz) {
+  const std::optional<double> clock_mhz = parse_quantity(text, Unit::megahertz);
+  if (!clock_mhz || !(*clock_mhz >= 1) || *clock_mhz > kMaxClockMhz || std::rint(*clock_mhz) != *clock_mhz) {
     throw InputError(fmt::format("clocks {}: {} is not a clock from 1 to {} MHz; give 1410,1395,... or 1410-855/15",
                                  quote(whole), quote(text), kMaxClockMhz));
   }

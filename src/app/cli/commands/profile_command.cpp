@@ -327,9 +327,9 @@ VerbAction declare_profile(CLI::App& app) {
       "options that cost more than waiting");
   add_whole_number(app, "--max-options", {2, static_cast<int>(profile::kMaxSettings)}, into(arguments->max_options),
                    "compose: most options of a stage, instruction and clock (default 64)");
-  add_whole_number(app, "--own-clock", {1, kMaxClockMhz}, into(arguments->profiling.own_clock_mhz),
-                   "Clock in MHz of units that ran without a requested clock, as in recordings without a plan "
-                   "(default: such units are left out)");
+  add_clock(app, "--own-clock", into(arguments->profiling.own_clock_mhz),
+            "Clock in MHz of units that ran without a requested clock, as in recordings without a plan "
+            "(default: such units are left out)");
   app.add_option("--out", arguments->out, "File to write the stage profile to")->type_name("FILE");
   app.add_option("--errors-out", arguments->errors_out,
                  "File to write the origin and the errors of the profile's rows to (default: the profile's name with "

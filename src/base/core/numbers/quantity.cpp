@@ -62,25 +62,26 @@ constexpr auto kWords = std::to_array<UnitWord>({
 struct Symbol {
   Dimension dimension;
   std::string_view word;
+  double usual;  ///< an amount for examples
 };
 
 constexpr auto kSymbols = std::to_array<Symbol>({
-    {Dimension::time, "s"},
-    {Dimension::time, "ms"},
-    {Dimension::time, "us"},
-    {Dimension::power, "W"},
-    {Dimension::frequency, "MHz"},
-    {Dimension::memory, "B"},
-    {Dimension::memory, "GiB"},
-    {Dimension::gpu_memory, "GB"},
-    {Dimension::rate, "GB/s"},
-    {Dimension::share, "%"},
+    {Dimension::time, "s", 16},
+    {Dimension::time, "ms", 25},
+    {Dimension::time, "us", 25},
+    {Dimension::power, "W", 80},
+    {Dimension::frequency, "MHz", 1410},
+    {Dimension::memory, "B", 80e9},
+    {Dimension::memory, "GiB", 80},
+    {Dimension::gpu_memory, "GB", 80},
+    {Dimension::rate, "GB/s", 300},
+    {Dimension::share, "%", 5},
 });
 
 const UnitWord& word_of(Unit unit) {
-  const auto& [dimension, word] = kSymbols.at(static_cast<std::size_t>(unit));
-  return *std::ranges::find_if(kWords,
-                               [&](const UnitWord& each) { return each.dimension == dimension && each.word == word; });
+  const Symbol& wanted = kSymbols.at(static_cast<std::size_t>(unit));
+  return *std::ranges::find_if(
+      kWords, [&](const UnitWord& each) { return each.dimension == wanted.dimension && each.word == wanted.word; });
 }
 
 bool equal_in_any_case(std::string_view a, std::string_view b) {
@@ -142,6 +143,22 @@ std::string share_or_percent(std::string_view text) {
   constexpr double kPerCent = 100;
   return fmt::format("{} without a unit may mean two things: give {}% for that many per cent, or {:.6g}% for a share",
                      text, text, kPerCent * parse_number(text).value_or(0));
+}
+
+std::string example_of(Unit unit, double low, double high) {
+  const double usual = kSymbols.at(static_cast<std::size_t>(unit)).usual;
+  return fmt::format("{}{}", std::min(std::max(usual, low), high), symbol(unit));
+}
+
+std::string comma_hint(std::string_view text) {
+  const std::size_t comma = text.find(',');
+  const auto is_digit = [&](std::size_t place) {
+    return place < text.size() && text[place] >= '0' && text[place] <= '9';
+  };
+  if (comma == std::string_view::npos || comma == 0 || !is_digit(comma - 1) || !is_digit(comma + 1)) return "";
+  std::string dotted(text);
+  dotted[comma] = '.';
+  return parse_number(split(dotted).number) ? fmt::format("; write {}", dotted) : "";
 }
 
 std::string_view symbol(Unit unit) { return word_of(unit).word; }

@@ -32,6 +32,11 @@ enum class Unit : std::uint8_t {
 /// What to write instead of it: `0.05%` or `5%`.
 [[nodiscard]] std::string share_or_percent(std::string_view text);
 
+/// A usual amount of the unit from `low` to `high`, for messages: `25ms`.
+[[nodiscard]] std::string example_of(Unit unit, double low, double high);
+/// The end of a message on a text that is a number with a decimal comma: `; write 2.5%`. Empty for other texts.
+[[nodiscard]] std::string comma_hint(std::string_view text);
+
 /// What messages and helps show: `s`, `ms`, `us`, `W`, `MHz`, `B`, `GiB`, `GB`, `GB/s`, `%`.
 [[nodiscard]] std::string_view symbol(Unit unit);
 

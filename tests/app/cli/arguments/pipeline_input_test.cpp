@@ -57,7 +57,13 @@ TEST(BlockingPowerFromArgument, TakesAFile) {
 TEST(BlockingPowerFromArgument, RefusesAnythingElse) {
   EXPECT_EQ(error_of([] { (void)blocking_power_from_argument("-80", 2); }),
             "blocking power -80 W is not in 0 to 100000; give the watts of one GPU that waits");
-  for (const char* argument : {"80J", "nan", "inf", "1e999", "no/such/file.csv", ""}) {
+  for (const char* argument : {"80J", "5%", "80GB", "5ms", "nan", "inf", "-inf", "1e999", ".5x"}) {
+    EXPECT_THAT(error_of([&] { (void)blocking_power_from_argument(argument, 2); }),
+                HasSubstr("expected a number from 0 to 100000 W, such as 80W, not"))
+        << argument;
+  }
+  EXPECT_THAT(error_of([] { (void)blocking_power_from_argument("1,5", 2); }), HasSubstr("; write 1.5"));
+  for (const char* argument : {"no/such/file.csv", ""}) {
     EXPECT_THAT(error_of([&] { (void)blocking_power_from_argument(argument, 2); }),
                 AllOf(HasSubstr("cannot be read"), HasSubstr("as watts, or as a CSV with the columns")))
         << argument;

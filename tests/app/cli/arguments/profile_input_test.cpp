@@ -20,11 +20,13 @@ TEST(ParseClocks, TakesListsAndRangesInTheirOrder) {
   EXPECT_THAT(parse_clocks("1410-1365/15"), ElementsAre(1410, 1395, 1380, 1365));
   EXPECT_THAT(parse_clocks("200-230/20"), ElementsAre(200, 220));
   EXPECT_THAT(parse_clocks("810"), ElementsAre(810));
+  EXPECT_THAT(parse_clocks("1410MHz,1.38GHz"), ElementsAre(1410, 1380));
+  EXPECT_THAT(parse_clocks("1410MHz-1380MHz/15MHz"), ElementsAre(1410, 1395, 1380));
 }
 
 TEST(ParseClocks, RefusesAnythingElse) {
-  for (const char* text :
-       {"", ",", "1410,", "a", "1410-855", "1410-855/0", "1410/15", "-5", "0", "100001", "1-2-3/1"}) {
+  for (const char* text : {"", ",", "1410,", "a", "1410-855", "1410-855/0", "1410/15", "-5", "0", "100001", "1-2-3/1",
+                           "1410.5", "1410W"}) {
     EXPECT_THAT(error_of([&] { (void)parse_clocks(text); }), HasSubstr("is not a clock")) << text;
   }
   EXPECT_THAT(error_of([] { (void)parse_clocks("1410,1410"); }), HasSubstr("named twice"));

@@ -58,6 +58,18 @@ TEST(Quantity, AsksWhetherASmallNumberIsAShare) {
             "0.05 without a unit may mean two things: give 0.05% for that many per cent, or 5% for a share");
 }
 
+TEST(Quantity, NamesAnExampleWithinBounds) {
+  EXPECT_EQ(example_of(Unit::millisecond, 0, 1000), "25ms");
+  EXPECT_EQ(example_of(Unit::second, 0.001, 2.5), "2.5s");
+  EXPECT_EQ(example_of(Unit::percent, 10, 100), "10%");
+}
+
+TEST(Quantity, HintsAtADecimalComma) {
+  EXPECT_EQ(comma_hint("2,5%"), "; write 2.5%");
+  EXPECT_EQ(comma_hint("1,5"), "; write 1.5");
+  for (const char* text : {"", "5%", ",", "1,2,3", "a,b", "1,x"}) EXPECT_EQ(comma_hint(text), "") << text;
+}
+
 TEST(Quantity, EveryUnitReadsItsSymbol) {
   for (const Unit unit : {Unit::second, Unit::millisecond, Unit::microsecond, Unit::watt, Unit::megahertz, Unit::byte,
                           Unit::gibibyte, Unit::gpu_gigabyte, Unit::gigabyte_per_second, Unit::percent}) {
