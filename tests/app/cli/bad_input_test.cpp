@@ -244,7 +244,7 @@ TEST_F(BadInput, FilesThatCannotBeReadAreRefused) {
   expect_refused(plan({"--schedule", "/dev/zero"}), {"/dev/zero"});
   std::ofstream(folder_ / "large.csv").flush();
   std::filesystem::resize_file(folder_ / "large.csv", std::uintmax_t{1} << 36);  // a hole: it takes no room
-  expect_refused(plan({"--profile", (folder_ / "large.csv").string()}), {"larger than 67108864 bytes"});
+  expect_refused(plan({"--profile", (folder_ / "large.csv").string()}), {"larger than 64 MiB"});
 }
 
 TEST_F(BadInput, InitialGuessesAreFiniteNumbers) {

@@ -1,6 +1,7 @@
 #include "app/cli/arguments/estimate_input.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"
@@ -86,8 +88,8 @@ std::string number_in_unit(const JobOption& option, const std::string& text) {
   if (!option.unit) return text;
   const std::optional<double> number = parse_quantity(text, *option.unit);
   if (!number) {
-    throw CLI::ValidationError(option.option, fmt::format("expected a number, alone or with its unit {}, not {}",
-                                                          symbol(*option.unit), quote(text)));
+    throw CLI::ValidationError(option.option, fmt::format("expected a number, alone or with its unit {}, not {}{}",
+                                                          symbol(*option.unit), quote(text), comma_hint(text)));
   }
   return fmt::format("{}", *number);
 }
@@ -114,12 +116,16 @@ std::optional<estimator::ConfigFile> read_config_at(const fs::path& folder, cons
   return estimator::ConfigFile{path, read_file(file)};
 }
 
-void require_whole(const JobArguments& arguments) {
+void require_whole(const JobArguments& arguments, std::string_view also_missing) {
+  std::vector<std::string_view> missing;
   for (const JobOption& option : kOptions) {
     const bool required = std::ranges::find(kRequired, option.path) != kRequired.end();
-    if (!required || given(arguments, option.path)) continue;
-    throw InputError(fmt::format("{} is missing; give it, or a whole job as --job FILE.yaml", option.option));
+    if (required && !given(arguments, option.path)) missing.emplace_back(option.option);
   }
+  if (!also_missing.empty()) missing.push_back(also_missing);
+  if (missing.empty()) return;
+  throw InputError(fmt::format("{} {} missing; give {}, or a whole job as --job FILE.yaml", fmt::join(missing, ", "),
+                               missing.size() == 1 ? "is" : "are", missing.size() == 1 ? "it" : "them"));
 }
 
 }  // namespace
@@ -157,8 +163,8 @@ void group_job_options(CLI::App& app) {
       {"--dtype", "--overlap-gradients", "--overlap-tensor", "--overlap-pipeline", "--attention", "--dropout"});
 }
 
-estimator::TrainingJob load_job(const JobArguments& arguments) {
-  if (arguments.file.empty()) require_whole(arguments);
+estimator::TrainingJob load_job(const JobArguments& arguments, std::string_view also_missing) {
+  if (arguments.file.empty()) require_whole(arguments, also_missing);
   // Options name files from where the user stands.
   const fs::path folder = given(arguments, "model") ? fs::path() : fs::path(arguments.file).parent_path();
   const auto read_config = [&folder](const std::string& path) { return read_config_at(folder, path); };

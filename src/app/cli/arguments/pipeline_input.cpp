@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "app/cli/arguments/options.h"
@@ -322,7 +323,8 @@ BlockingPower blocking_power_of(const PipelineArguments& arguments, const profil
 std::vector<double> blocking_power_from_argument(const std::string& argument, int stages) {
   const std::optional<double> power_w = parse_quantity(argument, Unit::watt);
   if (!power_w) {
-    if (looks_like_number(argument) && !file_exists(argument) && !std::filesystem::exists(argument)) {
+    std::error_code unknown;
+    if (looks_like_number(argument) && !file_exists(argument) && !std::filesystem::exists(argument, unknown)) {
       throw InputError(fmt::format("--blocking-power: expected a number from 0 to {} W, such as 80W, not {}{}",
                                    profile::kMaxBlockingPowerW, quote(argument), comma_hint(argument)));
     }

@@ -136,14 +136,12 @@ std::string no_option_message(const CLI::App& verb, const std::string& option) {
   return fmt::format("there is no option {}{}", printable(option), did_you_mean(option, views));
 }
 
-/// CLI11's words, but for an option that was given twice.
-std::string problem_text(const CLI::ParseError& error) {
-  constexpr std::string_view kTooMany = ": At Most 1 required but received ";
+/// CLI11's message with its "1 required FILE missing" in words.
+std::string message_of(const CLI::ParseError& error) {
   std::string text = error.what();
-  const std::size_t place = text.find(kTooMany);
-  if (place == std::string::npos) return text;
-  const std::string times = text.substr(place + kTooMany.size());
-  return fmt::format("{}: given {}; give it once", text.substr(0, place), times == "2" ? "twice" : times + " times");
+  const std::size_t place = text.find(": 1 required ");
+  if (place != std::string::npos && text.ends_with(" missing")) text = text.substr(0, place) + ": its value is missing";
+  return printable(text, std::string_view::npos);
 }
 
 /// A mistake in the command line.
@@ -159,7 +157,7 @@ UsageError usage_error(const CLI::App& app, std::span<const Verb> verbs, std::sp
   // A misspelt option is reported as such, not by the required one that it was meant to be.
   const auto unknown =
       dynamic_cast<const CLI::ValidationError*>(&error) == nullptr ? unknown_option(verb, arguments) : std::nullopt;
-  return {unknown ? no_option_message(verb, *unknown) : printable(problem_text(error), std::string_view::npos),
+  return {unknown ? no_option_message(verb, *unknown) : message_of(error),
           fmt::format("lowgear {} --help", verb.get_name())};
 }
 
@@ -226,6 +224,15 @@ UsageError no_form(std::span<const Verb> verbs, std::string_view verb) {
   return {fmt::format("lowgear {}: say which: {}", verb, names), fmt::format("lowgear {} --help", verb)};
 }
 
+/// Options that name a file or folder refuse an empty name.
+void require_names(CLI::App& app) {
+  for (CLI::Option* const option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (option->get_positional() || (!type.ends_with("FILE") && !type.ends_with("DIR"))) continue;
+    option->check([](const std::string& name) -> std::string { return name.empty() ? "its value is missing" : ""; });
+  }
+}
+
 /// Options that may be repeated take one value each time: the words after it are positional. CLI11's would take them
 /// all.
 void take_one_value_each(CLI::App& app) {
@@ -260,6 +267,7 @@ Application::Application(std::vector<Verb> verbs)
         ->group(std::string(kFurtherOptions));
     if (verb.declare != nullptr) actions_.emplace(verb.name, verb.declare(*app));
     take_one_value_each(*app);
+    require_names(*app);
   }
 }
 
@@ -303,12 +311,21 @@ ExitCode Application::take_action(Console& console) {
 }
 
 ExitCode Application::parse_and_run(std::span<const std::string> arguments, Console& console) {
+  const std::optional<std::string> note = note_on_old_word(arguments);
+  const auto say_note = [&] {
+    if (note) console.note(*note);
+  };
   try {
     parse(with_help_option(arguments));
+  } catch (const UsageError&) {
+    say_note();
+    throw;
   } catch (const CLI::CallForHelp&) {
+    say_note();
     console.print(app_.help());
     return ExitCode::ok;
   } catch (const CLI::CallForAllHelp&) {
+    say_note();
     console.print(app_.help("", CLI::AppFormatMode::All));
     return ExitCode::ok;
   } catch (const CLI::CallForVersion&) {
@@ -318,8 +335,8 @@ ExitCode Application::parse_and_run(std::span<const std::string> arguments, Cons
   throw_if_interrupted();
   heed_log_level();
   console.set_level(log_level());
-  if (const auto note = note_on_old_word(arguments)) console.note(*note);
-  return take_action(console);
+  say_note();
+  return action()(console);
 }
 
 int Application::run(std::span<const std::string> arguments, Console& console) {

@@ -32,15 +32,20 @@ constexpr std::string_view kReadme =
 ExitCode run_example(const ExampleArguments& arguments, Console& console) {
   const std::filesystem::path folder = arguments.out;
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  const bool made = std::filesystem::create_directories(folder, error);
   if (error) throw_input_error({arguments.out, 0, 0}, "cannot be made: " + error.message(), "name another folder");
   // File by file: the folder may hold plans that were made in it since.
   const std::filesystem::path profile = folder / "profile.csv";
   profile::ProfileFile file{.profile = profile::example_profile()};
   file.columns.blocking_power_w.assign(static_cast<std::size_t>(file.profile.stages()),
                                        profile::kExampleBlockingPowerW);
-  write_listed_file(folder, "profile.csv", profile::write_profile_file(file));
-  write_listed_file(folder, "README.txt", kReadme);
+  try {
+    write_listed_file(folder, "profile.csv", profile::write_profile_file(file));
+    write_listed_file(folder, "README.txt", kReadme);
+  } catch (...) {
+    if (made) std::filesystem::remove(folder, error);  // while it is empty
+    throw;
+  }
   if (arguments.json) {
     console.print_json(
         {{"profile", profile.string()}, {"stages", profile::example_profile().stages()}, {"modelled", true}});

@@ -261,7 +261,7 @@ std::string estimate_command(const SearchArguments& arguments, int gpus) {
 estimator::SearchRequest request_of(const SearchArguments& arguments) {
   require_prices(arguments);
   estimator::SearchRequest request;
-  request.job = load_job(arguments.job);
+  request.job = load_job(arguments.job, arguments.gpus ? "" : "--gpus");
   request.limits = arguments.limits;
   request.limits.gpus = gpus_of(arguments, request.job);
   request.samples = load_samples(arguments.samples);

@@ -33,7 +33,19 @@ std::string reason(int error_number) { return std::generic_category().message(er
 }
 
 [[noreturn]] void throw_read_error(const fs::path& path, int error_number) {
-  throw_read_error(path, reason(error_number), error_number == ENOENT ? "check the path" : "");
+  const bool is_path = error_number == ENOENT || error_number == ENOTDIR || error_number == ENAMETOOLONG;
+  const std::string_view fix = error_number == ELOOP    ? "its links lead to each other; name the file itself"
+                               : error_number == EACCES ? "allow this user to read it, or name another file"
+                               : is_path                ? "check the path"
+                                                        : "";
+  throw_read_error(path, reason(error_number), fix);
+}
+
+[[noreturn]] void throw_too_large(const fs::path& path, std::size_t max_bytes) {
+  constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+  const std::string most =
+      max_bytes % kMebibyte == 0 ? fmt::format("{} MiB", max_bytes / kMebibyte) : fmt::format("{} bytes", max_bytes);
+  throw_read_error(path, fmt::format("it is larger than {}", most), "check that it is the right file");
 }
 
 /// Reasons that lie in what the user asked for. All others (a full disk, a broken one) are the system's.
@@ -88,7 +100,7 @@ std::string read_all(int fd, const fs::path& path, std::size_t max_bytes, std::s
     if (count < 0) throw_read_error(path, reason(errno));
     if (count == 0) break;
     size += static_cast<std::size_t>(count);
-    if (size > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
+    if (size > max_bytes) throw_too_large(path, max_bytes);
   }
   content.resize(size);
   return content;
@@ -188,7 +200,7 @@ bool is_mount_point(const fs::path& path) {
 
 std::string read_file(const fs::path& path, std::size_t max_bytes) {
   if (const std::string* text = MemoryFiles::given(path)) {
-    if (text->size() > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
+    if (text->size() > max_bytes) throw_too_large(path, max_bytes);
     return checked(*text, path);
   }
   if (MemoryFiles::holds(path)) throw_read_error(path, ENOENT);
@@ -202,7 +214,7 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
   if (S_ISDIR(status.st_mode)) throw_read_error(path, "it is a folder", "name a file");
   if (is_foreign_device(file.get(), status)) throw_read_error(path, "it is a device", "name a file");
   const auto size = S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
-  if (size > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
+  if (size > max_bytes) throw_too_large(path, max_bytes);
   return checked(read_all(file.get(), path, max_bytes, size), path);
 }
 

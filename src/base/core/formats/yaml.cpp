@@ -104,10 +104,18 @@ class TreeBuilder final : public YAML::EventHandler {
     return !open_.empty() && open_.back().kind == Kind::map && open_.back().keys.size() == open_.back().values.size();
   }
 
+  /// Whether more brackets open here than may be nested.
+  [[nodiscard]] bool begins_deep(const YAML::Mark& mark) const {
+    const std::string_view rest = std::string_view(source_->text).substr(place_at(mark, source_).offset);
+    return std::min(rest.find_first_not_of("[{ \n"), rest.size()) > kMaxYamlDepth;
+  }
+
   void open(Kind kind, const YAML::Mark& mark, const std::string& tag) {
     require_plain(mark, tag);
-    if (awaits_key()) fail(mark, "a key must be a single value, not a list or a map");
-    if (open_.size() >= kMaxYamlDepth) fail(mark, fmt::format("nested more than {} levels deep", kMaxYamlDepth));
+    // yaml-cpp takes a run of brackets without an end for a key.
+    if (awaits_key() && !begins_deep(mark)) fail(mark, "a key must be a single value, not a list or a map");
+    if (awaits_key() || open_.size() >= kMaxYamlDepth)
+      fail(mark, fmt::format("nested more than {} levels deep", kMaxYamlDepth));
     open_.push_back(node(kind, mark));
   }
 

@@ -224,7 +224,8 @@ TEST(Estimate, RefusesBadInputWithOneLine) {
   EXPECT_THAT(refusal(run_estimate({"--pp", "81"})), HasSubstr("81 stages are more than the 80 layers"));
   EXPECT_THAT(refusal(run_estimate({"--schedule", "1f1c"})), HasSubstr("did you mean 1f1b?"));
   EXPECT_THAT(refusal(run_estimate({"--dp", "99999999999999999999"})), HasSubstr("parallel.dp: expected a whole"));
-  EXPECT_THAT(refusal(run_lowgear({"estimate", "--gpu", "h100"})), HasSubstr("--model is missing"));
+  EXPECT_THAT(refusal(run_lowgear({"estimate", "--gpu", "h100"})),
+              HasSubstr("--model, --global-batch, --seq are missing; give them"));
   EXPECT_THAT(refusal(run_lowgear(
                   {"estimate", "--model", "llama-3-80b", "--gpu", "h100", "--global-batch", "8", "--seq", "128"})),
               HasSubstr("did you mean llama-3-8b?"));

@@ -170,6 +170,8 @@ TEST(SearchCommand, RefusesWhatMakesNoSense) {
   EXPECT_THAT(error_of(search({"--gpus", "0"})), HasSubstr("--gpus"));
   EXPECT_THAT(error_of({"search", "--model", "llama-2-7b", "--gpu", "a100", "--global-batch", "32", "--seq", "4096"}),
               HasSubstr("--gpus is missing"));
+  EXPECT_THAT(error_of({"search", "--gpu", "a100"}),
+              HasSubstr("--model, --global-batch, --seq, --gpus are missing; give them"));
 }
 
 TEST(SearchCommand, SaysWhyThereIsNoLayout) {

@@ -48,7 +48,8 @@ TEST_F(FileTest, ReadsAllBytes) {
 TEST_F(FileTest, ReadsUpToItsBound) {
   const fs::path file = make_file("f", "12345");
   EXPECT_EQ(read_file(file, 5), "12345");
-  EXPECT_EQ(error_of([&] { (void)read_file(file, 4); }), file.string() + ": cannot be read: it is larger than 4 bytes");
+  EXPECT_EQ(error_of([&] { (void)read_file(file, 4); }),
+            file.string() + ": cannot be read: it is larger than 4 bytes; check that it is the right file");
 }
 
 TEST_F(FileTest, TellsWhyAFileCannotBeRead) {
@@ -100,7 +101,7 @@ TEST_F(FileTest, StopsReadingAFifoWithoutEndAtTheBound) {
     }
   });
   EXPECT_EQ(error_of([&] { (void)read_file(fifo); }),
-            fifo.string() + ": cannot be read: it is larger than 67108864 bytes");
+            fifo.string() + ": cannot be read: it is larger than 64 MiB; check that it is the right file");
   writer.join();
   EXPECT_LT(written, kMaxDocumentBytes + (1U << 22)) << "no more is read than needed to know";
 }
@@ -108,8 +109,8 @@ TEST_F(FileTest, StopsReadingAFifoWithoutEndAtTheBound) {
 TEST_F(FileTest, RefusesALargeFileBeforeReadingIt) {
   const fs::path file = make_file("f", "x");
   fs::resize_file(file, std::uintmax_t{1} << 36);  // a hole: it takes no room
-  EXPECT_THAT(error_of([&] { (void)read_file(file); }), HasSubstr("it is larger than 67108864 bytes"));
-  EXPECT_THAT(error_of([&] { (void)read_file(file, kMaxFileBytes); }), HasSubstr("larger than 1073741824 bytes"));
+  EXPECT_THAT(error_of([&] { (void)read_file(file); }), HasSubstr("it is larger than 64 MiB"));
+  EXPECT_THAT(error_of([&] { (void)read_file(file, kMaxFileBytes); }), HasSubstr("larger than 1024 MiB"));
 }
 
 TEST_F(FileTest, ReadsStandardInput) {
@@ -128,7 +129,7 @@ TEST_F(FileTest, ReadsStandardInput) {
     ::close(saved);
   }
   EXPECT_EQ(content, "from outside");
-  EXPECT_EQ(error, "<stdin>: cannot be read: it is larger than 3 bytes");
+  EXPECT_EQ(error, "<stdin>: cannot be read: it is larger than 3 bytes; check that it is the right file");
 }
 
 TEST_F(FileTest, WritesAFileAndNothingElse) {

@@ -163,6 +163,10 @@ TEST(Yaml, RefusesKeysThatAreNoWords) {
   }
 }
 
+TEST(Yaml, SaysThatBracketsWithoutAnEndAreNestedTooDeep) {
+  EXPECT_THAT(parse_error(std::string(200'000, '[')), HasSubstr("levels deep"));
+}
+
 TEST(Yaml, RefusesAliasesEvenOfWhatTheyAreIn) {
   EXPECT_EQ(parse_error("a: &x 1\nb: *x\n"), "job.yaml:2:4: aliases are not supported; write the value out");
   EXPECT_EQ(parse_error("a: &x [*x]\n"), "job.yaml:1:8: aliases are not supported; write the value out");
