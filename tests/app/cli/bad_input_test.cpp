@@ -304,6 +304,13 @@ TEST_F(BadInput, VerbsHaveToExist) {
                  {"--out: given twice; give it once"});
 }
 
+TEST_F(BadInput, ValuesHaveToBeGiven) {
+  expect_refused(plan({"--out", ""}), {"--out: its value is missing"});
+  expect_refused({"plan", "--deadline"}, {"--deadline: its value is missing"});
+  expect_refused(plan({"--deadline", "2,5s"}), {"such as 16s", "write 2.5s"});
+  expect_refused(plan({"--slowdown", "300000"}), {"from 0 to 1000 %"});
+}
+
 TEST_F(BadInput, EmulatedClustersAreRefusedByTheNameOfTheOption) {
   const auto emulate = [this](const std::string& option, const std::string& value) {
     std::vector<std::string> words{"published", "emulate", "--profile", profile_, "--blocking-power", "70"};

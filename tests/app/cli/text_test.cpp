@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
+
 #include "app/cli/arguments/options.h"
 #include "app/cli/terminal/help.h"
 #include "app/cli/terminal/progress.h"
@@ -60,6 +63,19 @@ TEST(Wrapped, BreaksBetweenWords) {
   EXPECT_EQ(wrapped("one two three four", 9), "one two\nthree\nfour");
   EXPECT_EQ(wrapped("incomprehensibilities at once", 8), "incomprehensibilities\nat once");
   EXPECT_EQ(wrapped("", 8), "");
+}
+
+TEST(HelpRow, FitsANarrowTerminal) {
+  const char* const before = ::getenv("COLUMNS");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("COLUMNS", "40", 1);
+  const std::string row = help_row("--switch-latency MS", "Time from the request of a clock change until it works");
+  EXPECT_EQ(row, "  --switch-latency MS\n        Time from the request of a clock\n        change until it works\n");
+  if (before == nullptr) {
+    ::unsetenv("COLUMNS");
+  } else {
+    ::setenv("COLUMNS", kept.c_str(), 1);
+  }
 }
 
 }  // namespace

@@ -130,6 +130,9 @@ TEST(OldWords, RunTheVerbThatReplacesThem) {
   const ProgramResult shown = run_lowgear({"schedule", "--stages", "2", "--microbatches", "4", "--json"});
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
   EXPECT_THAT(shown.err, HasSubstr("lowgear schedule is now lowgear show"));
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"thin", "--none"}, {"replan", "--help"}}) {
+    EXPECT_THAT(run_lowgear(words).err, HasSubstr(words.front() + " is now lowgear plan --")) << "without running";
+  }
   EXPECT_EQ(shown.out, run_lowgear({"show", "1f1b", "--stages", "2", "--microbatches", "4", "--json"}).out);
 }
 

@@ -2,22 +2,40 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
 #include <vector>
 
+#include "base/core/environment.h"
+#include "base/core/numbers/number.h"
 #include "base/core/version.h"
 
 namespace lowgear::cli {
 namespace {
 
-constexpr std::size_t kScreen = 80;
+constexpr std::size_t kWidest = 80;
+constexpr std::size_t kNarrowest = 40;
 constexpr std::size_t kColumn = 30;
+constexpr std::size_t kNarrowColumn = 8;
+constexpr std::size_t kVerbColumn = 13;  ///< where the summaries of the first page begin
 /// CLI11's name of the group that options are in if no other is stated.
 constexpr const char* kBasicOptions = "Options";
 /// The group of verbs that the first page names in one line.
 constexpr std::string_view kMoreVerbs = "More";
+
+/// Width of the lines: that of a narrower terminal, as COLUMNS or the terminal itself says.
+std::size_t screen() {
+  winsize size = {};
+  long long columns = parse_integer(process_environment()("COLUMNS").value_or("")).value_or(0);
+  if (columns <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
+  return columns <= 0 ? kWidest : std::clamp(static_cast<std::size_t>(columns), kNarrowest, kWidest);
+}
+
+/// Where descriptions begin.
+std::size_t column() { return screen() == kWidest ? kColumn : kNarrowColumn; }
 
 }  // namespace
 
@@ -53,7 +71,7 @@ std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
 
 std::string help_row(const std::string& name, std::string_view description) {
   std::stringstream out;
-  CLI::detail::format_help(out, name, wrapped(std::string(description), kScreen - kColumn), kColumn);
+  CLI::detail::format_help(out, name, wrapped(std::string(description), screen() - column()), column());
   return out.str();
 }
 
@@ -78,7 +96,7 @@ std::string first_sentence(const std::string& text) {
 
 /// All verbs but those of `kMoreVerbs` with a line each, by group.
 std::string first_page(const CLI::App& app) {
-  std::string page = app.get_description() + '\n';
+  std::string page = wrapped(app.get_description(), screen()) + '\n';
   std::string more;
   std::vector<std::string> groups;
   for (const CLI::App* verb : app.get_subcommands({})) {
@@ -92,10 +110,14 @@ std::string first_page(const CLI::App& app) {
   for (const std::string& group : groups) {
     page += fmt::format("\n{}\n", group);
     for (const CLI::App* verb : app.get_subcommands({})) {
-      if (verb->get_group() == group) page += fmt::format("  {:<11}{}\n", verb->get_name(), verb->get_description());
+      if (verb->get_group() != group) continue;
+      std::string summary = wrapped(verb->get_description(), screen() - kVerbColumn);
+      summary = CLI::detail::find_and_replace(summary, "\n", "\n" + std::string(kVerbColumn, ' '));
+      page += fmt::format("  {:<11}{}\n", verb->get_name(), summary);
     }
   }
-  return page + fmt::format("\n{}: {}\n{}\n", kMoreVerbs, more, app.get_footer());
+  return page + fmt::format("\n{}\n{}\n", wrapped(fmt::format("{}: {}", kMoreVerbs, more), screen()),
+                            wrapped(app.get_footer(), screen()));
 }
 
 }  // namespace
@@ -107,7 +129,7 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI:
     const std::string description = option.get_description();
     return help_row(names + make_option_opts(&option), is_short ? first_sentence(description) : description);
   };
-  std::string text = wrapped(app->get_description(), kScreen) + '\n' + make_usage(app, std::move(name));
+  std::string text = wrapped(app->get_description(), screen()) + '\n' + make_usage(app, std::move(name));
   std::string arguments;
   for (const CLI::Option* option : app->get_options([](const CLI::Option* one) { return one->get_positional(); })) {
     const std::string as_option = option->get_lnames().empty() ? "" : ",--" + option->get_lnames().front();

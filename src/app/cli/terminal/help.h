@@ -9,9 +9,9 @@ namespace lowgear::cli {
 /// A group of options that every verb has.
 inline constexpr std::string_view kFurtherOptions = "Messages";
 
-/// Help that fits a terminal of 80 columns: descriptions are wrapped next to the options. Of an option's long names it
-/// shows the first alone; the others are earlier names, which the parser still accepts. The program's help is one
-/// screen of verbs by group. `--help` of a verb shows the options that are in no group of their own, with the first
+/// Help that fits a terminal, in at most 80 columns: descriptions are wrapped next to the options. Of an option's long
+/// names it shows the first alone; the others are earlier names, which the parser still accepts. The program's help is
+/// one screen of verbs by group. `--help` of a verb shows the options that are in no group of their own, with the first
 /// sentence of each where the verb has groups; `--help-all` shows all, by group.
 class HelpFormatter final : public CLI::Formatter {
  public:
