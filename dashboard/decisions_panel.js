@@ -28,6 +28,36 @@ const isPartOf = (one, other) => other && !one.technique && !other.technique &&
 const withoutRepeats = (decisions) => decisions.filter((decision, i) =>
   !isPartOf(decision, decisions[i + 1]) && !isPartOf(decision, decisions[i - 1]));
 
+// Drift is reported as it changes: of neighbours the newest is shown, with their number.
+const subjectOf = ({kind, technique, reason: text}) => (kind === 'drift' && !technique ? text.split(' take')[0] : '');
+const withDriftFolded = (decisions) => {
+  const kept = [];
+  for (const decision of decisions) {
+    const last = kept[kept.length - 1];
+    const subject = subjectOf(decision);
+    if (last && subject && subjectOf(last) === subject) {
+      const {time_s, count} = last.since || {time_s: last.time_s, count: 1};
+      kept[kept.length - 1] = {...decision, since: {time_s, count: count + 1}};
+    } else {
+      kept.push(decision);
+    }
+  }
+  return kept;
+};
+const sinceText = ({since}) => (since ? ` (${since.count} reports since ${clockTime(since.time_s)})` : '');
+
+// A doubt about the profile stands with the first plan that is made of it.
+const kDoubt = /; the profile is in doubt: .*?(?=; from iteration \d+$|$)/;
+const withDoubtsOnce = (decisions) => {
+  let known = '';
+  return decisions.map((decision) => {
+    const [doubt] = kDoubt.exec(decision.reason) || [''];
+    const isKnown = doubt && doubt === known;
+    known = doubt || known;
+    return isKnown ? {...decision, reason: decision.reason.replace(doubt, () => '')} : decision;
+  });
+};
+
 const line = (decision, planName) => {
   const today = new Date().toDateString() === new Date(1000 * decision.time_s).toDateString();
   const {plan_version: plan} = decision;
@@ -35,9 +65,8 @@ const line = (decision, planName) => {
     element('time', {datetime: new Date(1000 * decision.time_s).toISOString(), title: dateTime(decision.time_s),
       text: today ? clockTime(decision.time_s) : dateTime(decision.time_s)}),
     element('span', {class: 'kind', text: kindText(decision)}),
-    element('span', {class: 'version', ...(Number.isInteger(plan) && plan > 0
-      ? {text: planName(plan), title: `version ${plan} in the API`} : {})}),
-    element('span', {class: 'reason'}, reason(decision))]);
+    element('span', {class: 'version', text: Number.isInteger(plan) && plan > 0 ? planName(plan) : ''}),
+    element('span', {class: 'reason'}, [...reason(decision), sinceText(decision)])]);
 };
 
 export class DecisionsPanel {
@@ -64,7 +93,7 @@ export class DecisionsPanel {
     this.length = store.decisions.length;
     this.dropped = store.droppedDecisions;
     this.planName = (version) => store.planName(version);
-    this.decisions = withoutRepeats(store.decisions).reverse();
+    this.decisions = withDoubtsOnce(withDriftFolded(withoutRepeats(store.decisions))).reverse();
     const kinds = [...new Set(this.decisions.map(kindOf))].sort();
     for (const kind of kinds.filter((name) => !this.kinds.includes(name))) {
       this.kind.append(element('option', {value: kind, text: words(kind)}));

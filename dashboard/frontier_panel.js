@@ -46,7 +46,8 @@ export class FrontierPanel {
   }
 
   update(store) {
-    const {frontier, summary} = store;
+    const {summary} = store;
+    const frontier = store.frontier && store.withdrawal() ? {...store.frontier, operating_point: null} : store.frontier;
     const ready = Boolean(frontier && frontier.vertices && frontier.vertices.length);
     for (const node of [this.box, this.caption, this.legend, this.table.node, this.tools]) node.hidden = !ready;
     this.empty.hidden = ready;
@@ -60,7 +61,7 @@ export class FrontierPanel {
     this.model = modelOf(frontier, summary);
     const {lineSample, pointSample} = frontierPlot;
     this.legend.replaceChildren(...[[lineSample('curve'), 'frontier (planned)'],
-      [pointSample('plan', 'plan chosen'), 'operating point (planned)'],
+      ...(frontier.operating_point ? [[pointSample('plan', 'plan chosen'), 'operating point (planned)']] : []),
       [pointSample('measured', 'measured'), `last iterations (${basisOf(summary)})`],
       [pointSample('baseline', 'baseline'), `baseline (${basisOf(summary)})`]]
       .map(([node, name]) => element('li', {}, [node, name])));

@@ -22,10 +22,12 @@ const plannedSteps = (iterations, member, store) => {
 
 const planChanges = (iterations, store) => {
   const marks = [];
-  let version = null;
+  let shown = null;
   for (const {iteration, plan_version: current} of iterations) {
-    if (version !== null && current !== null && current !== version) marks.push({x: iteration, text: store.planName(current)});
-    version = current ?? version;
+    if (current === null) continue;
+    const text = store.planName(current);
+    if (shown !== null && text !== shown) marks.push({x: iteration, text});
+    shown = text;
   }
   return marks;
 };
@@ -53,7 +55,7 @@ class IterationPanel {
     this.chart = new LineChart({name: title, axis, unitOf, describe: (point) => this.describe(point.iteration)});
     this.empty = element('p', {class: 'empty', text: 'No iteration has been reported yet.'});
     this.caption = element('p', {class: 'caption',
-      text: `${note} The axis does not start at zero; drag over the plot to zoom.`});
+      text: `${note} A triangle marks an iteration above the scale. The axis does not start at zero; drag over the plot to zoom.`});
     this.legend = element('ul', {class: 'legend', 'aria-label': 'Legend'});
     this.table = new TableBehind(`The last ${kTableRows} iterations as a table`, () => this.iterationTable());
     const {node, setBasis} = panel(title, {tools: this.chart.tools},

@@ -83,10 +83,13 @@ export class JobStore {
 
   // Plans for training are numbered by their versions, as an event may come before older decisions; the others are named
   // after what they are for.
-  takePlan({plan_version: version, purpose}) {
+  takePlan({plan_version: version, purpose, reason}) {
     if (this.plans.has(version)) return;
-    this.plans.set(version, {purpose, name: purpose === 'profile' ? 'profiling' : purpose});
-    const trained = [...this.plans].filter(([, plan]) => plan.purpose === 'train').sort(([one], [other]) => one - other);
+    const isFullClocks = purpose === 'train' && reason.startsWith('full clocks: ');
+    this.plans.set(version, {purpose, isFullClocks, reason,
+      name: isFullClocks ? 'full clocks' : purpose === 'profile' ? 'profiling' : purpose});
+    const trained = [...this.plans].filter(([, plan]) => plan.purpose === 'train' && !plan.isFullClocks)
+      .sort(([one], [other]) => one - other);
     trained.forEach(([, plan], i) => { plan.name = `plan ${i + 1}`; });
   }
 
@@ -95,6 +98,15 @@ export class JobStore {
     if (version === null || version === undefined) return 'ranks differ';
     if (version === 0) return 'none';
     return this.plans.has(version) ? this.plans.get(version).name : 'an older plan';
+  }
+
+  // Why the job runs at full clocks in place of a plan; empty where it does not.
+  withdrawal() {
+    const plan = this.plans.get((this.summary || {}).plan_version) || {};
+    if (!plan.isFullClocks) return '';
+    const why = plan.reason.replace(/^full clocks: /, '').replace(/; from iteration \d+$/, '');
+    return this.decisions.some(({kind, reason}) => kind === 'guard' && reason.includes(why)) ? 'withdrawn by the guard'
+      : 'no plan is followed';
   }
 
   isProfiling({plan_version: version, trial_mhz: trial}) {

@@ -2,6 +2,7 @@
 import shared from './shared.js';
 import {get} from './api.js';
 import {BudgetsPanel} from './budgets_panel.js';
+import {inCell} from './words.js';
 import {KeyedTable} from './keyed_table.js';
 import {LiveStream} from './live.js';
 import {message, panel, setClass, setText} from './parts.js';
@@ -16,8 +17,9 @@ const fillName = (cell, job) => {
   }
   const [link, run] = cell.children;
   link.setAttribute('href', `#/jobs/${encodeURIComponent(job.job)}`);
-  setText(link, job.name || job.job);
-  setText(run, shortName(job.run));
+  setText(link, inCell(job.name || job.job));
+  link.title = job.name || job.job;
+  setText(run, inCell(shortName(job.run)));
   run.title = job.run;
 };
 
@@ -48,7 +50,7 @@ const kColumns = [
   {head: 'Job', css: 'text', fill: fillName, sort: (job) => job.name},
   {head: 'State', css: 'text', fill: fillState, sort: (job) => job.state},
   {head: 'Model', css: 'text model', fill: (cell, job) => {
-    two(cell, shortName(job.model), job.gpu || '');
+    two(cell, inCell(shortName(job.model)), job.gpu || '');
     cell.firstChild.title = job.model || '';
   },
     sort: (job) => job.model},
@@ -124,9 +126,11 @@ export class JobsView {
     this.count = element('p', {class: 'caption'});
     this.panel = panel('Jobs', {tools: [this.search, ...this.choices], css: 'jobs'}, [this.count, this.table.node]);
     this.none = message('No jobs yet', 'A job appears here when its first rank registers with this server. ' +
-      'Its first plan follows when all its ranks have registered. Start one with:',
+      'Its first plan follows when all its ranks have registered. Start one with the command below; train.token holds ' +
+      'a token with the scope jobs. On the server\u2019s own machine --server unix:PATH, the socket that lowgear serve ' +
+      'prints, needs none.',
     [element('pre', {class: 'command', tabindex: '0', 'aria-label': 'Command that attaches a job'}, [element('code', {
-      text: `lowgear run --server ${location.origin} -- torchrun --nproc-per-node 8 train.py`})])]);
+      text: `LOWGEAR_SERVER_TOKEN_FILE=train.token lowgear run --server ${location.origin} -- torchrun --nproc-per-node 8 train.py`})])]);
     this.container.replaceChildren(element('h1', {class: 'visually-hidden', text: 'Jobs'}), this.budgets.node, this.panel.node,
       this.none);
   }

@@ -7,7 +7,11 @@ const {element, interaction, readout, units} = shared;
 const kSpans = [[50, '50'], [200, '200'], [1000, '1,000'], [Infinity, 'All']];
 const kMargin = {left: 66, right: 78, top: 12, bottom: 40};
 const kLabelPx = 14;
-const kMarkPx = 56;
+// Rows of the labels of marks, and the width of a letter of theirs.
+const kMarkRows = 3;
+const kMarkRowPx = 11;
+const kLetterPx = 6;
+const kMarkGapPx = 4;
 
 const svgNode = (name) => document.createElementNS('http://www.w3.org/2000/svg', name);
 
@@ -41,6 +45,34 @@ const thinned = (points, width) => {
 };
 
 // Those that the scale is made for: all where there are no others.
+// The share of points that the scale is made for, and how much further than these it reaches.
+const kScaled = 0.95;
+const kReach = 2;
+const kNewest = 5;
+
+// The top of a scale for these values, in their order: single ones far above the others, as of iterations that
+// stalled, have no part in it.
+const topOf = (values) => {
+  const sorted = [...values].sort(d3.ascending);
+  const [low, high] = [sorted[0], sorted[sorted.length - 1]];
+  const usual = low + kReach * (d3.quantile(sorted, kScaled) - low);
+  return Math.max(Math.min(high, usual), d3.median(values.slice(-kNewest)));
+};
+
+// Places of the labels of marks within `right`: each in the first row where it covers no other; none where there is no
+// such row.
+const placed = (marks, right) => {
+  const ends = Array(kMarkRows).fill(-Infinity);
+  return marks.map(({x, text}) => {
+    const width = text.length * kLetterPx;
+    const isLeft = x + kMarkGapPx + width > right;
+    const begin = isLeft ? x - kMarkGapPx - width : x + kMarkGapPx;
+    const row = ends.findIndex((end) => end < begin);
+    if (row >= 0) ends[row] = begin + width + kMarkGapPx;
+    return {x: isLeft ? x - kMarkGapPx : begin, text, row, anchor: isLeft ? 'end' : 'start'};
+  }).filter(({row}) => row >= 0);
+};
+
 const inScale = (points) => {
   const own = points.filter(({isAside}) => !isAside);
   return own.length ? own : points;
@@ -127,8 +159,11 @@ export class LineChart {
     const last = Math.max(first + 1, shown[shown.length - 1].x);
     this.shownSteps = this.data.steps.filter(({x}, i, all) => x <= last &&
       (i + 1 === all.length || all[i + 1].x >= first));
-    const values = [...inScale(shown), ...inScale(this.shownSteps), ...this.data.levels].map(({y}) => y).filter(units.isNumber);
-    const [low, high] = d3.extent(values);
+    const ys = (points) => points.map(({y}) => y).filter(units.isNumber);
+    const own = ys(inScale(shown));
+    const values = [...own, ...ys(inScale(this.shownSteps)), ...ys(this.data.levels)];
+    const low = d3.min(values);
+    const high = Math.max(...(own.length ? [topOf(own)] : []), ...ys(inScale(this.shownSteps)), ...ys(this.data.levels));
     const pad = (high - low || high || 1) * 0.08;
     this.unit = this.unitOf(high);
     this.x = d3.scale.linear().domain([first, last]).range([left, right]);
@@ -156,7 +191,7 @@ export class LineChart {
   drawLines(shown) {
     const {left, right, top, bottom} = this.box;
     this.svg.append('clipPath').attr('id', this.clipId).append('rect')
-      .attr({x: left - 3, y: top - 4, width: right - left + 6, height: bottom - top + 8});
+      .attr({x: left - 3, y: top, width: right - left + 6, height: bottom - top});
     const plot = this.svg.append('g').attr('clip-path', `url(#${this.clipId})`);
     const place = (x) => Math.max(left, Math.min(right, this.x(x)));
     for (const {from, to} of this.data.spans || []) {
@@ -164,12 +199,13 @@ export class LineChart {
       if (end > begin) plot.append('rect').attr({class: 'span', x: begin, width: end - begin, y: top, height: bottom - top});
     }
     const marks = (this.data.marks || []).filter(({x}) => x >= this.x.domain()[0] && x <= this.x.domain()[1]);
-    marks.forEach(({x, text}, i) => {
+    for (const {x} of marks) {
       plot.append('line').attr({class: 'switch', x1: this.x(x), x2: this.x(x), y1: top, y2: bottom});
-      // Only the last of several close marks gets its label.
-      const isHidden = i + 1 < marks.length && this.x(marks[i + 1].x) - this.x(x) < kMarkPx;
-      if (!isHidden) plot.append('text').attr({class: 'switch-label', x: this.x(x) + 4, y: top + 9}).text(text);
-    });
+    }
+    for (const {x, text, row, anchor} of placed(marks.map(({x, text}) => ({x: this.x(x), text})), right)) {
+      plot.append('text').attr({class: 'switch-label', x, y: top + 9 + row * kMarkRowPx, 'text-anchor': anchor})
+        .text(text);
+    }
     for (const {y, css} of this.data.levels) {
       plot.append('line').attr({class: `level ${css}`, x1: left, x2: right, y1: this.toY(y), y2: this.toY(y)});
     }
@@ -181,6 +217,9 @@ export class LineChart {
       [...steps, ...end]) || ''});
     const path = d3.svg.line().x(({x}) => this.x(x)).y(({y}) => this.toY(y)).defined(({y}) => units.isNumber(y));
     plot.append('path').attr({class: 'series', d: path(thinned(shown, right - left)) || ''});
+    const isAbove = ({y}) => units.isNumber(y) && this.toY(y) < top;
+    plot.selectAll('path.above').data(shown.filter((point) => !point.isAside && isAbove(point))).enter().append('path')
+      .attr({class: 'above', d: ({x}) => `M${this.x(x)},${top + 1}l3.5,6h-7z`});
     if (shown.length <= 60) {
       plot.selectAll('circle').data(shown.filter(({y}) => units.isNumber(y))).enter().append('circle')
         .attr({class: 'series-point', r: 2.2, cx: ({x}) => this.x(x), cy: ({y}) => this.toY(y)});
@@ -244,7 +283,7 @@ export class LineChart {
     this.clear();
     this.selected = point.x;
     const {top, bottom} = this.box;
-    const [x, y] = [this.x(point.x), units.isNumber(point.y) ? this.toY(point.y) : bottom];
+    const [x, y] = [this.x(point.x), units.isNumber(point.y) ? Math.max(top, this.toY(point.y)) : bottom];
     this.cursor.append('line').attr({x1: x, x2: x, y1: top, y2: bottom});
     this.cursor.append('circle').attr({cx: x, cy: y, r: 5});
     const box = this.svg.node().getBoundingClientRect();

@@ -88,6 +88,7 @@ const start = async () => {
 const drawTheme = () => {
   const texts = {system: '◐ System', light: '○ Light', dark: '● Dark'};
   setText(byId('theme'), texts[theme.current()]);
+  byId('theme').title = 'Change the theme: system, light or dark';
   byId('theme').setAttribute('aria-label', `Theme: ${theme.current()}`);
 };
 

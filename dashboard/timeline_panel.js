@@ -24,7 +24,7 @@ export class TimelinePanel {
     this.legend = element('ul', {class: 'legend', 'aria-label': 'Legend'});
     this.overview = element('div', {class: 'overview'});
     this.box = element('div', {class: 'plot timeline'});
-    this.empty = element('p', {class: 'empty', text: 'The timeline appears with the first plan.'});
+    this.empty = element('p', {class: 'empty'});
     this.caption = element('p', {class: 'caption',
       text: 'The colour of an op shows its clock, its number the microbatch. ' +
       'Point at an op, or use the arrow keys, to see its figures and follow its microbatch. ' +
@@ -39,7 +39,9 @@ export class TimelinePanel {
   }
 
   update(store) {
-    const {plan} = store;
+    const withdrawal = store.withdrawal();
+    const plan = withdrawal ? null : store.plan;
+    this.empty.textContent = withdrawal ? `Full clocks: ${withdrawal}.` : 'The timeline appears with the first plan.';
     const drawn = [this.keys, this.overview, this.box, this.caption, this.table.node, this.tools];
     for (const node of drawn) node.hidden = !plan;
     this.empty.hidden = Boolean(plan);

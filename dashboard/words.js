@@ -44,6 +44,10 @@ export const noSavingText = (job) => {
 // Long hexadecimal names, as runs and models may have, are shortened to what tells them apart.
 export const shortName = (text) => (text || '').replace(/\b[0-9a-f]{12,}\b/g, (hex) => `${hex.slice(0, 8)}…`);
 
+// The beginning of a text that is too long for a cell.
+const kCellLetters = 48;
+export const inCell = (text) => (text.length > kCellLetters ? `${text.slice(0, kCellLetters - 1)}…` : text);
+
 // "clock 3 of 7, about 2 min"; empty while no clocks are tried.
 export const profilingText = ({profiling, time_s: time}) => {
   if (!profiling) return '';

@@ -210,6 +210,54 @@ class IsLive(DashboardTest):
         self.assertEqual(self.count(".decisions li"), 4, "of 5")
         self.assertEqual(self.text(".decisions li:first-child .version"), "plan 2")
 
+    def test_drift_is_one_line_and_a_doubt_stands_once(self):
+        job = MockJob(iterations=60)
+        doubt = "the profile is in doubt: stage 3 draws 271 W; and 1 more"
+        job.decide("plan", f"planned again; {doubt}; from iteration 60", 4)
+        job.decide("plan", f"rank 1 is slow; {doubt}; from iteration 60", 5)
+        for factor in ("1.41", "1.37", "1.04"):
+            job.decide("drift", f"all ranks take {factor} times as long as profiled")
+        self.open_job(job)
+        self.wait_text("all ranks take 1.04 times as long as profiled (3 reports since", ".decisions li:first-child")
+        self.assertEqual(self.text(".decisions li:nth-child(2) .reason"), "rank 1 is slow; from iteration 60")
+        self.assertEqual(self.text(".decisions li:nth-child(3) .reason"),
+                         f"planned again; {doubt}; from iteration 60")
+        self.assertEqual(self.count(".decisions li"), 6)
+
+    def test_a_withdrawn_plan_is_not_shown_as_followed(self):
+        job = MockJob(iterations=60)
+        job.decide("guard", "the job is 4.9 s late")
+        job.decide("plan", "full clocks: the job is 4.9 s late; from iteration 60", 4)
+        self.open_job(job)
+        self.wait_text("withdrawn by the guard · from iteration 60", ".card:last-child .detail")
+        self.assertEqual(self.text(".card:last-child .value"), "full clocks")
+        self.wait_text("Full clocks: withdrawn by the guard.")
+        self.browser.wait("document.querySelector('.frontier .curve')?.getTotalLength() > 200", "the frontier is drawn")
+        self.assertEqual(self.count(".frontier .point"), 2)
+        self.assertNotIn("operating point", self.text(".legend.marks"))
+        self.assertEqual(self.text(".decisions li:first-child .reason"),
+                         "full clocks: the job is 4.9 s late; from iteration 60")
+
+    def test_a_stall_is_marked_and_out_of_the_scale(self):
+        job = MockJob(iterations=60)
+        job.iterations[50]["time_s"] *= 9
+        self.open_job(job)
+        self.assertEqual(self.count(".line-chart .above"), 1)
+        at = "Number(document.querySelector('.line-chart .level.baseline').getAttribute('y1'))"
+        self.assertLess(self.browser.value(at), 190, "the others are not at the foot of the plot")
+
+    def test_labels_of_plans_stay_in_the_frame(self):
+        job = MockJob(iterations=60)
+        for version in (4, 5):
+            job.decide("plan", f"planned for reason {version}", version)
+            job.iterate()
+        self.browser.resize(390, 844)
+        self.open_job(job)
+        outside = "[...document.querySelectorAll('.switch-label')].filter((label) => " \
+            "label.getBoundingClientRect().right > label.closest('svg').getBoundingClientRect().right).length"
+        self.assertGreater(self.count(".switch-label"), 2)
+        self.assertEqual(self.browser.value(outside), 0)
+
     def test_the_list_follows_jobs(self):
         jobs = [MockJob("j-1", name="first"), MockJob("j-2", name="second")]
         server = self.serve(jobs)
@@ -334,7 +382,8 @@ class SaysWhatIsWhat(DashboardTest):
     def test_no_jobs(self):
         self.open(self.serve([]))
         self.wait_text("No jobs yet")
-        self.wait_text("lowgear run --server http://", ".message code")
+        self.wait_text("LOWGEAR_SERVER_TOKEN_FILE=train.token lowgear run --server http://", ".message code")
+        self.wait_text("--server unix:PATH")
 
     def test_a_job_that_waits_for_ranks(self):
         job = MockJob(iterations=0, state="registering")

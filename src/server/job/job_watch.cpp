@@ -41,7 +41,11 @@ JobStep JobWatch::watch_ranks(const JobIteration& iteration, const PlanDelivery&
   std::vector<std::string> reasons;
   for (const SlowdownChange& change : profile_.observe(measured, iteration.iteration)) {
     if (!change.rank) {
-      outbox.decide("drift", fmt::format("all ranks take {:.3g} times as long as profiled", change.factor), now_s);
+      const bool is_as_profiled = fmt::format("{:.3g}", change.factor) == "1";
+      outbox.decide("drift",
+                    is_as_profiled ? "all ranks take as long as profiled"
+                                   : fmt::format("all ranks take {:.3g} times as long as profiled", change.factor),
+                    now_s);
       continue;
     }
     if (change.cause == SlowdownCause::none) {

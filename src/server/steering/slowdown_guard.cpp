@@ -231,7 +231,7 @@ std::optional<GuardDecision> SlowdownGuard::check_job() {
   return change(
       GuardAction::full_clocks, {true, level_.steps_back},
       fmt::format("the job is {:.3f} s later than {:g} % above full clocks after {:.0f} iterations and may be "
-                  "{:.3f} s, of which {:.3f} s are needed to react: full clocks",
+                  "{:.3f} s, of which {:.3f} s are needed to react",
                   account_.lost_s, options_.limit_pct, account_.iterations, allowed_s(), reserve));
 }
 
@@ -244,7 +244,7 @@ std::optional<GuardDecision> SlowdownGuard::check_pace() {
       fmt::format("{} iterations took {:.2f} % longer than full clocks; allowed are {:g} %, noise explains {:.2f} %",
                   now.iterations, pct_above(now.mean), options_.limit_pct, noise * 100);
   if (level_.steps_back == last_step()) {
-    return change(GuardAction::full_clocks, {true, level_.steps_back}, measured + ": full clocks");
+    return change(GuardAction::full_clocks, {true, level_.steps_back}, measured);
   }
   const GuardLevel next{false, level_.steps_back + 1};
   return change(
