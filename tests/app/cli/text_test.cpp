@@ -65,6 +65,18 @@ TEST(Wrapped, BreaksBetweenWords) {
   EXPECT_EQ(wrapped("", 8), "");
 }
 
+TEST(Clock, IsReadWithAndWithoutItsUnit) {
+  const auto parsed = [](const std::string& text) {
+    CLI::App app;
+    int clock_mhz = 0;
+    add_clock(app, "--clock", into(clock_mhz), "");
+    app.parse("--clock " + text);
+    return clock_mhz;
+  };
+  for (const char* text : {"1410", "1410MHz", "1.41GHz"}) EXPECT_EQ(parsed(text), 1410) << text;
+  for (const char* text : {"1410.5", "0", "1410W", "fast"}) EXPECT_THROW((void)parsed(text), CLI::ParseError) << text;
+}
+
 TEST(HelpRow, FitsANarrowTerminal) {
   const char* const before = ::getenv("COLUMNS");
   const std::string kept = before == nullptr ? "" : before;
