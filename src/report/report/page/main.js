@@ -63,9 +63,9 @@
   const ownRow = report.comparison ? report.policies.find(({name}) => name === report.chosen.label) : null;
 
   const lateCard = () => (ownRow && units.isNumber(ownRow.late_energy_pct)
-    ? [card('With late clocks, replayed', units.signedPercent(ownRow.late_energy_pct, 2),
+    ? [card('Without asking ahead, replayed', units.signedPercent(ownRow.late_energy_pct, 2),
       `energy, ${units.signedPercent(ownRow.late_time_pct, 2)} time: each clock changes ${units.time(report.late_s, 3)} ` +
-      'after its request. This plan does not allow for that; lowgear plan does.')] : []);
+      'after its unit begins. Agents ask ahead, so that clocks change in time.')] : []);
 
   const drawCards = () => {
     if (!chosenPlan) return;
