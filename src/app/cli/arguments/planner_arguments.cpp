@@ -190,8 +190,10 @@ constexpr double kMaxFactor = 1e6;
 }  // namespace
 
 void add_single_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
-  CLI::Option* deadline = add_quantity(app, "--deadline", Unit::second, {0, kMaxTimeS}, into(deadlines.deadline_s),
-                                       "Make one plan, for an iteration of at most this time, in s");
+  CLI::Option* deadline =
+      add_quantity(app, "--deadline", Unit::second, {0, kMaxTimeS}, into(deadlines.deadline_s),
+                   "Make one plan, for an iteration of at most this time, in s; with the time of all clocks at their "
+                   "highest, which the plan prints, one that is no later than them");
   CLI::Option* slowdown = add_slowdown(app, kMaxSlowdownPct, into(deadlines.slowdown_pct),
                                        "Make one plan, that much slower than the fastest (T_min), in %");
   CLI::Option* straggler = add_number(
