@@ -222,8 +222,8 @@ double new_deadline_s(const WorkReplanRequest& request, double old_time_s, doubl
 
 /// More work than before may not be possible in the time of the plan before.
 void require_old_time(const WorkReplanRequest& request, double deadline_s, double fastest_s) {
-  constexpr double kRounding = 1e-9;
-  if (request.after_deadline_s || deadline_s >= (1 - kRounding) * fastest_s) return;
+  constexpr double kTimeRounding = 1e-9;
+  if (request.after_deadline_s || deadline_s >= (1 - kTimeRounding) * fastest_s) return;
   throw InputError(fmt::format(
       "the time of the plan before, {:.6g} s, cannot be kept: the changed work takes {:.6g} s at least; plan "
       "for that with --time own, or give a longer --deadline",
