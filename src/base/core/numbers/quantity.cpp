@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 
 #include "base/core/numbers/number.h"
 
@@ -118,6 +119,13 @@ Parts split(std::string_view text) {
   return {text.substr(0, end), unit};
 }
 
+/// The whole number that a ratio of units differs from by rounding alone; else the ratio.
+double near_whole(double ratio) {
+  constexpr double kRounding = 1e-12;
+  const double whole = std::round(ratio);
+  return std::abs(ratio - whole) <= kRounding * whole ? whole : ratio;
+}
+
 }  // namespace
 
 std::optional<double> parse_quantity(std::string_view text, Unit unit) {
@@ -128,9 +136,9 @@ std::optional<double> parse_quantity(std::string_view text, Unit unit) {
   const UnitWord* const given = find_word(word, wanted.dimension);
   if (given == nullptr) return std::nullopt;
   if (given->factor == wanted.factor) return number;
-  // A division by a power of ten is exact where the product with its inverse is not: 25 ms are 0.025 s.
+  // By whole numbers, with which powers of ten are exact: 25 ms are 0.025 s, and 0.5 ms are 500 us.
   const double ratio = given->factor / wanted.factor;
-  return ratio >= 1 ? *number * ratio : *number / (wanted.factor / given->factor);
+  return ratio >= 1 ? *number * near_whole(ratio) : *number / near_whole(1 / ratio);
 }
 
 bool may_be_share(std::string_view text) {
