@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/numbers/number.h"
 #include "planning/api/plan_replays.h"
 #include "planning/joint/bound/order_free_bound.h"
 #include "planning/joint/orders/order_search.h"
@@ -131,9 +132,9 @@ class JointPlanning {
     constexpr double kTimeRounding = 1e-9;
     const std::optional<double> deadline_s = options_->deadlines.deadline_s;
     if (!deadline_s || *deadline_s >= fastest_rated_s_ * (1 - kTimeRounding)) return;
-    throw InputError(fmt::format(
-        "deadline {:.6g} s cannot be kept: T_min, the fastest iteration of the orders that were found, is {:.6g} s",
-        *deadline_s, fastest_rated_s_));
+    throw InputError(
+        fmt::format("deadline {} s cannot be kept: T_min, the fastest iteration of the orders that were found, is {} s",
+                    *deadline_s, rounded_up(fastest_rated_s_)));
   }
 
   /// The number of a candidate, whose frontier is solved when a deadline first needs it.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/numbers/number.h"
 #include "planning/api/plan_replays.h"
 #include "planning/planner/frontier/certificate.h"
 #include "planning/planner/policies/clock_choice.h"
@@ -224,10 +225,10 @@ double new_deadline_s(const WorkReplanRequest& request, double old_time_s, doubl
 void require_old_time(const WorkReplanRequest& request, double deadline_s, double fastest_s) {
   constexpr double kTimeRounding = 1e-9;
   if (request.after_deadline_s || deadline_s >= (1 - kTimeRounding) * fastest_s) return;
-  throw InputError(fmt::format(
-      "the time of the plan before, {:.6g} s, cannot be kept: the changed work takes {:.6g} s at least; plan "
-      "for that with --time own, or give a longer --deadline",
-      deadline_s, fastest_s));
+  throw InputError(
+      fmt::format("the time of the plan before, {:.6g} s, cannot be kept: the changed work takes {} s at least; plan "
+                  "for that with --time own, or give a longer --deadline",
+                  deadline_s, rounded_up(fastest_s)));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST(JobPlace, IsNeverTheRankModuloThePlan) {
   EXPECT_EQ(pipeline_ranks({}, 8, 4), std::vector<int>(8, -1));
   const AxisRank refused = pipeline_rank({.rank = 5, .world_size = 8}, 4);
   EXPECT_THAT(refused.reason, HasSubstr("rank 5 of 8"));
-  EXPECT_THAT(refused.reason, HasSubstr("pp_rank (LOWGEAR_PP_RANK)"));
+  EXPECT_THAT(refused.reason, HasSubstr("pp_rank when the client is opened (LOWGEAR_PP_RANK)"));
   EXPECT_THAT(refused.reason, HasSubstr("rank_order (LOWGEAR_RANK_ORDER)"));
 }
 

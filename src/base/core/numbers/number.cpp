@@ -1,5 +1,7 @@
 #include "base/core/numbers/number.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cmath>
 #include <system_error>
@@ -34,6 +36,14 @@ std::optional<long long> whole_number(double value) {
   constexpr double kLargest = 9007199254740992.0;  // 2^53
   if (!(std::abs(value) <= kLargest) || value != std::trunc(value)) return std::nullopt;
   return static_cast<long long>(value);
+}
+
+std::string rounded_up(double value) {
+  std::string text = fmt::format("{:.6g}", value);
+  if (parse_number(text).value_or(value) >= value) return text;
+  constexpr int kDigits = 6;
+  const double last_digit = std::pow(10, std::floor(std::log10(value)) + 1 - kDigits);
+  return fmt::format("{:.6g}", value + last_digit / 2);
 }
 
 }  // namespace lowgear

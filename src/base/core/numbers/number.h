@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace lowgear {
@@ -15,6 +16,10 @@ namespace lowgear {
 /// A double as a whole number, when it is one and no larger than 2^53 (beyond, a double no longer tells neighbours
 /// apart).
 [[nodiscard]] std::optional<long long> whole_number(double value);
+
+/// `value` with six significant digits, none of them rounded down: as a limit that others are to keep it can be given
+/// back. `value` is above 0 and finite.
+[[nodiscard]] std::string rounded_up(double value);
 
 /// Change from `from` to `to` in per cent; negative when `to` is less.
 [[nodiscard]] constexpr double change_pct(double from, double to) { return 100 * (to - from) / from; }

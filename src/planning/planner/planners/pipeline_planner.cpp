@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/numbers/number.h"
 #include "planning/planner/frontier/sandwich.h"
 #include "planning/planner/frontier/work_report.h"
 #include "planning/planner/planners/discrete_planner.h"
@@ -236,8 +237,8 @@ struct PipelinePlanner::Impl {
 
   std::string refusal(double deadline_s) const {
     std::string text =
-        fmt::format("deadline {:.6g} s cannot be kept: T_min, the fastest iteration of this pipeline, is {:.6g} s",
-                    deadline_s, s_from_ps(fastest_ps()));
+        fmt::format("deadline {} s cannot be kept: T_min, the fastest iteration of this pipeline, is {} s", deadline_s,
+                    rounded_up(s_from_ps(fastest_ps())));
     const TimePs of_frontier_ps = solved->frontier().fastest_ps();
     if (fastest_ps() > of_frontier_ps) {
       text += fmt::format(" with a switch latency of {} ms, and {:.6g} s without one", options.switch_latency_s * 1e3,

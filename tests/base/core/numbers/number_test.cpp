@@ -83,5 +83,21 @@ TEST(WholeNumber, EndsWhereADoubleNoLongerTellsNeighboursApart) {
   EXPECT_EQ(whole_number(-0.0), 0);
 }
 
+TEST(Number, IsRoundedUpToSixDigits) {
+  EXPECT_EQ(rounded_up(0.306926406927), "0.306927");
+  EXPECT_EQ(rounded_up(15.67942926226), "15.6795");
+  EXPECT_EQ(rounded_up(2.5), "2.5");
+  EXPECT_EQ(rounded_up(99.99991), "100");
+  EXPECT_EQ(rounded_up(1234567), "1.23457e+06");
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> exponent(-9, 9);
+  for (int i = 0; i < 1000; ++i) {
+    const double value = std::pow(10, exponent(random));
+    const double rounded = parse_number(rounded_up(value)).value();
+    ASSERT_GE(rounded, value);
+    ASSERT_LE(rounded, value * (1 + 1.1e-5));
+  }
+}
+
 }  // namespace
 }  // namespace lowgear
