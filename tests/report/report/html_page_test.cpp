@@ -233,7 +233,7 @@ TEST_P(EstimatePage, FitsANarrowWindow) {
               "document.documentElement.scrollWidth - document.documentElement.clientWidth;</script>");
   const std::string dom = dump_dom(chromium(), page, {.width_px = 500, .height_px = 900, .dark = GetParam()});
   EXPECT_THAT(dom, HasSubstr(R"(data-overflow="0")"));
-  EXPECT_THAT(dom, HasSubstr("J/token: -12.00 %: less")) << "the words stand above their row";
+  EXPECT_THAT(dom, HasSubstr("J/token: \u221212.00 %: less")) << "the words stand above their row";
 }
 
 TEST_P(EstimatePage, DrawsWithoutPlotAndBars) {
