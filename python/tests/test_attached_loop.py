@@ -71,7 +71,8 @@ class AttachedLoops(unittest.TestCase):
         for rank in range(2):
             self.assertTrue((recordings / "part-00001" / f"rank-{rank:05d}" / "units.csv").exists())
         self.assertEqual(self.loop.jobs()[0]["state"], "finished")
-        self.assertEqual(self.loop.jobs()[0]["reason"], "all ranks have ended")
+        # A rank may register for the second job before the other one has left the first.
+        self.assertIn(self.loop.jobs()[0]["reason"], ("all ranks have ended", "its run was started again"))
         reasons = [decision["reason"] for decision in self.loop.decisions(second["job"])]
         self.assertTrue(any("profiling is skipped" in reason for reason in reasons), reasons)
         self.assertFalse(any(reason.startswith("tries ") for reason in reasons), reasons)

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kDefaultPlans = 20;
 constexpr double kPercent = 100;
+constexpr double kSameTime = 1e-6;  // relative: nobody wants two plans that differ by less
 
 }  // namespace
 
@@ -27,7 +28,8 @@ std::vector<double> deadlines_s(const Deadlines& deadlines, const FrontierTimes&
     const double share = count > 1 ? static_cast<double>(i) / (count - 1) : 0;
     times_s.push_back(i + 1 == count && count > 1 ? slowest_s : fastest_s + share * (slowest_s - fastest_s));
   }
-  if (count < 3 || reference_s <= fastest_s || reference_s >= slowest_s) return times_s;
+  const bool is_between = reference_s > fastest_s * (1 + kSameTime) && reference_s < slowest_s * (1 - kSameTime);
+  if (count < 3 || !is_between) return times_s;
   const auto distance_s = [&](double time_s) { return std::abs(time_s - range.reference_s); };
   *std::ranges::min_element(times_s.begin() + 1, times_s.end() - 1, {}, distance_s) = reference_s;
   return times_s;

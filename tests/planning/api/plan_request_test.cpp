@@ -20,6 +20,7 @@ TEST(Deadlines, WithoutAnyThereAreTwentyFromTheFastestToTheSlowest) {
 TEST(Deadlines, OneOfSeveralIsTheReferences) {
   EXPECT_THAT(deadlines_s({.plans = 5}, {2, 4, 2.6}), ElementsAre(2, 2.6, 3, 3.5, 4));
   EXPECT_THAT(deadlines_s({.plans = 5}, {2, 4, 2.01}), ElementsAre(2, 2.01, 3, 3.5, 4)) << "T_min stays";
+  EXPECT_THAT(deadlines_s({.plans = 5}, {2, 4, 2 + 1e-9}), ElementsAre(2, 2.5, 3, 3.5, 4)) << "as good as T_min";
   EXPECT_THAT(deadlines_s({.plans = 5}, {2, 4, 5}), ElementsAre(2, 2.5, 3, 3.5, 4));
   EXPECT_THAT(deadlines_s({.plans = 2}, {2, 4, 3}), ElementsAre(2, 4)) << "both ends stay";
 }
