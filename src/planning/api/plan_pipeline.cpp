@@ -78,6 +78,7 @@ class Planning {
     result_.frontier.certificate = certificate.text();
     const planner::PlanningProblem problem = result_.pipeline.problem();
     result_.baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), conditions()));
+    warn_of_a_long_lead();
     make_all_plans(planner);
     if (options_->late_s) replay_late(*options_->late_s);
     warn_of_the_profile();
@@ -174,6 +175,14 @@ class Planning {
     GroupPlans made = job.plan_groups(split, request);
     if (!made.note.empty()) warn(made.note);
     return std::move(made.plans.front());
+  }
+
+  void warn_of_a_long_lead() {
+    if (options_->clock_lead_s < result_.baseline.time_s) return;
+    warn(
+        fmt::format("clocks are requested {:.4g} s ahead, and an iteration takes {:.4g} s: agents look one iteration "
+                    "ahead at most, so that clocks would change late",
+                    options_->clock_lead_s, result_.baseline.time_s));
   }
 
   void warn_of_late_changes(const planner::PipelinePlanner& planner) {

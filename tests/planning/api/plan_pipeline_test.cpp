@@ -24,6 +24,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<double> times_of(const std::vector<PlanFigures>& plans) {
   std::vector<double> times_s;
@@ -47,6 +48,13 @@ TEST(PlanPipeline, HandsOutEveryPlanWithTheFiguresThatAReplayGives) {
   EXPECT_NEAR(result.plans.back().deadline_s, result.frontier.vertices.back().time_s, 1e-9);
   EXPECT_TRUE(result.frontier.lower_bound.empty()) << "an exact frontier is its own bound";
   EXPECT_THAT(result.frontier.certificate, HasSubstr("lowgear.certificate/1"));
+}
+
+TEST(PlanPipeline, WarnsOfALeadThatIsLongerThanAnIteration) {
+  const auto is_long = HasSubstr("clocks are requested 900 s ahead");
+  EXPECT_THAT(plan(sample_pipeline(), {.deadlines = {.plans = 1}, .clock_lead_s = 900}).warnings, Contains(is_long));
+  EXPECT_THAT(plan(sample_pipeline(), {.deadlines = {.plans = 1}, .clock_lead_s = 1e-3}).warnings,
+              Not(Contains(HasSubstr("ahead"))));
 }
 
 TEST(PlanPipeline, GivesTheSameAnswerToTheSameRequest) {
