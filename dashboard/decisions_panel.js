@@ -65,7 +65,8 @@ const line = (decision, planName) => {
     element('time', {datetime: new Date(1000 * decision.time_s).toISOString(), title: dateTime(decision.time_s),
       text: today ? clockTime(decision.time_s) : dateTime(decision.time_s)}),
     element('span', {class: 'kind', text: kindText(decision)}),
-    element('span', {class: 'version', text: Number.isInteger(plan) && plan > 0 ? planName(plan) : ''}),
+    element('span', {class: 'version', ...(Number.isInteger(plan) && plan > 0
+      ? {text: planName(plan), title: `version ${plan} in the API`} : {})}),
     element('span', {class: 'reason'}, [...reason(decision), sinceText(decision)])]);
 };
 

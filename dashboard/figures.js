@@ -29,7 +29,7 @@ const savingText = (job, basis) => {
   const {baseline, saved_pct: saved} = job;
   if (invalidFigures(job)) return 'Times and energies of this job are meaningless.';
   if (!baseline || !units.isNumber(baseline.energy_j)) {
-    return isBeforeFirstPlan(job) ? 'shown after the first plan' : 'There is no baseline, so no saving can be stated.';
+    return isBeforeFirstPlan(job) ? 'shown after the first plan' : 'Without a baseline the saving is unknown.';
   }
   const error = units.isNumber(baseline.energy_error_j) ? ` ± ${units.energy(baseline.energy_error_j, 2)}` : '';
   const text = `${units.energy(baseline.energy_j)}${error}, ` +

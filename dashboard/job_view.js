@@ -160,7 +160,7 @@ export class JobView {
     const facts = [['Model', shortName(job.model)], ...(job.work ? [['Work', workText(job.work)]] : []), ['GPU', job.gpu], ['Parallel', parallelText(job.parallel)],
       ['Schedule', `${job.schedule}, ${counted(job.microbatches, 'microbatch', 'microbatches')}`],
       ['Ranks', `${job.registered} of ${job.ranks}`], ['Run', shortName(job.run)], ['Started', dateTime(job.created_s)],
-      ...(job.finished_s ? [['Took', duration(job.finished_s - job.created_s)]] : [])];
+      ...(job.finished_s ? [['Duration', duration(job.finished_s - job.created_s)]] : [])];
     const text = JSON.stringify(facts);
     if (text === this.factsText) return;
     this.factsText = text;

@@ -16,7 +16,7 @@ export const signIn = (container, reason, onDone) => {
     element('label', {for: id, text: 'Token'}), field,
     element('button', {type: 'submit', text: 'Sign in'}),
     element('p', {class: 'caption',
-      text: 'A token with the role read is sufficient. This tab keeps it until you close it. Without one: on the '
+      text: 'A token with the scope read is sufficient. This tab keeps it until you close it. Without one: on the '
         + 'machine of the server, lowgear serve sign-in prints an address that signs you in.'})]);
   form.addEventListener('submit', (event) => {
     event.preventDefault();

@@ -81,11 +81,11 @@ def profile(machine, out):
 def plan(machine, out):
     """The plan that the report shows, and the switch latency in ms by which the agent asks for its clocks ahead."""
     say("planning")
-    words = ["plan", "--profile", out / "profile.csv", "--stages", STAGES, "--microbatches", MICROBATCHES, "--schedule",
-             "1f1b", "--blocking-power", out / "blocking.csv", "--gpu", machine.gpu_name(), "--out", out / "plan", "--json"]
-    summary = json.loads(machine.run(*words))
+    summary = json.loads(machine.run(
+        "plan", out / "profile.csv", "--microbatches", MICROBATCHES, "--blocking-power", out / "blocking.csv", "--gpu",
+        machine.gpu_name(), "--out", out / "plan", "--json"))
     chosen = summary["shown_plan"]
-    return next(row for row in summary["plans"] if row["plan"] == chosen), 1e3 * summary["switch_latency"]["latency_s"]
+    return next(row for row in summary["plans"] if row["plan"] == chosen), 1e3 * summary["switch_latency"]["asked_ahead_s"]
 
 
 def trace(machine, out, plan_file, switch_latency_ms):

@@ -45,7 +45,7 @@ constexpr double kLeastOfForward = 0.05;
 
 constexpr std::string_view kCheckUnits = "check the units of these rows";
 
-/// What a stage takes for a microbatch at its highest clock.
+/// Time of a microbatch on a stage at its highest clock.
 struct StageTime {
   int stage = 0;
   double time_s = 0;
@@ -124,7 +124,7 @@ class GroupChecker {
                                         : fmt::format("that of the stages {:.4g} s (median)", usual_s);
       findings_.push_back({fmt::format("stage {}: the {} takes {:.4g} s at {} MHz{}, and {}", each.stage, what,
                                        each.time_s, each.clock_mhz, line_text(each.line), usual),
-                           "check the units of these rows, or balance the stages (lowgear replan)", each.line});
+                           "check the units of these rows, or balance the stages (lowgear plan --change)", each.line});
     }
   }
 

@@ -28,7 +28,7 @@ struct GroupFinding {
 /// - kinds whose power at the same clocks is far from that of the other stages, and backwards from that of forwards;
 /// - ops without the highest clock of most others, or without many of theirs;
 /// - kinds that state the same twice: a backward and its halves, a recomputation and its forward, a recomputing
-///   backward and what it consists of.
+///   backward and its parts.
 /// Halves of a backward can be nothing (the first stage's input gradient), and are only compared as a whole.
 [[nodiscard]] std::vector<GroupFinding> check_groups(const StageProfile& profile);
 

@@ -11,7 +11,6 @@
 namespace lowgear::profile {
 namespace {
 
-/// Instructions that trainers record besides computations (those of Perseus' servers): no cell of a stage profile.
 constexpr std::array<std::string_view, 8> kOtherInstructions = {"load", "p2p",  "cc",    "step",
                                                                 "low",  "high", "other", "batch_input"};
 

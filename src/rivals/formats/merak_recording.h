@@ -32,10 +32,10 @@ inline constexpr int kMerakWarmUpWindows = 2;
 /// Reads one rank of Merak's profiling run. Its server (Perseus' InstructionProfiler) runs exactly
 /// kMerakWarmUpWindows warm-up windows at the highest clock, then one window per clock; window w of an instruction is
 /// its microbatches x iterations occurrences in the order of time. (The script that comes with it skips
-/// min(0.1 x num_prof_steps, 10) windows, so that its labels are right for 20 to 29 steps alone.) Warm-up windows are
+/// min(0.1 x num_prof_steps, 10) windows, so its labels are right only for 20 to 29 steps.) Warm-up windows are
 /// kept with the highest clock but as iterations below 0. Iterations are numbered from 0 at the first clock. Throws
 /// InputError with file, line and column, also when there are more or fewer units of a kind than these windows have:
-/// no unit says its clock, so that every wrong number would label some of them wrongly.
+/// no unit states its clock, so any wrong number would label some units wrongly.
 [[nodiscard]] profile::Recording read_merak(const MerakText& text, const MerakRun& run);
 
 }  // namespace lowgear::formats

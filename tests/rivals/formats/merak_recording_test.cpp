@@ -21,7 +21,7 @@ using testing::StartsWith;
 
 /// What Merak writes of one rank: grouped by instruction, window by window, warm-up first. The time of a forward says
 /// at which clock it ran: 100 / MHz.
-std::string merak_instructions(int iterations, int microbatches, const std::vector<int>& clocks_mhz) {
+std::string instructions_file(int iterations, int microbatches, const std::vector<int>& clocks_mhz) {
   std::vector<int> windows = {clocks_mhz.front(), clocks_mhz.front()};
   windows.insert(windows.end(), clocks_mhz.begin(), clocks_mhz.end());
   std::string forwards;
@@ -47,7 +47,7 @@ constexpr const char* kMerakEnergy = "time,energy\n1700000000.0,5\n1700000000.1,
 TEST(ReadMerak, LabelsWindowsRightForEveryNumberOfSteps) {
   const std::vector<int> clocks_mhz = {1410, 1395, 1380};
   for (const int iterations : {1, 2, 5, 9, 10, 19, 20, 29, 30, 100}) {
-    const std::string text = merak_instructions(iterations, 2, clocks_mhz);
+    const std::string text = instructions_file(iterations, 2, clocks_mhz);
     const Recording recording = read_merak(merak_text(text, kMerakEnergy), {4, 2, iterations, clocks_mhz});
     ASSERT_EQ(recording.units.size(), static_cast<std::size_t>(5 * iterations * 2 * 2));
     for (const RecordedUnit& unit : recording.units) {
@@ -65,7 +65,7 @@ TEST(ReadMerak, LabelsWindowsRightForEveryNumberOfSteps) {
 
 TEST(ReadMerak, RefusesMoreOrFewerUnitsThanTheRunHas) {
   const std::vector<int> clocks_mhz = {1410, 1395, 1380, 1365, 1350, 1335};
-  const std::string text = merak_instructions(5, 4, clocks_mhz);
+  const std::string text = instructions_file(5, 4, clocks_mhz);
   const auto error = [](const std::string& instructions, const MerakRun& run) {
     return error_of([&] { (void)read_merak(merak_text(instructions, kMerakEnergy), run); });
   };
@@ -80,7 +80,7 @@ TEST(ReadMerak, RefusesMoreOrFewerUnitsThanTheRunHas) {
 }
 
 TEST(ReadMerak, KeepsTimeFromItsStart) {
-  const std::string text = merak_instructions(1, 1, {1410});
+  const std::string text = instructions_file(1, 1, {1410});
   const Recording recording = read_merak(merak_text(text, kMerakEnergy), {1, 1, 1, {1410}});
   EXPECT_EQ(recording.units.front().start_s, 0);
   EXPECT_NEAR(recording.samples.back().time_s, 0.1, 1e-6);

@@ -120,8 +120,9 @@ void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument) {
                                 kInstant, api::kAssumedSwitchLatencyS * kMsPerS));
   app.add_flag(
       "--ask-ahead,!--no-ask-ahead", argument.asks_ahead,
-      "The agent requests each clock by the switch latency before its unit is expected to begin, so that it "
-      "changes in time (the default); --no-ask-ahead: when the unit begins, and the plan allows for the delay");
+      "The agent requests each clock one switch latency before its unit is expected to begin, so that it changes "
+      "in time (the default). --no-ask-ahead: it requests each when its unit begins, and the plan allows for the "
+      "delay");
 }
 
 void add_perseus_options(CLI::App& app, PerseusArguments& arguments) {

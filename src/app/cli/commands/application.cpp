@@ -136,9 +136,14 @@ std::string no_option_message(const CLI::App& verb, const std::string& option) {
   return fmt::format("there is no option {}{}", printable(option), did_you_mean(option, views));
 }
 
-/// CLI11's message with its "1 required FILE missing" in words.
+/// CLI11's words, but for an option that was given twice or without its value.
 std::string message_of(const CLI::ParseError& error) {
+  constexpr std::string_view kTooMany = ": At Most 1 required but received ";
   std::string text = error.what();
+  if (const std::size_t place = text.find(kTooMany); place != std::string::npos) {
+    const std::string times = text.substr(place + kTooMany.size());
+    text = fmt::format("{}: given {}; give it once", text.substr(0, place), times == "2" ? "twice" : times + " times");
+  }
   const std::size_t place = text.find(": 1 required ");
   if (place != std::string::npos && text.ends_with(" missing")) text = text.substr(0, place) + ": its value is missing";
   return printable(text, std::string_view::npos);
@@ -336,7 +341,7 @@ ExitCode Application::parse_and_run(std::span<const std::string> arguments, Cons
   heed_log_level();
   console.set_level(log_level());
   say_note();
-  return action()(console);
+  return take_action(console);
 }
 
 int Application::run(std::span<const std::string> arguments, Console& console) {

@@ -317,8 +317,8 @@ VerbAction declare_replan(CLI::App& app) {
       [arguments](std::size_t place) {
         arguments->step_time = place == 0 ? api::StepTime::old_time : api::StepTime::own_fastest;
       },
-      "How long an iteration may take: as long per microbatch as the plan before (old, the default), or as short as "
-      "possible (own)");
+      "Deadline of an iteration: the time per microbatch of the plan before (old, the default), or the shortest "
+      "possible time (own)");
   add_quantity(app, "--deadline", Unit::second, {0, kMaxTimeS}, into(arguments->deadline_s),
                "Longest iteration time instead, in s")
       ->excludes(time);

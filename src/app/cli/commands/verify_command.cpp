@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "app/cli/arguments/options.h"
@@ -57,11 +56,12 @@ std::string report_text(const VerifyArguments& arguments, const planner::VerifyR
 }
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {
-  std::optional<ProgressBar> progress(std::in_place);
-  const planner::VerifyReport report = is_joint_folder(arguments.folder)
-                                           ? verify(read_joint_folder(arguments.folder), &*progress)
-                                           : verify(read_plan_folder(arguments.folder), &*progress);
-  progress.reset();
+  planner::VerifyReport report;
+  {
+    ProgressBar progress;
+    report = is_joint_folder(arguments.folder) ? verify(read_joint_folder(arguments.folder), &progress)
+                                               : verify(read_plan_folder(arguments.folder), &progress);
+  }
   if (arguments.json) {
     console.print_json(report_json(arguments, report));
   } else {

@@ -13,19 +13,11 @@ constexpr auto kOperationVerbs = std::to_array<cli::Verb>({
      declare_doctor},
     {"monitor", group::kOnGpus, "Run a program and report the energy of GPUs and CPUs",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
-    {"agent", "Set the clocks of this machine's GPUs for training processes, and always restore them",
+    {"agent", group::kOnGpus, "Set this machine's GPU clocks for training, and always restore them",
      "sudo lowgear agent init\n"
      "  lowgear agent --dry-run",
      declare_agent},
-    {"serve", "Keep training jobs on their frontier: profile, plan, monitor and replan, with a dashboard",
-     "lowgear serve --state /var/lib/lowgear-server --unix /run/lowgear-server/server.sock --listen 127.0.0.1:7787\n"
-     "  lowgear serve backup --state /var/lib/lowgear-server lowgear.backup",
-     declare_serve},
-    {"simgpu", "Make a simulated machine with GPUs for programs that use NVML, inspect it, inject faults, run loads",
-     "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"
-     "  lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",
-     declare_simgpu},
-    {"run", "Run an existing training job so that its GPUs' clocks follow plans, and its units are measured",
+    {"run", group::kOnGpus, "Run your training job, measured and with clocks that follow plans",
      "lowgear run --record recordings -- torchrun --nproc-per-node 8 train.py\n"
      "  lowgear run --server http://planner:7787 --slowdown 2 -- torchrun --nproc-per-node 8 train.py",
      declare_run},

@@ -37,7 +37,7 @@ struct JointFolder {
 /// frontier is nowhere above the frontier of any order, and each of its points on that of its order; that the bound
 /// over all orders is nowhere above what its prices prove; and that the baseline is that of 1F1B at the highest clocks.
 /// Where layers could move, also that the profiles of both partitions are sums of the same layers.
-/// `progress` and errors as for one order.
+/// Throws InputError when a file cannot be read at all.
 [[nodiscard]] VerifyReport verify(const JointFolder& folder, Progress* progress = nullptr);
 
 }  // namespace lowgear::planner

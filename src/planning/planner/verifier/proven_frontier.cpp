@@ -274,7 +274,7 @@ std::optional<ProvenFrontier> prove_frontier(const Pipeline& pipeline, const Pla
   CertificateReader reader(certificate.text, certificate.name, pipeline.ops().size(), pipeline.precedences().size());
   Walk walk(pipeline);
   while (reader.next()) {
-    if (progress != nullptr) progress->update("verifying the frontier", -1);
+    if (progress != nullptr) progress->update(kVerifying, -1);
     if (const Fault fault = walk.add(reader)) {
       findings.add(fmt::format("{}: {}", reader.where(), *fault));
       return std::nullopt;

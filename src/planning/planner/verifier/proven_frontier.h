@@ -64,6 +64,6 @@ class ProvenFrontier {
 /// InputError when the text cannot be read. `progress` may be null; it hears of every vertex.
 [[nodiscard]] std::optional<ProvenFrontier> prove_frontier(const Pipeline& pipeline,
                                                            const PlanFolder::File& certificate, Findings& findings,
-                                                           Progress* progress = nullptr);
+                                                           Progress* progress);
 
 }  // namespace lowgear::planner::verifier

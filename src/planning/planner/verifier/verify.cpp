@@ -109,16 +109,15 @@ void check_ends_and_distance(const PlanFolder& folder, const RunSettings& run, c
   }
 }
 
-void check_plans(const PlanFolder& folder, const PlanBasis& basis, VerifyReport& report, Findings& findings,
-                 Progress* progress) {
+void check_plans(const PlanFolder& folder, const PlanBasis& basis, Progress* progress, VerifyReport& report,
+                 Findings& findings) {
   const std::vector<PlanRow> rows = verifier::read_plan_rows(folder.plans_table);
   if (rows.size() != folder.plans.size()) {
     findings.add(fmt::format("{}: it has {} rows, but there are {} plans", folder.plans_table.name, rows.size(),
                              folder.plans.size()));
   }
   for (std::size_t i = 0; i < std::min(rows.size(), folder.plans.size()); ++i) {
-    if (progress != nullptr)
-      progress->update("verifying plans", static_cast<double>(i) / static_cast<double>(rows.size()));
+    if (progress != nullptr) progress->update(kVerifying, -1);
     verifier::check_plan(basis, folder.plans[i], rows[i], findings);
     report.max_gap_pct = std::max(report.max_gap_pct, rows[i].gap_pct.value_or(0));
     const auto asked_s = basis.run.asked_deadline_s;
@@ -146,7 +145,7 @@ VerifyReport verify(const PlanFolder& folder, Progress* progress) {
     report.epsilon = proven->epsilon();
   }
   const PlanBasis basis{run, pipeline, profile, proven ? &*proven : nullptr};
-  check_plans(folder, basis, report, findings, progress);
+  check_plans(folder, basis, progress, report, findings);
   report.failures = findings.list();
   return report;
 }

@@ -47,8 +47,8 @@ struct VerifyReport {
 ///   - the ops' times are possible, their longest path is the vertex's time and their energies sum to its energy,
 ///   - the flow is non-negative and conserved, and the bound that it proves meets the vertex (primal = dual),
 /// that the table of the frontier is what was proven, and that every plan replays to its figures, keeps its deadline,
-/// and has the gap that it states. `progress` may be null; it hears of every vertex and plan. Throws InputError when a
-/// file cannot be read at all, and what `progress` throws.
+/// and has the gap that it states. Throws InputError when a file cannot be read at all.
+/// `progress` may be null; it hears of every vertex and plan.
 [[nodiscard]] VerifyReport verify(const PlanFolder& folder, Progress* progress = nullptr);
 
 }  // namespace lowgear::planner

@@ -891,15 +891,25 @@ TEST_F(PlanCommand, TakesBlockingPowerByRank) {
 TEST_F(PlanCommand, PlansForClocksThatAreRequestedAheadOfAnAssumedLatency) {
   const Json summary = planned({"--deadline", "1.5"});
   const Json latency = summary["switch_latency"];
-  EXPECT_EQ(latency["source"], "unknown");
-  EXPECT_EQ(latency["replayed"]["switch_latency_s"], 0.025);
-  const Json replayed = parse_json(run_lowgear({"verify", "--replay", out() + "/plans/00000.json", "--profile",
-                                                profile_, "--blocking-power", "70", "--switch-latency", "25", "--json"})
-                                       .out,
-                                   "stdout");
-  EXPECT_NEAR(latency["replayed"]["time_s"].get<double>(), replayed["time_s"].get<double>(), 1e-9);
-  EXPECT_NEAR(latency["replayed"]["energy_j"].get<double>(), replayed["energy_j"].get<double>(), 1e-9);
-  EXPECT_THAT(plan({"--deadline", "1.5"}).out, HasSubstr("replayed  with clocks that change 25 ms late: "));
+  EXPECT_EQ(latency["source"], "assumed");
+  EXPECT_EQ(latency["latency_s"], 0.025);
+  EXPECT_EQ(latency["asked_ahead_s"], 0.025);
+  EXPECT_EQ(latency["planned_with_s"], 0.0);
+  EXPECT_EQ(parse_json(text("plans/00000.json"), "plan")["clock_lead_s"], 0.025);
+  const auto replayed = [&](const std::string& latency_ms) {
+    return parse_json(run_lowgear({"verify", "--replay", out() + "/plans/00000.json", "--profile", profile_,
+                                   "--blocking-power", "70", "--switch-latency", latency_ms, "--json"})
+                          .out,
+                      "stdout");
+  };
+  EXPECT_NEAR(replayed("25")["time_s"].get<double>(), summary["plans"][0]["time_s"].get<double>(), 1e-9);
+  const Json at_begin = replayed("50");  // 25 ms later than requested ahead
+  EXPECT_NEAR(latency["replayed"]["time_s"].get<double>(), at_begin["time_s"].get<double>(), 1e-9);
+  EXPECT_NEAR(latency["replayed"]["energy_j"].get<double>(), at_begin["energy_j"].get<double>(), 1e-9);
+  EXPECT_THAT(plan({"--deadline", "1.5"}).out,
+              testing::AllOf(HasSubstr("clocks    change 25 ms after the request (assumed"),
+                             HasSubstr("The agent requests each that long before its unit")));
+  EXPECT_THAT(text("report.html"), HasSubstr("\"clock_lead_s\":0.025"));
 }
 
 TEST_F(PlanCommand, PlansWithTheSwitchLatencyOfTheProfile) {

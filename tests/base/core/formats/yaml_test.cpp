@@ -148,7 +148,7 @@ TEST(Yaml, RefusesQuotesThatDoNotEnd) {
   EXPECT_EQ(parse_error("a: 1\nb: \"x\nc: 2\n"),
             "job.yaml:2:4: the quoted text has no closing quote; write \" after it");
   EXPECT_EQ(parse_error("a: 'it''s\nc: 2\n"), "job.yaml:1:4: the quoted text has no closing quote; write ' after it");
-  EXPECT_THAT(parse_error("a: \"x\\\"\nc: 2\n"), HasSubstr("does not end"));
+  EXPECT_THAT(parse_error("a: \"x\\\"\nc: 2\n"), HasSubstr("has no closing quote"));
   EXPECT_EQ(parse_error("a: 'it''s'\nb: \"x \\\" y\"\nc: |\n  \"x\n"), "no error");
 }
 
