@@ -2,11 +2,10 @@
 import shared from './shared.js';
 import {get} from './api.js';
 import {BudgetsPanel} from './budgets_panel.js';
-import {inCell} from './words.js';
 import {KeyedTable} from './keyed_table.js';
 import {LiveStream} from './live.js';
 import {message, panel, setClass, setText} from './parts.js';
-import {age_s, basisOf, counted, dateTime, duration, isOver, noSavingText, profilingText, savedText, shortName,
+import {age_s, basisOf, counted, dateTime, duration, inCell, isOver, noSavingText, profilingText, savedText, shortName,
   stateShown, versusPlan_pct} from './words.js';
 
 const {element, interaction, units} = shared;

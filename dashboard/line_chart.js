@@ -44,7 +44,6 @@ const thinned = (points, width) => {
   return kept;
 };
 
-// Those that the scale is made for: all where there are no others.
 // The share of points that the scale is made for, and how much further than these it reaches.
 const kScaled = 0.95;
 const kReach = 2;
@@ -73,6 +72,7 @@ const placed = (marks, right) => {
   }).filter(({row}) => row >= 0);
 };
 
+// Points that the scale is made for: all where there are no others.
 const inScale = (points) => {
   const own = points.filter(({isAside}) => !isAside);
   return own.length ? own : points;
