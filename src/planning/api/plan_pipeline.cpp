@@ -23,8 +23,6 @@ namespace {
 constexpr std::size_t kMaxOpsToCompare = 20'000;
 constexpr std::size_t kMaxOpsToVerify = 1'000'000;
 
-constexpr double kDeadlineRounding = 1e-9;  // relative, as the verifier has it
-
 /// What other policies plan on another thread.
 struct OtherAnswers {
   PolicyAnswers answers;
@@ -145,8 +143,7 @@ class Planning {
     if (single && *single > planner.slowest_s()) {
       warn(
           fmt::format("the deadline of {:.6g} s is later than T* = {:.6g} s, the time of least energy: a slower "
-                      "iteration only uses "
-                      "more, so the plan is for T*",
+                      "iteration only uses more, so the plan is for T*",
                       *single, planner.slowest_s()));
     }
     OnePipeline solved(planner);

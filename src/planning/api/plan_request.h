@@ -37,6 +37,9 @@ struct Deadlines {
   std::optional<int> plans = {};                ///< number of plans, at least 1
 };
 
+/// A deadline or time that misses a limit by no more than this, relative to it, keeps it: as the verifier has it.
+inline constexpr double kDeadlineRounding = 1e-9;
+
 /// The one deadline that was asked for, in seconds; empty when none was. `fastest_s` is T_min and `slowest_s` T*.
 [[nodiscard]] std::optional<double> single_deadline_s(const Deadlines& deadlines, double fastest_s, double slowest_s);
 

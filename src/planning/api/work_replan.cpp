@@ -223,8 +223,7 @@ double new_deadline_s(const WorkReplanRequest& request, double old_time_s, doubl
 
 /// More work than before may not be possible in the time of the plan before.
 void require_old_time(const WorkReplanRequest& request, double deadline_s, double fastest_s) {
-  constexpr double kTimeRounding = 1e-9;
-  if (request.after_deadline_s || deadline_s >= (1 - kTimeRounding) * fastest_s) return;
+  if (request.after_deadline_s || deadline_s >= (1 - kDeadlineRounding) * fastest_s) return;
   throw InputError(
       fmt::format("the time of the plan before, {:.6g} s, cannot be kept: the changed work takes {} s at least; plan "
                   "for that with --time own, or give a longer --deadline",

@@ -127,14 +127,17 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<doub
   return app.add_option_function<std::string>(name, read, help)->type_name("X");
 }
 
+std::string expected_quantity(Unit unit, NumberRange<double> range, const std::string& text) {
+  return fmt::format("expected a number from {} to {} {}, such as {}, not {}{}", range.low, range.high, symbol(unit),
+                     example_of(unit, range.low, range.high), quote(text), comma_hint(text));
+}
+
 CLI::Option* add_quantity(CLI::App& app, const std::string& name, Unit unit, NumberRange<double> range,
                           std::function<void(double)> set, const std::string& help) {
   const auto read = [name = shown_name(name), unit, range, set = std::move(set)](const std::string& text) {
     const auto number = parse_quantity(text, unit);
     if (!number || !(*number >= range.low) || !(*number <= range.high)) {
-      throw CLI::ValidationError(
-          name, fmt::format("expected a number from {} to {} {}, such as {}, not {}{}", range.low, range.high,
-                            symbol(unit), example_of(unit, range.low, range.high), quote(text), comma_hint(text)));
+      throw CLI::ValidationError(name, expected_quantity(unit, range, text));
     }
     set(*number);
   };

@@ -33,6 +33,8 @@ CLI::Option* add_whole_number(CLI::App& app, const std::string& name, NumberRang
 CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<double> range,
                         std::function<void(double)> set, const std::string& help);
 
+/// What a message says of a text that is no number in `range` of `unit`: what is expected, with an example.
+[[nodiscard]] std::string expected_quantity(Unit unit, NumberRange<double> range, const std::string& text);
 /// A number in `range` of `unit`, alone or with a unit of its own (`25`, `25ms`, `0.025s`), handed to `set`.
 CLI::Option* add_quantity(CLI::App& app, const std::string& name, Unit unit, NumberRange<double> range,
                           std::function<void(double)> set, const std::string& help);

@@ -325,8 +325,8 @@ std::vector<double> blocking_power_from_argument(const std::string& argument, in
   if (!power_w) {
     std::error_code unknown;
     if (looks_like_number(argument) && !file_exists(argument) && !std::filesystem::exists(argument, unknown)) {
-      throw InputError(fmt::format("--blocking-power: expected a number from 0 to {} W, such as 80W, not {}{}",
-                                   profile::kMaxBlockingPowerW, quote(argument), comma_hint(argument)));
+      throw InputError("--blocking-power: " +
+                       expected_quantity(Unit::watt, {0, profile::kMaxBlockingPowerW}, argument));
     }
     return profile::read_blocking_power(read_blocking_power_file(argument), argument, stages);
   }
