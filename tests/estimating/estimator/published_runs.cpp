@@ -7,8 +7,10 @@
 #include <cmath>
 
 #include "base/core/formats/csv.h"
+#include "base/core/units.h"
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
+#include "estimating/estimator/memory/memory_estimate.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -292,7 +294,10 @@ std::vector<PublishedRun> vtrain_runs(const CsvTable& table, const TrainingJob& 
     job.parallel.pp = static_cast<int>(integer(row, "pipeline parallelism"));
     runs.push_back({fmt::format("h{} l{} t{} d{} p{} B{} b{}", job.model.hidden, job.model.layers, job.parallel.tp,
                                 job.parallel.dp, job.parallel.pp, job.batch.global, job.batch.micro),
-                    job, table.number(row, table.column("iteration time (ms)")) / 1000});
+                    job,
+                    table.number(row, table.column("iteration time (ms)")) / 1000,
+                    0,
+                    {fmt::format("hidden {:5}, tp {:2}", job.model.hidden, job.parallel.tp)}});
   }
   return runs;
 }
@@ -314,10 +319,13 @@ std::vector<PublishedRun> vtrain_node_runs(std::string_view text, const std::str
 std::vector<Comparison> compare(const std::vector<PublishedRun>& runs) {
   std::vector<Comparison> comparisons;
   for (const PublishedRun& run : runs) {
+    if (!run.ran()) continue;
     const RooflineCosts operators(run.job.gpu);
     const LinkCosts collectives(run.job.cluster);
     const IterationEstimate estimate = estimate_iteration(run.job, {operators, collectives});
-    comparisons.push_back({&run, estimate.time_s, estimate.error_s});
+    const MemoryEstimate memory = estimate_memory(run.job);
+    const double bytes = memory.ranks[memory.fullest_rank()].total();
+    comparisons.push_back({&run, estimate.time_s, estimate.error_s, bytes / kGiB, memory.fits()});
   }
   return comparisons;
 }

@@ -14,7 +14,11 @@ namespace lowgear::estimator {
 struct PublishedRun {
   std::string name;
   TrainingJob job;
-  double measured_s = 0;
+  double measured_s = 0;                 ///< 0: it ran out of memory
+  double measured_gib = 0;               ///< memory of the fullest GPU; 0: not published
+  std::vector<std::string> groups = {};  ///< whose errors are shown in place of the rows of another's file
+
+  [[nodiscard]] bool ran() const { return measured_s > 0; }
 };
 
 /// Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (SC'21), Table
@@ -45,16 +49,19 @@ struct PublishedRun {
 [[nodiscard]] std::vector<PublishedRun> vtrain_cluster_runs(std::string_view text, const std::string& source);
 [[nodiscard]] std::vector<PublishedRun> vtrain_node_runs(std::string_view text, const std::string& source);
 
-/// Runs of a set with what was estimated for them.
+/// A run of a set and its estimate.
 struct Comparison {
   const PublishedRun* run = nullptr;
   double estimated_s = 0;
-  double error_s = 0;  ///< half the width of the estimate's interval
+  double error_s = 0;        ///< half the width of the estimate's interval
+  double estimated_gib = 0;  ///< memory of the fullest rank
+  bool fits = true;          ///< as estimated
 
   [[nodiscard]] double error_pct() const { return (estimated_s / run->measured_s - 1) * 100; }
+  [[nodiscard]] double memory_error_pct() const { return (estimated_gib / run->measured_gib - 1) * 100; }
   [[nodiscard]] bool is_within_interval() const { return std::abs(estimated_s - run->measured_s) <= error_s; }
 };
-/// With analytic costs: RooflineCosts of the job's GPU and LinkCosts of its cluster.
+/// Of the runs that ran. With analytic costs: RooflineCosts of the job's GPU and LinkCosts of its cluster.
 [[nodiscard]] std::vector<Comparison> compare(const std::vector<PublishedRun>& runs);
 [[nodiscard]] double mean_absolute_pct(const std::vector<Comparison>& comparisons);
 [[nodiscard]] double largest_absolute_pct(const std::vector<Comparison>& comparisons);
