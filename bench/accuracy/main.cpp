@@ -1,6 +1,7 @@
 /// How far estimates are from what was published and sampled: writes ACCURACY.md and its plots into a folder.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -23,14 +24,16 @@ void write(const std::filesystem::path& folder) {
   std::string text(kHeading);
   std::string body;
   std::filesystem::create_directories(folder / "accuracy");
-  for (const AccuracySection& section : {iteration_section(), memory_section(), operator_section(), peer_section(),
-                                         saving_section(), search_section()}) {
+  for (const auto& section_of :
+       {iteration_section, memory_section, operator_section, peer_section, saving_section, search_section}) {
+    const AccuracySection section = section_of();
     for (const AccuracyTarget& target : section.targets) {
       text += fmt::format("| {} | {} | {} | {} |\n", target.check, target.figure, target.reach,
                           target.reached ? "yes" : "**no**");
       fmt::print("target: | {} | {} | {} | {} |\n", target.check, target.figure, target.reach,
                  target.reached ? "yes" : "**no**");
     }
+    std::fflush(stdout);  // the next section takes minutes
     for (const PlotFile& plot : section.plots) write_file_atomically(folder / "accuracy" / plot.name, plot.svg);
     body += "\n" + section.markdown;
   }

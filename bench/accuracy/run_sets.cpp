@@ -38,16 +38,14 @@ std::vector<RunSet> quoted_sets() {
        estimator::korthikanti_runs(), 3.5, 8,
        "22B with selective recomputation is 6 % low: its layers are 4 % low (7.1 and 12.5 ms forward and backward "
        "against 7.2 and 13.1 in the paper's table 4), and the time after them is 79 ms against 126: with one "
-       "microbatch per "
-       "iteration, the optimizer and its checks are a larger share than in any other row.",
+       "microbatch per iteration, the optimizer and its checks are a larger share than in any other row.",
        3.65},
       {"MT-NLG 530B", "Smith et al. 2022, section 2.4: DeepSpeed and Megatron on A100, bf16, tp 8, pp 35, batch 1920.",
        estimator::turing_nlg_runs(), 8, 0,
        "Not reached. The same model on the same machine and layout took 55.4 s for 2240 sequences with Megatron alone "
        "(table 2 above, estimated within 4 %); here 1920 take 60.1 s, a quarter more per sequence, and the bubble is "
-       "only "
-       "2 "
-       "points larger. No publication says where DeepSpeed's pipeline of 2021 lost that time; the estimates of the "
+       "only 2 points larger. No publication says where DeepSpeed's pipeline of 2021 lost that time; the estimates of "
+       "the "
        "same Megatron-DeepSpeed in vTrain's rows of 2023, at up to 32 stages, are good.",
        29.71},
       {"Lowgear's trainer on H200",
