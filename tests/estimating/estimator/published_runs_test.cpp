@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "estimating/estimator/public_rows.h"
 #include "planning/simulator/shared_data.h"
 
 /// How far estimates are from published iterations. Nothing is fitted on any of these rows: costs come from data
@@ -32,6 +33,31 @@ TEST(PublishedRuns, RecomputationAndSequenceParallelism) { expect_within(korthik
 TEST(PublishedRuns, TuringNlg) { expect_within(turing_nlg_runs(), 3, 23, 25); }
 
 TEST(PublishedRuns, TrainerOnH200) { expect_within(trainer_runs(), 7, 5.5, 9); }
+
+TEST(PublishedRuns, TorchtitanOnA100AndH100) { expect_within(torchtitan_runs(), 16, 15.2, 40); }
+
+TEST(PublishedRuns, MlperfOnH100) { expect_within(mlperf_runs(), 2, 10, 13.5); }
+
+TEST(PublishedRuns, LlmFoundryOnA100) {
+  const std::string file = "public-rows/training_llmfoundry_mpt_a100.csv";
+  const auto text = simulator::read_shared(file);
+  if (!text) GTEST_SKIP() << simulator::kNoSharedData;
+  expect_within(llm_foundry_runs(*text, file), 139, 16.5, 37);
+}
+
+TEST(PublishedRuns, DgxcOnH100AndGb200) {
+  const std::string file = "public-rows/training_dgxc_benchmarking.csv";
+  const auto text = simulator::read_shared(file);
+  if (!text) GTEST_SKIP() << simulator::kNoSharedData;
+  expect_within(dgxc_runs(*text, file), 116, 12.3, 34);
+}
+
+TEST(PublishedRuns, FlagPerfOnA100AndH100) {
+  const std::string file = "public-rows/training_flagperf.csv";
+  const auto text = simulator::read_shared(file);
+  if (!text) GTEST_SKIP() << simulator::kNoSharedData;
+  expect_within(flagperf_runs(*text, file), 31, 17, 37);
+}
 
 TEST(PublishedRuns, VtrainOnManyNodes) {
   const std::string file = "vtrain/ground_truth_multi.csv";
