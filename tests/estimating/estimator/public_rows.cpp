@@ -179,9 +179,11 @@ std::vector<PublishedRun> llm_foundry_runs(std::string_view text, const std::str
     TrainingJob job = job_of(row, std::move(model));
     job.zero = 3;
     job.recompute = row.text("recompute") == "none" ? Recompute::none : Recompute::full;
+    const bool pure = row.text("precision").find("PURE") != std::string::npos;
     return MappedRow{job,
                      {fmt::format("sequence {:5}", job.batch.sequence_length),
-                      fmt::format("{:6.0f} million parameters", row.number("parameters_b") * 1000)}};
+                      fmt::format("hidden {:4}, {} layers", job.model.hidden, job.model.layers),
+                      pure ? "weights in bf16" : "weights in fp32"}};
   });
 }
 
