@@ -112,7 +112,7 @@ AccuracySection saving_section() {
   for (const int microbatches : kMicrobatches) {
     const estimator::TrainingJob job = estimator::gpt3_on_a100(microbatches);
     estimator::TrainingJob split_loss = job;
-    split_loss.loss = estimator::LossKind::split;
+    split_loss.stack.loss = estimator::LossKind::split;
     estimator::TrainingJob standard = job;
     standard.gpu.power.limit_w = kStandardLimitW;
     const estimator::PlannedSaving real = estimator::saving_on(measured, estimator::kA100BlockingW, microbatches);

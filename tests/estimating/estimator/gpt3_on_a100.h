@@ -36,7 +36,7 @@ inline TrainingJob gpt3_on_a100(int microbatches) {
   job.batch = {microbatches, 1, 2048};
   job.attention = AttentionKind::unfused;
   job.zero = 0;
-  job.loss = LossKind::gathered;
+  job.stack.loss = LossKind::gathered;
   job.overlap.pipeline = true;  // messages are instructions of their own there, and not in the profile
   return job;
 }

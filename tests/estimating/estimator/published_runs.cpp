@@ -41,7 +41,7 @@ TrainingJob megatron_a100(const model::ModelConfig& model) {
   job.dtype = DataType::fp16;
   job.overlap = {.gradients = false, .tensor_gradients = false};
   job.dropout = kMegatronDropout;
-  job.fused_gradient_sums = false;
+  job.stack.fused_gradient_sums = false;
   return job;
 }
 
@@ -185,7 +185,7 @@ std::vector<PublishedRun> korthikanti_runs() {
     job.batch.global = row.batch;
     job.batch.micro = row.micro;
     job.overlap.tensor_gradients = true;
-    job.fused_gradient_sums = true;
+    job.stack.fused_gradient_sums = true;
     interleave(job, row.chunks);
     runs.push_back({fmt::format("{} full", row.name), job, row.full_s});
     job.recompute = Recompute::selective;
@@ -233,7 +233,7 @@ TrainingJob trainer_job() {
   job.gpu = named_gpu("h200-sxm");
   job.cluster = default_cluster(job.gpu);
   job.cluster.gpus_per_node = 4;
-  job.loss = LossKind::plain;
+  job.stack = named_stack("lowgear");
   job.batch = {.global = 64, .micro = 4, .sequence_length = 2048};
   job.zero = 0;
   return job;
@@ -257,7 +257,6 @@ std::vector<PublishedRun> trainer_runs() {
       {"tp 2", changed([](TrainingJob& job) {
          job.parallel.pp = 2;
          job.parallel.tp = 2;
-         job.loss = LossKind::split;
        }),
        kTokens / 172'700},
       {"dp 2", changed([](TrainingJob& job) {

@@ -77,6 +77,8 @@ constexpr auto kOptions = std::to_array<JobOption>({
     {"--attention", "attention", "fused|unfused",
      "Attention kernel: fused (FlashAttention, the default), or one that writes its scores to memory"},
     {"--dropout", "dropout", "X", "Dropout probability, 0 to 1 (default 0)"},
+    {"--stack", "stack", "NAME",
+     "Software that runs the job: megatron (default), eager, compiled, lowgear or llm-foundry"},
 });
 
 constexpr auto kLayoutOptions = std::to_array<const char*>(

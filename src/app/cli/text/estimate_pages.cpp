@@ -41,6 +41,11 @@ std::size_t place_of(std::vector<std::string>& parts, std::string_view name) {
   return parts.size() - 1;
 }
 
+std::string_view fit_text(estimator::MemoryFit fit) {
+  if (fit == estimator::MemoryFit::exceeds) return "it does not fit";
+  return fit == estimator::MemoryFit::near_limit ? "near the limit" : "it fits";
+}
+
 std::vector<report::Card> cards_of(const estimator::JobEstimate& estimate, const estimator::PlannedEstimate& planned) {
   const estimator::TrainingJob& job = estimate.job;
   const estimator::IterationEstimate& iteration = estimate.iteration;
@@ -55,7 +60,7 @@ std::vector<report::Card> cards_of(const estimator::JobEstimate& estimate, const
        fmt::format("{:.1f} % of the peak; {:.1f} % of the pipeline waits", 100 * mfu, 100 * iteration.bubble_share)},
       {"Memory of the fullest GPU, estimated",
        fmt::format("{:.1f} GiB", memory.ranks[memory.fullest_rank()].total() / kGiB),
-       fmt::format("of {:.1f} GiB: {}", memory.capacity / kGiB, memory.fits() ? "it fits" : "it does not fit")},
+       fmt::format("of {:.1f} GiB: {}", memory.capacity / kGiB, fit_text(memory.fit()))},
       {"Energy at full clocks, estimated", energy_text(full.energy_j),
        fmt::format("{} per GPU on average", power_text(full.mean_power_w() / job.parallel.gpus()))},
       {"Energy without finishing later, planned",
@@ -114,7 +119,7 @@ report::Table planned_table(const estimator::PlannedEstimate& planned, const Pri
 
 std::vector<std::string> warnings_of(const estimator::JobEstimate& estimate) {
   std::vector<std::string> warnings;
-  if (estimate.overflow) {
+  if (estimate.memory.fit() == estimator::MemoryFit::exceeds) {
     warnings.push_back(fmt::format("Out of memory: the GPUs of pipeline rank {} need {:.1f} GiB more than they have.",
                                    estimate.overflow->rank, estimate.overflow->missing / kGiB));
   }
@@ -212,7 +217,8 @@ report::Page estimate_page(const estimator::JobEstimate& estimate, const estimat
       .facts = {{"Layout", describe(layout_of(job))},
                 {"Batch", fmt::format("{} \u00d7 {} tokens", job.batch.global, job.batch.sequence_length)},
                 {"Microbatches", fmt::format("{}, {}", job.microbatches(), job.schedule)},
-                {"Type", std::string(name(job.dtype))}},
+                {"Type", std::string(name(job.dtype))},
+                {"Software", std::string(job.stack.name)}},
       .cards = cards_of(estimate, planned),
       .warnings = warnings_of(estimate),
       .plot = plot_of(planned),

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -30,16 +31,31 @@ std::string parameters_text(double count) {
                           : fmt::format("{:.2f} billion", count / kBillion);
 }
 
+/// The two changes that cost least time where some make the job fit, otherwise all that help.
+std::string remedies_text(const estimator::JobEstimate& estimate) {
+  constexpr std::size_t kShown = 2;
+  const std::vector<estimator::MemoryRemedy>& remedies = estimate.overflow->remedies;
+  const bool some_fit = std::ranges::any_of(remedies, &estimator::MemoryRemedy::fits);
+  std::string text;
+  for (std::size_t i = 0; i < remedies.size() && !(some_fit && (i == kShown || !remedies[i].fits)); ++i) {
+    const estimator::MemoryRemedy& remedy = remedies[i];
+    const std::string fits =
+        remedy.fits ? fmt::format(", which fits, {:+.1f} % time", 100 * (remedy.time_s / estimate.iteration.time_s - 1))
+                    : "";
+    text += fmt::format("  with {} {} GiB{}\n", remedy.change, gib(remedy.total), fits);
+  }
+  return text;
+}
+
 std::string overflow_text(const estimator::JobEstimate& estimate) {
   if (!estimate.overflow) return "";
   const estimator::MemoryOverflow& overflow = *estimate.overflow;
-  std::string text =
-      fmt::format("OUT OF MEMORY: pipeline rank {} needs {} GiB and a GPU has {}: {} GiB too much, {} of it {}\n",
-                  overflow.rank, gib(estimate.memory.ranks[overflow.rank].total()), gib(estimate.memory.capacity),
-                  gib(overflow.missing), gib(overflow.largest_bytes), overflow.largest);
-  for (const estimator::MemoryRemedy& remedy : overflow.remedies) {
-    text += fmt::format("  with {} {} GiB{}\n", remedy.change, gib(remedy.total), remedy.fits ? ", which fits" : "");
-  }
+  const bool exceeds = estimate.memory.fit() == estimator::MemoryFit::exceeds;
+  std::string text = fmt::format("{}: pipeline rank {} needs {} GiB and a GPU has {}: {} GiB too much, {} of it {}\n",
+                                 exceeds ? "OUT OF MEMORY" : "NEAR THE LIMIT OF MEMORY", overflow.rank,
+                                 gib(estimate.memory.ranks[overflow.rank].total()), gib(estimate.memory.capacity),
+                                 gib(overflow.missing), gib(overflow.largest_bytes), overflow.largest);
+  text += remedies_text(estimate);
   if (overflow.remedies.empty())
     text += "  no other setting that was tested makes it fit: use more GPUs, or larger ones\n";
   return text + "\n";
@@ -125,6 +141,25 @@ std::string memory_text(const estimator::JobEstimate& estimate) {
                      table.text());
 }
 
+std::string memory_parts_text(const estimator::JobEstimate& estimate) {
+  const std::size_t rank = estimate.memory.fullest_rank();
+  Table table({{fmt::format("memory of rank {}", rank), Table::Align::left}, {"GiB"}, {"from", Table::Align::left}});
+  for (const estimator::MemoryPart& part : memory_parts(estimate.job, estimate.memory, rank)) {
+    table.add_row({std::string(part.name), gib(part.bytes), part.reason});
+  }
+  return "\n" + table.text();
+}
+
+std::string stacks_text(const estimator::JobEstimate& estimate) {
+  Table table({{"software stack", Table::Align::left}, {"s"}, {"time %"}, {"GiB"}});
+  for (const estimator::StackEstimate& stack : estimate.stacks) {
+    table.add_row({std::string(stack.name), fmt::format("{:.3f}", stack.time_s),
+                   fmt::format("{:+.1f}", 100 * (stack.time_s / estimate.iteration.time_s - 1)),
+                   gib(stack.memory_bytes)});
+  }
+  return fmt::format("\nthe same job on other software; estimated for {}\n{}", estimate.job.stack.name, table.text());
+}
+
 Json layout_json(const estimator::TrainingJob& job) {
   const estimator::ParallelLayout& parallel = job.parallel;
   return {{"gpus", parallel.gpus()},
@@ -154,7 +189,8 @@ Json job_json(const estimator::TrainingJob& job) {
       {"dtype", name(job.dtype)},
       {"schedule", job.schedule},
       {"attention", name(job.attention)},
-      {"dropout", job.dropout}};
+      {"dropout", job.dropout},
+      {"stack", job.stack.name}};
 }
 
 Json memory_json(const estimator::JobEstimate& estimate) {
@@ -171,8 +207,14 @@ Json memory_json(const estimator::JobEstimate& estimate) {
                      {"fragmentation_bytes", part.fragmentation},
                      {"total_bytes", part.total()}});
   }
+  const std::size_t fullest = estimate.memory.fullest_rank();
+  Json parts = Json::array();
+  for (const estimator::MemoryPart& part : memory_parts(estimate.job, estimate.memory, fullest)) {
+    parts.push_back({{"name", part.name}, {"bytes", part.bytes}, {"from", part.reason}});
+  }
   return {{"capacity_bytes", estimate.memory.capacity},
-          {"fullest_rank", estimate.memory.fullest_rank()},
+          {"fullest_rank", fullest},
+          {"fullest_parts", std::move(parts)},
           {"ranks", std::move(ranks)}};
 }
 
@@ -181,6 +223,7 @@ Json overflow_json(const std::optional<estimator::MemoryOverflow>& overflow) {
   Json remedies = Json::array();
   for (const estimator::MemoryRemedy& remedy : overflow->remedies) {
     remedies.push_back({{"change", remedy.change}, {"total_bytes", remedy.total}, {"fits", remedy.fits}});
+    if (remedy.time_s > 0) remedies.back()["time_s"] = remedy.time_s;
   }
   return {{"rank", overflow->rank},
           {"missing_bytes", overflow->missing},
@@ -223,12 +266,19 @@ std::string notes_text(const std::vector<std::string>& notes) {
 
 std::string estimate_text(const estimator::JobEstimate& estimate) {
   return overflow_text(estimate) + job_text(estimate.job) + time_text(estimate) + breakdown_text(estimate) +
-         memory_text(estimate) + notes_text(estimate.iteration.notes);
+         memory_text(estimate) + memory_parts_text(estimate) + stacks_text(estimate) +
+         notes_text(estimate.iteration.notes);
 }
 
 Json estimate_json(const estimator::JobEstimate& estimate) {
+  Json stacks = Json::array();
+  for (const estimator::StackEstimate& stack : estimate.stacks) {
+    stacks.push_back({{"name", stack.name}, {"time_s", stack.time_s}, {"memory_bytes", stack.memory_bytes}});
+  }
   return {{"format", "lowgear.estimate/1"},
-          {"fits", !estimate.overflow.has_value()},
+          {"fits", estimate.memory.fit() != estimator::MemoryFit::exceeds},
+          {"near_limit", estimate.memory.fit() == estimator::MemoryFit::near_limit},
+          {"stacks", std::move(stacks)},
           {"overflow", overflow_json(estimate.overflow)},
           {"job", job_json(estimate.job)},
           {"iteration", iteration_json(estimate)},

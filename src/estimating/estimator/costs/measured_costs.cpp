@@ -118,7 +118,8 @@ WorkCost MeasuredOperatorCosts::within_window(const Operator& op) const {
 WorkCost MeasuredOperatorCosts::predict(const Operator& op) const {
   Kind& kind = kind_of(op);
   const auto pass = static_cast<std::size_t>(op.pass);
-  if (kind.samples[pass].empty()) return otherwise_.cost(op);
+  // Samples are of the newest kernel that there was.
+  if (kind.samples[pass].empty() || op.kernel != AttentionKernel::newest) return otherwise_.cost(op);
   if (op.window > 0) return within_window(op);
   std::optional<OperatorRegressor>& regressor = kind.regressors[pass];
   if (!regressor) regressor.emplace(kind.samples[pass], gpu_);
@@ -139,7 +140,8 @@ WorkCost MeasuredOperatorCosts::cost(const Operator& op) const {
                 op.dims[3],
                 op.rows,
                 op.window,
-                static_cast<std::int64_t>(op.dtype)};
+                static_cast<std::int64_t>(op.dtype),
+                static_cast<std::int64_t>(op.kernel)};
   const auto at = known_.find(key);
   return at != known_.end() ? at->second : known_.emplace(key, predict(op)).first->second;
 }

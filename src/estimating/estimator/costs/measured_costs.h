@@ -43,7 +43,7 @@ class MeasuredOperatorCosts final : public OperatorCosts {
     std::string outside;                                  ///< the first shape outside the samples
     std::string windowed;                                 ///< the note about the first operator with a window
   };
-  using Key = std::array<std::int64_t, 9>;
+  using Key = std::array<std::int64_t, 10>;
 
   [[nodiscard]] Kind& kind_of(const Operator& op) const;
   [[nodiscard]] Kind read(OperatorKind kind, DataType dtype) const;

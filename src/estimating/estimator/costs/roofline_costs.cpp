@@ -125,7 +125,8 @@ WorkCost RooflineCosts::cost(const Operator& op) const {
     case OperatorKind::fused_attention: {
       const KernelEfficiency& efficiency = gpu_.efficiency;
       const bool forward = op.pass == Pass::forward;
-      const double share = forward ? efficiency.attention.forward : efficiency.attention.backward;
+      const PassShares& shares = efficiency.attention[static_cast<std::size_t>(op.kernel)];
+      const double share = forward ? shares.forward : shares.backward;
       split.core_s = flops(op) / (peak_flops(gpu_, op.dtype) * share) +
                      (forward ? efficiency.attention_start_forward_s : efficiency.attention_start_backward_s);
       break;

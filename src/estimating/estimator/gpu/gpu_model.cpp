@@ -31,6 +31,12 @@ double peak_or_zero(const GpuModel& gpu, DataType type) {
 
 }  // namespace
 
+std::string_view name(AttentionKernel kernel) {
+  constexpr auto kNames = std::to_array<std::string_view>({"newest", "flash2", "flash1"});
+  static_assert(kNames.size() == kAttentionKernelCount);
+  return kNames[static_cast<std::size_t>(kernel)];
+}
+
 std::string_view name(DataType type) {
   switch (type) {
     case DataType::fp32:

@@ -39,10 +39,22 @@ enum class OperatorKind : unsigned char {
   fused_dropout,     ///< {batch, heads, sequence, sequence}: time that dropout adds to a fused attention kernel
   experts,           ///< {tokens, hidden, width, experts of this rank}: router, dispatch, experts with GELU, sum
   gated_experts,     ///< the same with SwiGLU
+  fused_loss,        ///< {batch, sequence, vocabulary of this rank}: one kernel each way on logits of the type
 };
-inline constexpr int kOperatorKindCount = 25;
+inline constexpr int kOperatorKindCount = 26;
 
 [[nodiscard]] std::string_view name(OperatorKind kind);
+
+/// Generations of kernels for fused attention.
+enum class AttentionKernel : unsigned char {
+  newest,  ///< FlashAttention 2 before Hopper, cuDNN's or FlashAttention 3 since
+  flash2,
+  flash1,
+};
+inline constexpr int kAttentionKernelCount = 3;
+
+/// The name that users write: `newest`, `flash2`, `flash1`.
+[[nodiscard]] std::string_view name(AttentionKernel kernel);
 
 enum class Pass : unsigned char { forward, backward };
 
@@ -70,9 +82,10 @@ struct PassShares {
 /// Speed of kernels as a share of the data sheet's values. Fitted to measurements of operators (never to measured
 /// iterations); gpu_tables.cpp names the data of each GPU.
 struct KernelEfficiency {
-  double matmul_peak = 0.8;        ///< of tensor FLOP/s, products whose tiles fill all multiprocessors
-  double batched_product = 0.65;   ///< of memory bandwidth, products of unfused attention
-  PassShares attention{0.5, 0.4};  ///< of tensor FLOP/s, fused attention of many tiles
+  double matmul_peak = 0.8;       ///< of tensor FLOP/s, products whose tiles fill all multiprocessors
+  double batched_product = 0.65;  ///< of memory bandwidth, products of unfused attention
+  /// Of tensor FLOP/s, fused attention of many tiles, by AttentionKernel.
+  std::array<PassShares, kAttentionKernelCount> attention{};
   /// Additional time of fused attention: tiles that start and end, and sums before the backward.
   double attention_start_forward_s = 22e-6;
   double attention_start_backward_s = 60e-6;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/core/units.h"
 #include "estimating/estimator/memory/activation_memory.h"
 #include "estimating/estimator/work/stage_work.h"
 
@@ -39,13 +40,40 @@ std::vector<std::string> JobCosts::notes() const {
   return notes;
 }
 
+namespace {
+
+/// The same job on every stack of the table.
+std::vector<StackEstimate> estimate_stacks(TrainingJob job, const CostSources& sources) {
+  std::vector<StackEstimate> estimates;
+  for (const SoftwareStack& stack : software_stacks()) {
+    job.stack = stack;
+    estimates.push_back({stack.name, estimate_iteration(job, sources).time_s, estimate_memory(job).peak()});
+  }
+  return estimates;
+}
+
+std::string near_limit_note(const MemoryEstimate& memory) {
+  return fmt::format(
+      "memory is near the limit: {:.1f} of {:.1f} GiB, with an error of {:.0f} %; such a job may run out of "
+      "memory, or slow down while PyTorch's allocator frees and allocates again "
+      "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps)",
+      memory.peak() / kGiB, memory.capacity / kGiB, 100 * kMemoryError);
+}
+
+}  // namespace
+
 JobEstimate estimate_job(TrainingJob job, const SampleSet& samples) {
   const JobCosts costs(job, samples);
-  JobEstimate result{.job = std::move(job), .memory = {}, .overflow = {}, .iteration = {}};
+  JobEstimate result{.job = std::move(job), .memory = {}, .overflow = {}, .iteration = {}, .stacks = {}};
   result.memory = estimate_memory(result.job);
-  result.overflow = explain_overflow(result.job, result.memory);
   result.iteration = estimate_iteration(result.job, costs.sources());
+  if (result.memory.fit() == MemoryFit::near_limit) result.iteration.notes.push_back(near_limit_note(result.memory));
+  // Before other jobs are estimated, whose notes are not this one's.
   for (std::string& note : costs.notes()) result.iteration.notes.push_back(std::move(note));
+  result.overflow = explain_overflow(result.job, result.memory, [&costs](const TrainingJob& changed) {
+    return estimate_iteration(changed, costs.sources()).time_s;
+  });
+  result.stacks = estimate_stacks(result.job, costs.sources());
   return result;
 }
 

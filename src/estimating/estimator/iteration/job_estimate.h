@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "estimating/estimator/costs/measured_costs.h"
@@ -42,12 +43,20 @@ class JobCosts {
   std::vector<std::string> notes_;  ///< about the samples
 };
 
+/// The job on a stack of the table, all else being equal.
+struct StackEstimate {
+  std::string_view name;
+  double time_s = 0;        ///< of an iteration
+  double memory_bytes = 0;  ///< of the fullest rank
+};
+
 /// The estimate of a job that has not run. All figures are *estimated*.
 struct JobEstimate {
   TrainingJob job;
   MemoryEstimate memory;
-  std::optional<MemoryOverflow> overflow;  ///< if the job does not fit
+  std::optional<MemoryOverflow> overflow;  ///< if the estimate exceeds the capacity, also within its error
   IterationEstimate iteration;
+  std::vector<StackEstimate> stacks;
 };
 
 /// Time, energy and memory of a job, from samples if there are any. Throws as JobCosts does.

@@ -35,7 +35,9 @@ constexpr int kMaxZero = 3;
 constexpr auto kDataTypes =
     std::to_array({DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8});
 constexpr auto kRecomputes = std::to_array({Recompute::none, Recompute::selective, Recompute::full});
-constexpr auto kLosses = std::to_array({LossKind::split, LossKind::gathered, LossKind::plain});
+constexpr auto kLosses = std::to_array({LossKind::split, LossKind::gathered, LossKind::plain, LossKind::fused});
+constexpr auto kAttentionKernels =
+    std::to_array({AttentionKernel::newest, AttentionKernel::flash2, AttentionKernel::flash1});
 constexpr auto kAttentions = std::to_array({AttentionKind::fused, AttentionKind::unfused});
 
 /// A config.json that is written out in the job file.
@@ -249,6 +251,31 @@ void read_host(const YamlView& root, HostCosts& host) {
   read_optional(map, "checkpoint_backward_us", kMaxHostUs, kMicro, host.checkpoint_backward_s);
 }
 
+void read_optional(const YamlView& map, std::string_view key, std::optional<DataType>& value) {
+  if (map.has(key)) value = choice_of(map.at(key), kDataTypes);
+}
+
+/// A name, or a map of members that differ from the named stack's (without a name, the job's).
+void read_stack(const YamlView& root, SoftwareStack& stack) {
+  if (!root.has("stack")) return;
+  const YamlView given = root.at("stack");
+  const auto look = [&stack](const YamlView& name) {
+    stack = looked_up(name, [](const std::string& text) { return named_stack(text); });
+  };
+  if (!given.is_map()) return look(given);
+  given.require_only({"name", "loss", "attention", "fused_gradient_sums", "gathers_ahead", "weights", "gradients",
+                      "reductions", "host"});
+  if (given.has("name")) look(given.at("name"));
+  if (given.has("loss")) stack.loss = choice_of(given.at("loss"), kLosses);
+  if (given.has("attention")) stack.attention = choice_of(given.at("attention"), kAttentionKernels);
+  read_optional(given, "fused_gradient_sums", stack.fused_gradient_sums);
+  read_optional(given, "gathers_ahead", stack.gathers_ahead);
+  read_optional(given, "weights", stack.weights);
+  read_optional(given, "gradients", stack.gradients);
+  read_optional(given, "reductions", stack.reductions);
+  read_host(given, stack.host);
+}
+
 void read_execution(const YamlView& root, TrainingJob& job) {
   if (root.has("recompute")) job.recompute = choice_of(root.at("recompute"), kRecomputes);
   if (root.has("attention")) job.attention = choice_of(root.at("attention"), kAttentions);
@@ -262,9 +289,7 @@ void read_execution(const YamlView& root, TrainingJob& job) {
   }
   read_overlap(root, job.overlap);
   read_optional(root, "split_messages", job.split_messages);
-  read_optional(root, "fused_gradient_sums", job.fused_gradient_sums);
-  if (root.has("loss")) job.loss = choice_of(root.at("loss"), kLosses);
-  read_host(root, job.host);
+  read_stack(root, job.stack);
 }
 
 /// An amount in the key's unit, of which the data sheet says `usual`; both ends and `usual` in the unit of the model.
@@ -336,7 +361,7 @@ TrainingJob read_job(std::string_view yaml, const std::string& source, std::span
   if (!source.empty()) refuse_eadt_config(yaml, source);
   const YamlView root = YamlView::parse_with(yaml, source, others);
   root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "dtype", "overlap",
-                     "schedule", "attention", "dropout", "split_messages", "fused_gradient_sums", "loss", "host"});
+                     "schedule", "attention", "dropout", "split_messages", "stack"});
   const bool described = job.model.layers > 0;
   if (root.has("model") || !described) job.model = read_estimable_model(root.at("model"), read_config);
   read_gpu(root, YamlView::parse_with("{}", source, of_gpu), job);

@@ -226,18 +226,6 @@ std::string_view name(Recompute recompute) {
   return "";
 }
 
-std::string_view name(LossKind loss) {
-  switch (loss) {
-    case LossKind::split:
-      return "split";
-    case LossKind::gathered:
-      return "gathered";
-    case LossKind::plain:
-      return "plain";
-  }
-  return "";
-}
-
 std::string_view name(AttentionKind attention) { return attention == AttentionKind::fused ? "fused" : "unfused"; }
 
 std::optional<JobFault> find_fault(const TrainingJob& job) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "estimating/estimator/gpu/gpu_model.h"
+#include "estimating/estimator/job/software_stack.h"
 #include "estimating/model/model_config.h"
 
 namespace lowgear::estimator {
@@ -57,13 +58,6 @@ enum class AttentionKind : unsigned char {
   unfused,  ///< scores, softmax and dropout as kernels of their own (Megatron before 2023)
 };
 
-/// The implementation of the loss, in fp32.
-enum class LossKind : unsigned char {
-  split,     ///< each tp rank from its part of the vocabulary, as Megatron does
-  gathered,  ///< each tp rank from all logits, as Hugging Face transformers' models do when divided from outside
-  plain,     ///< the same without their copies of logits: PyTorch's cross entropy alone
-};
-
 /// Communication that runs concurrently with computation instead of after it.
 struct Overlap {
   bool gradients = true;  ///< sums of dp concurrently with the last backward
@@ -75,16 +69,6 @@ struct Overlap {
 
 [[nodiscard]] std::string_view name(Recompute recompute);  ///< `none`, `selective`, `full`
 [[nodiscard]] std::string_view name(AttentionKind attention);
-[[nodiscard]] std::string_view name(LossKind loss);  ///< `split`, `gathered`, `plain`
-
-/// Time of the framework on the CPU to launch work; it counts if the GPU would be done sooner. Defaults were measured
-/// on a transformer layer in eager PyTorch 2.11: means of two runs on hosts of H100s.
-struct HostCosts {
-  double operator_s = 45e-6;               ///< of an Operator, which is several calls
-  double collective_s = 90e-6;             ///< of a collective
-  double checkpoint_forward_s = 0.22e-3;   ///< of full recomputation in the forward of a layer, in addition
-  double checkpoint_backward_s = 0.73e-3;  ///< of full recomputation in the backward of a layer, in addition
-};
 
 /// A training job: a field for each section and setting of a job file.
 struct TrainingJob {
@@ -106,11 +90,7 @@ struct TrainingJob {
   /// Each of the tp ranks sends its share of the activations between stages, and their node gathers them, as Megatron
   /// and DeepSpeed do; otherwise every rank sends all of them. Always with sequence parallelism.
   bool split_messages = true;
-  /// Products of weight gradients add to the sum over microbatches themselves (Megatron since 2022); otherwise a kernel
-  /// of its own does, for every microbatch.
-  bool fused_gradient_sums = true;
-  LossKind loss = LossKind::split;
-  HostCosts host;
+  SoftwareStack stack = software_stacks().front();
 
   /// Microbatches of one replica and iteration.
   [[nodiscard]] std::int64_t microbatches() const { return batch.global / (batch.micro * parallel.dp); }

@@ -44,9 +44,11 @@ double activation_inputs(const TrainingJob& job, std::int64_t intermediate) {
 }
 
 /// Bytes inside an MLP of this width that the backward needs: input of the activation, and its output, which a product
-/// reads.
+/// reads; between kernels of their own, the output of SiLU, too.
 double mlp_inside_bytes(const TrainingJob& job, const Widths& widths, std::int64_t intermediate) {
-  return widths.element * activation_inputs(job, intermediate) +
+  const bool apart = job.model.mlp == model::MlpKind::gated && !job.stack.fused_gate;
+  const double between = apart ? static_cast<double>(intermediate) / widths.tp : 0;
+  return widths.element * (activation_inputs(job, intermediate) + between) +
          widths.product_input * static_cast<double>(intermediate) / widths.tp;
 }
 
@@ -94,7 +96,33 @@ double widest(const TrainingJob& job, const Widths& widths) {
 }
 
 double logits_of_rank(const TrainingJob& job) {
-  return tokens_of_rank(job) * static_cast<double>(padded_vocabulary(job)) / job.parallel.tp;
+  const double all = tokens_of_rank(job) * static_cast<double>(padded_vocabulary(job));
+  return job.stack.loss == LossKind::gathered ? all : all / job.parallel.tp;
+}
+
+/// Bytes of a logit in the loss: what it keeps for its backward, and what that needs besides at its worst moment.
+struct LossBytes {
+  double kept = 0;
+  double more = 0;
+};
+
+/// Megatron's writes its gradient over the probabilities, from logits as the product wrote them. PyTorch's makes the
+/// gradients of the loss's and of the softmax's input one after the other. The fused loss keeps the logits themselves,
+/// and writes their gradient beside them.
+LossBytes loss_bytes(const TrainingJob& job) {
+  const double element = activation_bytes(job.dtype);
+  switch (job.stack.loss) {
+    case LossKind::fused:
+      return {element, element};
+    case LossKind::plain:
+      if (job.parallel.tp > 1) break;
+      return {kFp32Bytes, element + 2 * kFp32Bytes};
+    case LossKind::gathered:
+      return {kFp32Bytes, element + 2 * kFp32Bytes};
+    case LossKind::split:
+      break;
+  }
+  return {kFp32Bytes, element + kFp32Bytes};
 }
 
 }  // namespace
@@ -132,9 +160,9 @@ double embedding_activation_bytes(const TrainingJob& job) {
   return tokens_of_rank(job) * widths.hidden / widths.split * (widths.mask + norm);
 }
 
-double head_activation_bytes(const TrainingJob& job) {
-  return 2 * layer_input_bytes(job) + kFp32Bytes * logits_of_rank(job);
-}
+double head_activation_bytes(const TrainingJob& job) { return 2 * layer_input_bytes(job) + kept_logit_bytes(job); }
+
+double kept_logit_bytes(const TrainingJob& job) { return loss_bytes(job).kept * logits_of_rank(job); }
 
 double layer_workspace_bytes(const TrainingJob& job) {
   const Widths widths(job);
@@ -146,12 +174,7 @@ double layer_workspace_bytes(const TrainingJob& job) {
   return bytes + (job.recompute == Recompute::selective ? score_bytes(job) : 0);
 }
 
-double head_workspace_bytes(const TrainingJob& job) {
-  // PyTorch's own loss, which goes with its FSDP, makes the gradients of the loss's and of the softmax's input one
-  // after the other; Megatron's writes one over the probabilities.
-  const double gradients = job.zero == 3 ? 2 : 1;
-  return (activation_bytes(job.dtype) + gradients * kFp32Bytes) * logits_of_rank(job);
-}
+double head_workspace_bytes(const TrainingJob& job) { return loss_bytes(job).more * logits_of_rank(job); }
 
 namespace {
 

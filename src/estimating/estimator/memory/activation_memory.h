@@ -27,15 +27,18 @@ namespace lowgear::estimator {
 /// Kept before the first layer: the mask of dropout, the input of a norm of the embedding.
 [[nodiscard]] double embedding_activation_bytes(const TrainingJob& job);
 
-/// Kept after the last layer: inputs of the final norm and of the output matrix, and the probabilities in fp32
-/// (Korthikanti et al. 2022, section 4.3: 4 s b h / t (1 + v / h)).
+/// Kept after the last layer: inputs of the final norm and of the output matrix, and what the loss keeps (Korthikanti
+/// et al. 2022, section 4.3: 4 s b h / t (1 + v / h), with probabilities in fp32).
 [[nodiscard]] double head_activation_bytes(const TrainingJob& job);
+
+/// The part of them that the loss keeps.
+[[nodiscard]] double kept_logit_bytes(const TrainingJob& job);
 
 /// Most additional memory during the backward of the largest layer: gradients of activations, gathered inputs with
 /// sequence parallelism, keys and values in transfer with context parallelism, recomputed activations.
 [[nodiscard]] double layer_workspace_bytes(const TrainingJob& job);
 
-/// The same for the head: logits as the product writes them, and their gradient.
+/// The same for the head: logits as the product writes them, and their gradients.
 [[nodiscard]] double head_workspace_bytes(const TrainingJob& job);
 
 /// Number of microbatches whose activations fit into the memory of each pipeline rank at once, at most all: those that

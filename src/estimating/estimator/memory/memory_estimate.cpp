@@ -30,7 +30,7 @@ struct StateBytes {
   double optimizer = 12;
 };
 
-StateBytes state_bytes(DataType dtype) {
+StateBytes usual_state_bytes(DataType dtype) {
   switch (dtype) {
     case DataType::fp32:
     case DataType::tf32:
@@ -44,8 +44,16 @@ StateBytes state_bytes(DataType dtype) {
   return {};
 }
 
+StateBytes state_bytes(const TrainingJob& job) {
+  StateBytes bytes = usual_state_bytes(job.dtype);
+  // In fp8 as products read them: as stored and transposed.
+  if (job.stack.weights) bytes.weight = std::max(2, bytes_of(*job.stack.weights));
+  if (job.stack.gradients) bytes.gradient = bytes_of(*job.stack.gradients);
+  return bytes;
+}
+
 void add_states(const TrainingJob& job, const RankParameters& parameters, RankMemory& memory) {
-  const StateBytes bytes = state_bytes(job.dtype);
+  const StateBytes bytes = state_bytes(job);
   const double replicas = static_cast<double>(job.parallel.dp) * job.parallel.cp;
   const double divided = parameters.dense / replicas + parameters.experts * job.parallel.ep / replicas;
   const double whole = parameters.dense + parameters.experts;
@@ -127,7 +135,12 @@ std::size_t MemoryEstimate::fullest_rank() const {
   return static_cast<std::size_t>(fullest - ranks.begin());
 }
 
-bool MemoryEstimate::fits() const { return ranks.empty() || ranks[fullest_rank()].total() <= capacity; }
+double MemoryEstimate::peak() const { return ranks.empty() ? 0 : ranks[fullest_rank()].total(); }
+
+MemoryFit MemoryEstimate::fit() const {
+  if (peak() > (1 + kMemoryError) * capacity) return MemoryFit::exceeds;
+  return peak() > (1 - kMemoryError) * capacity ? MemoryFit::near_limit : MemoryFit::fits;
+}
 
 double activation_bytes_per_layer(const TrainingJob& job) {
   if (job.recompute == Recompute::full) return layer_input_bytes(job);
@@ -152,6 +165,8 @@ MemoryEstimate estimate_memory(const TrainingJob& job) {
     const bool last = rank + 1 == parameters.size();
     // The backward of the head is over when that of the last layer begins.
     const double workspace = std::max(layer_workspace_bytes(job), last ? head_workspace_bytes(job) : 0);
+    if (last) memory.logits = kept_logit_bytes(job);
+    memory.workspace = workspace;
     memory.buffers += common_buffers(job) + workspace;
     memory.fragmentation = kFragmentationShare * (memory.activations + workspace);
     estimate.ranks.push_back(memory);

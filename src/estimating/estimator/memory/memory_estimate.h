@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,14 +16,17 @@ namespace lowgear::estimator {
 /// States of a parameter in mixed precision take 2 bytes of weight, 4 of gradient (sums are kept in fp32), 12 of
 /// optimizer: the 18 bytes that Korthikanti et al. 2022 count, before ZeRO divides them. In fp32 and tf32 there is no
 /// second copy of the weights: 4 + 4 + 8. With fp8 the bf16 weight and its two fp8 copies (as stored and transposed)
-/// are 4 bytes. With ZeRO 3, as PyTorch's FSDP does it, the divided master weights are the only ones that stay;
-/// `weights` are then the two layers that are gathered at a time.
+/// are 4 bytes, 2 where the stack keeps weights in fp8 alone; a stack may keep gradients in another type. With ZeRO 3,
+/// as PyTorch's FSDP does it, the divided master weights are the only ones that stay; `weights` are then the two layers
+/// that are gathered at a time.
 struct RankMemory {
   double weights = 0;  ///< in the type that the forward reads
   double gradients = 0;
   double optimizer = 0;      ///< fp32 master weights and two moments
   double activations = 0;    ///< of all microbatches in flight at the worst moment
-  double buffers = 0;        ///< CUDA context, communication, workspace of one layer's backward
+  double logits = 0;         ///< the part of `activations` that the loss keeps
+  double buffers = 0;        ///< CUDA context, communication, workspace of one backward
+  double workspace = 0;      ///< the part of `buffers` for the backward of a layer or of the head, the larger
   double fragmentation = 0;  ///< holes of the allocator: a twentieth of the memory that it reuses
 
   [[nodiscard]] double states() const { return weights + gradients + optimizer; }
@@ -32,13 +36,38 @@ struct RankMemory {
 /// Share of reused memory that is lost in holes of the allocator. An assumption.
 inline constexpr double kFragmentationShare = 0.05;
 
+/// Relative error of the memory of a rank: published peaks are within 3 % (docs/estimating.md), apart from the
+/// allocator's holes, for which as much again is assumed.
+inline constexpr double kMemoryError = 0.06;
+
+enum class MemoryFit : unsigned char {
+  fits,
+  near_limit,  ///< within the error of the capacity, on either side
+  exceeds,
+};
+
 struct MemoryEstimate {
   std::vector<RankMemory> ranks;  ///< by pipeline rank
   double capacity = 0;            ///< the GPU's memory without the driver's share
 
   [[nodiscard]] std::size_t fullest_rank() const;
-  [[nodiscard]] bool fits() const;
+  /// Bytes of the fullest rank.
+  [[nodiscard]] double peak() const;
+  [[nodiscard]] MemoryFit fit() const;
+  /// Whether the estimate itself, without its error, is within the capacity.
+  [[nodiscard]] bool within_capacity() const { return peak() <= capacity; }
 };
+
+/// A line of the table of what is where in a rank's memory.
+struct MemoryPart {
+  std::string_view name;
+  double bytes = 0;
+  std::string reason;  ///< how it comes about: `16 bytes x 6.66e9 parameters / 8`
+};
+
+/// The parts of the memory of one rank; their sum is its total. Parts of 0 bytes are left out.
+[[nodiscard]] std::vector<MemoryPart> memory_parts(const TrainingJob& job, const MemoryEstimate& estimate,
+                                                   std::size_t rank);
 
 /// Bytes of activations that one microbatch keeps in one layer on one of the tp ranks (Korthikanti et al. 2022, section
 /// 4: s b h (10 + 24 / t + 5 a s / (h t)) and its variants for sequence parallelism, selective and full recomputation,
@@ -57,7 +86,11 @@ struct MemoryRemedy {
   std::string change;  ///< for the user, as flags: `--recompute full`
   double total = 0;    ///< bytes
   bool fits = false;
+  double time_s = 0;  ///< of an iteration with the change; 0: unknown
 };
+
+/// The time of an iteration of a valid job.
+using IterationTime = std::function<double(const TrainingJob& job)>;
 
 /// The reason why a job does not fit, and remedies.
 struct MemoryOverflow {
@@ -65,10 +98,12 @@ struct MemoryOverflow {
   double missing = 0;        ///< bytes above the capacity
   std::string_view largest;  ///< the part of RankMemory that is largest there: `activations`
   double largest_bytes = 0;
-  std::vector<MemoryRemedy> remedies;  ///< valid changes that help, the most effective first
+  /// Valid changes that help: those with which the job fits by their time where it is known, then by memory.
+  std::vector<MemoryRemedy> remedies;
 };
 
-/// Empty if it fits.
-[[nodiscard]] std::optional<MemoryOverflow> explain_overflow(const TrainingJob& job, const MemoryEstimate& estimate);
+/// Empty unless the estimate exceeds the capacity. `time_of`, if given, is asked for changes with which the job fits.
+[[nodiscard]] std::optional<MemoryOverflow> explain_overflow(const TrainingJob& job, const MemoryEstimate& estimate,
+                                                             const IterationTime& time_of = {});
 
 }  // namespace lowgear::estimator

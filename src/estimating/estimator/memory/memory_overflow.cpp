@@ -69,29 +69,32 @@ std::pair<std::string_view, double> largest_part(const RankMemory& memory) {
   return *std::ranges::max_element(parts, {}, [](const auto& part) { return part.second; });
 }
 
-std::vector<MemoryRemedy> remedies_of(const TrainingJob& job, double total) {
+std::vector<MemoryRemedy> remedies_of(const TrainingJob& job, double total, const IterationTime& time_of) {
   std::vector<MemoryRemedy> remedies;
   for (Change& change : changes_of(job)) {
     if (find_fault(change.job)) continue;
     const MemoryEstimate estimate = estimate_memory(change.job);
-    const double changed = estimate.ranks[estimate.fullest_rank()].total();
-    if (changed > (1 - kWorthSaying) * total) continue;
-    remedies.push_back({std::move(change.flags), changed, estimate.fits()});
+    if (estimate.peak() > (1 - kWorthSaying) * total) continue;
+    const bool fits = estimate.within_capacity();
+    remedies.push_back({std::move(change.flags), estimate.peak(), fits, fits && time_of ? time_of(change.job) : 0});
   }
-  std::ranges::stable_sort(remedies, {}, &MemoryRemedy::total);
+  std::ranges::stable_sort(remedies, {}, [](const MemoryRemedy& remedy) {
+    return std::tuple(remedy.time_s == 0, remedy.time_s, remedy.total);
+  });
   return remedies;
 }
 
 }  // namespace
 
-std::optional<MemoryOverflow> explain_overflow(const TrainingJob& job, const MemoryEstimate& estimate) {
-  if (estimate.fits()) return std::nullopt;
+std::optional<MemoryOverflow> explain_overflow(const TrainingJob& job, const MemoryEstimate& estimate,
+                                               const IterationTime& time_of) {
+  if (estimate.within_capacity()) return std::nullopt;
   MemoryOverflow overflow;
   overflow.rank = estimate.fullest_rank();
   const RankMemory& memory = estimate.ranks[overflow.rank];
   overflow.missing = memory.total() - estimate.capacity;
   std::tie(overflow.largest, overflow.largest_bytes) = largest_part(memory);
-  overflow.remedies = remedies_of(job, memory.total());
+  overflow.remedies = remedies_of(job, memory.total(), time_of);
   return overflow;
 }
 

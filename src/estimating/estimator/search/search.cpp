@@ -200,7 +200,7 @@ SearchOutcome evaluate(const TrainingJob& job, std::span<const SearchLayout> lay
   for (const SearchLayout& layout : layouts) {
     apply(layout, candidate);
     const MemoryEstimate memory = estimate_memory(candidate);
-    if (!memory.fits()) {
+    if (!memory.within_capacity()) {
       ++outcome.too_large;
       continue;
     }
@@ -210,7 +210,7 @@ SearchOutcome evaluate(const TrainingJob& job, std::span<const SearchLayout> lay
                                .error_s = estimate.error_s,
                                .energy_j = estimate_energy(candidate, estimate).total_j(),
                                .planned_energy_j = quick_planned_energy_j(candidate, estimate),
-                               .memory_bytes = memory.ranks[memory.fullest_rank()].total(),
+                               .memory_bytes = memory.peak(),
                                .model_flops_per_gpu_s = estimate.model_flops_per_gpu_s});
   }
   return outcome;

@@ -61,7 +61,8 @@ double product(const Operator& op) {
 /// logits is that of Hugging Face transformers' models: convert to fp32, copy without the last token, logarithm of the
 /// softmax; backward clears a gradient for the targets, then that of the softmax, clears and copies for the last token,
 /// and converts back. The plain loss has no copies: convert, logarithm of the softmax; backward clears a gradient for
-/// the targets, then that of the softmax, and converts back. Random bits of dropout within attention never reach
+/// the targets, then that of the softmax, and converts back. The fused loss reads logits twice, for their maximum and
+/// for the sum, and backward reads them and writes their gradient. Random bits of dropout within attention never reach
 /// memory.
 ElementWork element_work(OperatorKind kind, Pass pass) {
   const bool forward = pass == Pass::forward;
@@ -89,6 +90,8 @@ ElementWork element_work(OperatorKind kind, Pass pass) {
       return forward ? ElementWork{5, 1, 20} : ElementWork{3, 1, 32};
     case OperatorKind::plain_loss:
       return forward ? ElementWork{5, 1, 12} : ElementWork{3, 1, 20};
+    case OperatorKind::fused_loss:
+      return forward ? ElementWork{5, 2, 0} : ElementWork{3, 2, 0};
     case OperatorKind::fused_dropout:
       return ElementWork{1, 0, 0};
     case OperatorKind::dropout:
@@ -165,7 +168,7 @@ std::string_view name(OperatorKind kind) {
                                        "gelu",           "swiglu",     "cross_entropy",    "optimizer",
                                        "dropout",        "permute",    "bias_gradient",    "gradient_sum",
                                        "gathered_loss",  "plain_loss", "fused_dropout",    "experts",
-                                       "gated_experts"});
+                                       "gated_experts",  "fused_loss"});
   static_assert(kNames.size() == kOperatorKindCount);
   return kNames[static_cast<std::size_t>(kind)];
 }

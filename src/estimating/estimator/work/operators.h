@@ -38,6 +38,7 @@ struct Operator {
   DataType dtype = DataType::bf16;
   std::int64_t rows = 1;    ///< of experts: one for each pair of a token and an expert of this rank that it uses
   std::int64_t window = 0;  ///< of fused attention and its dropout: most tokens that each attends to; 0: no limit
+  AttentionKernel kernel = AttentionKernel::newest;  ///< of fused attention
 
   friend bool operator==(const Operator&, const Operator&) = default;
 };

@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <initializer_list>
+#include <numeric>
 
+#include "estimating/estimator/work/block_builder.h"
+#include "estimating/estimator/work/rank_groups.h"
 #include "estimating/estimator/work/rank_parameters.h"
+#include "estimating/estimator/work/sharding_work.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -32,51 +37,6 @@ struct RankShape {
   std::int64_t kv_heads;
   std::int64_t head_dim;
   double activation_bytes;  ///< between layers
-};
-
-/// fp8 is what matrix products read; everything else stays in bf16.
-DataType type_of(const TrainingJob& job, OperatorKind kind) {
-  return job.dtype == DataType::fp8 && kind != OperatorKind::linear ? DataType::bf16 : job.dtype;
-}
-
-/// Writes the passes of a block down in the order of the forward.
-class BlockBuilder {
- public:
-  explicit BlockBuilder(const TrainingJob& job, std::int64_t window = 0) : job_(job), window_(window) {}
-
-  /// An operator forward and backward. Returns its index in both passes.
-  int add(WorkPart part, OperatorKind kind, std::array<std::int64_t, 4> dims, double times = 1) {
-    const int index = forward(part, kind, dims, times);
-    backward(part, kind, dims, times);
-    return index;
-  }
-
-  int forward(WorkPart part, OperatorKind kind, std::array<std::int64_t, 4> dims, double times = 1) {
-    return append(work_.forward, part, kind, Pass::forward, dims, times);
-  }
-  int backward(WorkPart part, OperatorKind kind, std::array<std::int64_t, 4> dims, double times = 1) {
-    return append(work_.backward, part, kind, Pass::backward, dims, times);
-  }
-
-  void communicate(PassWork BlockWork::*pass, const CollectiveUse& use) {
-    if (use.group.ranks > 1) (work_.*pass).collectives.push_back(use);
-  }
-
-  BlockWork& work() { return work_; }
-
- private:
-  int append(PassWork& pass, WorkPart part, OperatorKind kind, Pass direction, std::array<std::int64_t, 4> dims,
-             double times) {
-    Operator op{kind, direction, {dims[0], dims[1], dims[2], dims[3]}, type_of(job_, kind)};
-    // Unfused attention computes all pairs, and masks those outside of a window.
-    if (kind == OperatorKind::fused_attention || kind == OperatorKind::fused_dropout) op.window = window_;
-    pass.operators.push_back({op, times, part});
-    return static_cast<int>(pass.operators.size()) - 1;
-  }
-
-  const TrainingJob& job_;
-  std::int64_t window_;
-  BlockWork work_;
 };
 
 /// Collectives of tensor parallelism around two products: a column-parallel one, whose input gradient is summed, and a
@@ -123,10 +83,12 @@ void add_norm(BlockBuilder& block, const TrainingJob& job, const RankShape& shap
   block.add(WorkPart::normalisation, kind, {shape.batch, shape.norm_sequence, shape.hidden, 1});
 }
 
-/// Megatron adds bias and residual and drops out in one kernel; backward, the mask is applied by one of its own.
+/// Megatron adds bias and residual and drops out in one kernel; backward, the mask is applied by one of its own. In the
+/// norm's kernel the addition reads one more tensor and writes one, and backward reads one more.
 void add_residual(BlockBuilder& block, const TrainingJob& job, const RankShape& shape, bool bias) {
   const std::array<std::int64_t, 4> dims{shape.batch, shape.norm_sequence, shape.hidden, 1};
-  block.add(WorkPart::elementwise, OperatorKind::residual_add, dims);
+  const PassTimes times = job.stack.fused_residual ? PassTimes{2.0 / 3, 1.0 / 3} : PassTimes{};
+  block.add(WorkPart::elementwise, OperatorKind::residual_add, dims, times);
   if (bias) block.backward(WorkPart::elementwise, OperatorKind::bias_gradient, dims);
   if (job.dropout > 0) block.backward(WorkPart::elementwise, OperatorKind::dropout, dims);
 }
@@ -169,20 +131,44 @@ void add_head_copies(BlockBuilder& block, const TrainingJob& job, const RankShap
                  {shape.batch, shape.sequence, width + 2 * shape.kv_heads * shape.head_dim, 1});
 }
 
+/// Eager rotary embeddings pass over queries and keys five times: as transformers writes them negate and join halves,
+/// multiply twice and add; as torchtitan does convert to fp32, multiply and convert back, with as many bytes.
+void add_rotary(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  constexpr double kEagerPasses = 5;
+  const OperatorKind kind = job.stack.fused_rotary ? OperatorKind::rotary : OperatorKind::permute;
+  block.add(WorkPart::attention, kind, {shape.batch, shape.sequence, shape.heads + shape.kv_heads, shape.head_dim},
+            job.stack.fused_rotary ? 1 : kEagerPasses);
+}
+
+/// Products of one input with matrices side by side. Apart, the gradients of the input are added. Returns the index of
+/// the last forward product, on which collectives wait. Only Llama's relatives have them apart.
+int add_products(BlockBuilder& block, const TrainingJob& job, WorkPart part, std::int64_t tokens,
+                 std::initializer_list<std::int64_t> widths, double times = 1) {
+  const bool joined = job.stack.joined_products || job.model.mlp != model::MlpKind::gated;
+  if (joined) {
+    const std::int64_t width = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
+    return block.add(part, OperatorKind::linear, {tokens, job.model.hidden, width, 1}, times);
+  }
+  block.backward(part == WorkPart::experts ? part : WorkPart::elementwise, OperatorKind::residual_add,
+                 {1, tokens, job.model.hidden, 1}, times * static_cast<double>(widths.size() - 1));
+  int last = 0;
+  for (const std::int64_t width : widths) {
+    last = block.add(part, OperatorKind::linear, {tokens, job.model.hidden, width, 1}, times);
+  }
+  return last;
+}
+
 void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
   const std::int64_t width = shape.heads * shape.head_dim;
   const TensorCollectives tensor(job, shape.activation_bytes);
-  const int qkv = block.add(WorkPart::linear, OperatorKind::linear,
-                            {shape.tokens, shape.hidden, width + 2 * shape.kv_heads * shape.head_dim, 1});
+  const std::int64_t keys = shape.kv_heads * shape.head_dim;
+  const int qkv = add_products(block, job, WorkPart::linear, shape.tokens, {width, keys, keys});
   tensor.column(block, qkv, last_index(block.work().backward));
   if (job.model.qkv_biases) {
     block.backward(WorkPart::elementwise, OperatorKind::bias_gradient,
                    {shape.batch, shape.sequence, width + 2 * shape.kv_heads * shape.head_dim, 1});
   }
-  if (job.model.positions == model::PositionKind::rotary) {
-    block.add(WorkPart::attention, OperatorKind::rotary,
-              {shape.batch, shape.sequence, shape.heads + shape.kv_heads, shape.head_dim});
-  }
+  if (job.model.positions == model::PositionKind::rotary) add_rotary(block, job, shape);
   const auto first = block.work().forward.operators.size();
   if (job.attention == AttentionKind::fused) {
     block.add(WorkPart::attention, OperatorKind::fused_attention,
@@ -235,10 +221,13 @@ MlpProducts add_mlp(BlockBuilder& block, const TrainingJob& job, WorkPart part, 
   const std::int64_t hidden = job.model.hidden;
   const auto times = static_cast<double>(copies);
   MlpProducts products;
-  products.first = block.add(part, OperatorKind::linear, {tokens, hidden, gated ? 2 * width : width, 1}, times);
+  products.first = gated ? add_products(block, job, part, tokens, {width, width}, times)
+                         : block.add(part, OperatorKind::linear, {tokens, hidden, width, 1}, times);
   products.first_backward = last_index(block.work().backward);
+  // Apart, SiLU moves 2 elements forward and 3 backward, the product 3 and 6; together they move 3 and 5.
+  const PassTimes passes = gated && !job.stack.fused_gate ? PassTimes{5.0 / 3, 9.0 / 5} : PassTimes{};
   block.add(part == WorkPart::experts ? part : WorkPart::elementwise, gated ? OperatorKind::swiglu : OperatorKind::gelu,
-            {1, tokens * copies, width, 1});
+            {1, tokens * copies, width, 1}, passes);
   products.second = block.add(part, OperatorKind::linear, {tokens, width, hidden, 1}, times);
   products.second_backward = last_index(block.work().backward);
   return products;
@@ -300,59 +289,40 @@ void add_experts(BlockBuilder& block, const TrainingJob& job, const RankShape& s
 /// Sums gradients of the block's weights over microbatches in fp32. A product that does so at its end reads and writes
 /// the sums, 8 of the 10 bytes that a kernel of its own moves; tiles of a wave end together, so nothing hides it.
 void add_gradient_sums(BlockBuilder& block, const TrainingJob& job, double weights) {
-  if (!job.fused_gradient_sums && job.microbatches() == 1) return;
+  if (!job.stack.fused_gradient_sums && job.microbatches() == 1) return;
   constexpr double kFusedShare = 0.8;
   block.backward(WorkPart::gradient_sums, OperatorKind::gradient_sum, {static_cast<std::int64_t>(weights), 1, 1, 1},
-                 job.fused_gradient_sums ? kFusedShare : 1);
+                 job.stack.fused_gradient_sums ? kFusedShare : 1);
 }
 
-/// With ZeRO 2 replicas scatter the gradients of every microbatch, since none has room to sum them whole; with ZeRO 3
-/// they gather the weights before the forward, too, and before the backward where `gathered_again`. All of it runs
-/// concurrently with the block's own computation.
-void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters, const RankGroup& replicas,
-                  bool gathered_again) {
-  if (job.zero < 2 || parameters == 0) return;
-  const int overlaps = job.overlap.gradients ? kWholePass : kNothing;
-  if (job.zero == 3) {
-    const double bytes = parameters * bytes_of(type_of(job, OperatorKind::linear));
-    const CollectiveUse gather{CollectiveKind::all_gather, bytes, replicas, WorkPart::sharded_weights, overlaps, 1};
-    block.communicate(&BlockWork::forward, gather);
-    if (gathered_again) block.communicate(&BlockWork::backward, gather);
-  }
-  block.communicate(&BlockWork::backward, {CollectiveKind::reduce_scatter, parameters * summed_gradient_bytes(job),
-                                           replicas, WorkPart::sharded_gradients, overlaps, 1});
-}
-
-/// Ranks whose numbers are `stride` apart.
-RankGroup strided_group(const TrainingJob& job, int ranks, int stride) {
-  return {ranks, std::clamp(job.cluster.gpus_per_node / stride, 1, ranks)};
+/// PyTorch's own loss knows no parts of a vocabulary: with tensor parallelism, Megatron's runs.
+OperatorKind loss_kernels(const TrainingJob& job) {
+  if (job.stack.loss == LossKind::fused) return OperatorKind::fused_loss;
+  return job.stack.loss == LossKind::plain && job.parallel.tp == 1 ? OperatorKind::plain_loss
+                                                                   : OperatorKind::cross_entropy;
 }
 
 /// Over parts of the vocabulary, maximum, sum of exponentials and the target's logit are summed, each in fp32;
-/// otherwise all logits are gathered.
+/// transformers' loss gathers all logits.
 void add_loss(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
   const std::int64_t vocabulary = padded_vocabulary(job);
   const auto tokens = static_cast<double>(shape.tokens);
-  if (job.loss != LossKind::split) {
-    const bool gathered = job.loss == LossKind::gathered;
+  if (job.stack.loss == LossKind::gathered) {
     const std::array<std::int64_t, 4> logits{shape.batch, shape.sequence, vocabulary, 1};
     // The gathered parts are copied next to each other.
     if (job.parallel.tp > 1) block.forward(WorkPart::cross_entropy, OperatorKind::permute, logits);
-    block.add(WorkPart::cross_entropy, gathered ? OperatorKind::gathered_loss : OperatorKind::plain_loss, logits);
+    block.add(WorkPart::cross_entropy, OperatorKind::gathered_loss, logits);
     const double bytes = tokens * static_cast<double>(vocabulary) * bytes_of(type_of(job, OperatorKind::cross_entropy));
     block.communicate(&BlockWork::forward,
                       {CollectiveKind::all_gather, bytes, tensor_group(job), WorkPart::tensor_parallel});
     return;
   }
-  block.add(WorkPart::cross_entropy, OperatorKind::cross_entropy,
-            {shape.batch, shape.sequence, vocabulary / job.parallel.tp, 1});
+  block.add(WorkPart::cross_entropy, loss_kernels(job), {shape.batch, shape.sequence, vocabulary / job.parallel.tp, 1});
   const CollectiveUse scalars{CollectiveKind::all_reduce, 4 * tokens, tensor_group(job), WorkPart::tensor_parallel};
   for (int sum = 0; sum < 3; ++sum) block.communicate(&BlockWork::forward, scalars);
 }
 
 }  // namespace
-
-double summed_gradient_bytes(const TrainingJob& job) { return job.dtype == DataType::fp16 ? 2 : 4; }
 
 std::string_view name(WorkPart part) {
   constexpr auto kNames = std::to_array<std::string_view>(
@@ -378,8 +348,8 @@ BlockWork layer_work(const TrainingJob& job, bool windowed) {
   add_residual(block, job, shape, job.model.mlp_biases);
   if (job.recompute == Recompute::full) {
     block.work().recomputed = block.work().forward;
-    block.work().forward.checkpoint_s = job.host.checkpoint_forward_s;
-    block.work().recomputed.checkpoint_s = job.host.checkpoint_backward_s;
+    block.work().forward.checkpoint_s = job.stack.host.checkpoint_forward_s;
+    block.work().recomputed.checkpoint_s = job.stack.host.checkpoint_backward_s;
   }
   const RankParameters parameters = layer_parameters(job);
   add_gradient_sums(block, job, parameters.total());
@@ -428,28 +398,6 @@ BlockWork head_work(const TrainingJob& job) {
   add_sharding(block, job, token_matrix_parameters(job), replica_group(job), false);  // its backward follows at once
   add_loss(block, job, shape);
   return block.work();
-}
-
-RankGroup tensor_group(const TrainingJob& job) { return strided_group(job, job.parallel.tp, 1); }
-
-RankGroup context_group(const TrainingJob& job) { return strided_group(job, job.parallel.cp, job.parallel.tp); }
-
-RankGroup expert_group(const TrainingJob& job) { return strided_group(job, job.parallel.ep, job.parallel.tp); }
-
-RankGroup replica_group(const TrainingJob& job) {
-  return strided_group(job, job.parallel.dp * job.parallel.cp, job.parallel.tp);
-}
-
-RankGroup expert_replica_group(const TrainingJob& job) {
-  return strided_group(job, job.parallel.dp * job.parallel.cp / job.parallel.ep, job.parallel.tp * job.parallel.ep);
-}
-
-RankGroup neighbour_group(const TrainingJob& job, int stage) {
-  const std::int64_t per_stage = std::int64_t{job.parallel.tp} * job.parallel.cp * job.parallel.dp;
-  const std::int64_t from = stage % job.parallel.pp * per_stage;
-  const std::int64_t to = (stage + 1) % job.parallel.pp * per_stage;
-  const bool same_node = from / job.cluster.gpus_per_node == to / job.cluster.gpus_per_node;
-  return {2, same_node ? 2 : 1};
 }
 
 std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage) {

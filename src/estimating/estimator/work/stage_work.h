@@ -84,20 +84,6 @@ struct BlockWork {
 [[nodiscard]] BlockWork embedding_work(const TrainingJob& job);
 [[nodiscard]] BlockWork head_work(const TrainingJob& job);
 
-/// Bytes of a gradient when replicas sum them: Megatron and DeepSpeed sum fp16 in fp16, bf16 in fp32.
-[[nodiscard]] double summed_gradient_bytes(const TrainingJob& job);
-
-/// Groups of ranks that communicate, with their places on nodes (ParallelLayout defines the order of ranks).
-[[nodiscard]] RankGroup tensor_group(const TrainingJob& job);
-[[nodiscard]] RankGroup context_group(const TrainingJob& job);
-[[nodiscard]] RankGroup expert_group(const TrainingJob& job);
-/// Replicas of the same weights: dp times cp.
-[[nodiscard]] RankGroup replica_group(const TrainingJob& job);
-/// Replicas of the same experts: dp times cp over ep.
-[[nodiscard]] RankGroup expert_replica_group(const TrainingJob& job);
-/// The two ranks that pass activations from virtual stage `stage` to the next one.
-[[nodiscard]] RankGroup neighbour_group(const TrainingJob& job, int stage);
-
 /// The messages with the activations of one microbatch from virtual stage `stage` to the next, or with their gradients.
 [[nodiscard]] std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage);
 

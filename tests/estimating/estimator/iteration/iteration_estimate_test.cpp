@@ -188,7 +188,7 @@ TEST(EstimateIteration, ASmallModelWaitsForTheHost) {
   job.batch.sequence_length = 128;
   const IterationEstimate it = estimate(job);
   EXPECT_GT(item_s(it.stages[0].forward_items, "host"), 0);
-  job.host = {0, 0, 0, 0};
+  job.stack.host = {0, 0, 0, 0};
   EXPECT_EQ(item_s(estimate(job).stages[0].forward_items, "host"), 0);
 }
 

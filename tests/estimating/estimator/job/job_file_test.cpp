@@ -52,10 +52,19 @@ schedule: interleaved
 attention: unfused
 dropout: 0.1
 split_messages: false
-fused_gradient_sums: false
-loss: gathered
-host: {operator_us: 20, collective_us: 30, checkpoint_forward_us: 100, checkpoint_backward_us: 0}
+stack:
+  name: llm-foundry
+  loss: gathered
+  attention: flash2
+  fused_gradient_sums: true
+  gathers_ahead: true
+  weights: fp8
+  gradients: bf16
+  reductions: fp32
+  host: {operator_us: 20, collective_us: 30, checkpoint_forward_us: 100, checkpoint_backward_us: 0}
 )";
+
+constexpr std::string_view kLeast = "{model: llama-3-8b, gpu: h100, batch: {global: 8, sequence: 1024}}";
 
 TEST(ParseTrainingJob, ReadsEveryKey) {
   const TrainingJob job = parse_job(kWhole);
@@ -87,15 +96,31 @@ TEST(ParseTrainingJob, ReadsWhatFrameworksDoDifferently) {
   const TrainingJob job = parse_job(kWhole);
   EXPECT_FALSE(job.overlap.tensor_gradients);
   EXPECT_FALSE(job.split_messages);
-  EXPECT_FALSE(job.fused_gradient_sums);
-  EXPECT_EQ(job.loss, LossKind::gathered);
-  EXPECT_DOUBLE_EQ(job.host.operator_s, 20e-6);
-  EXPECT_DOUBLE_EQ(job.host.collective_s, 30e-6);
-  EXPECT_DOUBLE_EQ(job.host.checkpoint_forward_s, 100e-6);
-  EXPECT_EQ(job.host.checkpoint_backward_s, 0);
+  EXPECT_EQ(job.stack.name, "llm-foundry");
+  EXPECT_FALSE(job.stack.fused_gate) << "of the named stack";
+  EXPECT_TRUE(job.stack.fused_gradient_sums);
+  EXPECT_TRUE(job.stack.gathers_ahead);
+  EXPECT_EQ(job.stack.loss, LossKind::gathered);
+  EXPECT_EQ(job.stack.attention, AttentionKernel::flash2);
+  EXPECT_EQ(job.stack.weights, DataType::fp8);
+  EXPECT_EQ(job.stack.gradients, DataType::bf16);
+  EXPECT_EQ(job.stack.reductions, DataType::fp32);
+  EXPECT_DOUBLE_EQ(job.stack.host.operator_s, 20e-6);
+  EXPECT_DOUBLE_EQ(job.stack.host.collective_s, 30e-6);
+  EXPECT_DOUBLE_EQ(job.stack.host.checkpoint_forward_s, 100e-6);
+  EXPECT_EQ(job.stack.host.checkpoint_backward_s, 0);
 }
 
-constexpr std::string_view kLeast = "{model: llama-3-8b, gpu: h100, batch: {global: 8, sequence: 1024}}";
+TEST(ParseTrainingJob, ReadsTheNameOfASoftwareStack) {
+  const TrainingJob job = parse_job(kLeast, {{"--stack eager", "stack", "eager"}});
+  EXPECT_EQ(job.stack.name, "eager");
+  EXPECT_EQ(job.stack.loss, LossKind::plain);
+  EXPECT_EQ(parse_job(kLeast).stack.name, "megatron");
+  EXPECT_THAT(error_in(kLeast, {{"--stack egaer", "stack", "egaer"}}), testing::HasSubstr("did you mean eager?"));
+  EXPECT_EQ(
+      parse_job("{model: llama-3-8b, gpu: h100, batch: {global: 8, sequence: 1024}, stack: {loss: fused}}").stack.name,
+      "megatron");
+}
 
 TEST(ParseTrainingJob, AssumesTheRest) {
   const TrainingJob job = parse_job(kLeast);

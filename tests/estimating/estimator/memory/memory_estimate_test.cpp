@@ -316,7 +316,7 @@ TEST(ExplainOverflow, SaysNothingWhereTheJobFits) {
   TrainingJob job = llama_memory_job();
   job.recompute = Recompute::full;
   const MemoryEstimate estimate = estimate_memory(job);
-  EXPECT_TRUE(estimate.fits());
+  EXPECT_EQ(estimate.fit(), MemoryFit::fits);
   EXPECT_FALSE(explain_overflow(job, estimate));
 }
 

@@ -1,3 +1,4 @@
+#include "estimating/estimator/work/rank_groups.h"
 #include "estimating/estimator/work/stage_work.h"
 
 #include <gtest/gtest.h>
@@ -285,14 +286,14 @@ TEST(HeadWork, GathersLogitsWhereTheLossIsWhole) {
   job.parallel.tp = 4;
   const auto loss_elements = [&job] {
     for (const OperatorUse& use : head_work(job).forward.operators) {
-      const bool loss =
-          use.op.kind == (job.loss == LossKind::split ? OperatorKind::cross_entropy : OperatorKind::gathered_loss);
+      const bool loss = use.op.kind ==
+                        (job.stack.loss == LossKind::split ? OperatorKind::cross_entropy : OperatorKind::gathered_loss);
       if (loss) return use.op.dims[0] * use.op.dims[1] * use.op.dims[2];
     }
     return std::int64_t{0};
   };
   EXPECT_EQ(loss_elements(), 2 * 256 * 1024 / 4);
-  job.loss = LossKind::gathered;
+  job.stack.loss = LossKind::gathered;
   EXPECT_EQ(loss_elements(), 2 * 256 * 1024);
   ASSERT_EQ(head_work(job).forward.collectives.size(), 1U);
   EXPECT_DOUBLE_EQ(head_work(job).forward.collectives[0].bytes, 2.0 * 256 * 1024 * 2);

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "estimating/estimator/iteration/iteration_estimate.h"
+#include "estimating/estimator/work/rank_parameters.h"
+
+namespace lowgear::estimator {
+
+/// What one pipeline rank does after its last backward.
+struct RankTail {
+  double gradients_s = 0;
+  double optimizer_s = 0;
+};
+
+/// Costs of the work after the last backward: sums of gradients over replicas, update, gathering of updated weights.
+class Tail {
+ public:
+  Tail(const TrainingJob& job, const std::vector<StageEstimate>& stages, const CostSources& sources);
+  [[nodiscard]] RankTail of_rank(std::size_t rank) const;
+
+ private:
+  /// Time of a collective over all replicas of the rank's parameters that its passes of one microbatch do not hide. The
+  /// last bucket, taken to be a layer's or the embedding's, is never hidden: backwards end with it.
+  [[nodiscard]] double exposed_s(CollectiveKind kind, double bytes_each, std::size_t rank,
+                                 WorkCost StageEstimate::*pass) const;
+
+  const TrainingJob& job_;
+  const std::vector<StageEstimate>& stages_;
+  const CostSources& sources_;
+  std::vector<RankParameters> parameters_;
+  RankGroup replicas_;
+  RankGroup expert_replicas_;
+};
+
+}  // namespace lowgear::estimator

@@ -1,0 +1,250 @@
+#include "estimating/estimator/iteration/stage_costs.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "estimating/estimator/work/stage_work.h"
+
+namespace lowgear::estimator {
+namespace {
+
+/// Half the width of a 90 % interval of what the CPU takes: two runs on machines of one kind differed
+/// by as much.
+constexpr double kHostError = 0.25;
+
+/// Work of one pass by what it is for.
+struct PassCost {
+  WorkCost total;
+  std::array<WorkCost, kWorkPartCount> parts;
+  double host_s = 0;  ///< what the CPU takes to issue it
+
+  void add(WorkPart part, const WorkCost& cost) {
+    parts[static_cast<std::size_t>(part)] += cost;
+    total += cost;
+  }
+  void add(double times, const PassCost& other) {
+    for (std::size_t i = 0; i < parts.size(); ++i) parts[i] += times * other.parts[i];
+    total += times * other.total;
+    host_s += times * other.host_s;
+  }
+  /// The GPU waits where the CPU takes longer; then the pass is as uncertain as the CPU's time.
+  void wait(double waiting_s) {
+    if (waiting_s <= 0) return;
+    add(WorkPart::host, {.memory_s = waiting_s, .error_s = std::max(0.0, kHostError * host_s - total.error_s)});
+  }
+};
+
+/// Cost of a block: forward, backward with what is computed again, and the weight gradients in it.
+struct BlockCost {
+  PassCost forward;
+  PassCost backward;
+  WorkCost weight_gradient;
+};
+
+/// Leaves of a collective's time what cannot run concurrently with computation of `seconds`, which is used up.
+void hide(WorkCost& collective, double& seconds) {
+  const double hidden_s = std::min(collective.link_s * kHiddenShare, seconds);
+  collective.link_s -= hidden_s;
+  collective.error_s *= collective.link_s > 0 ? collective.link_s / (collective.link_s + hidden_s) : 0;
+  seconds -= hidden_s;
+}
+
+/// Costs of a pass's operators, in their order. Where the mixture of experts was sampled as one, its parts share the
+/// time of the whole.
+std::vector<WorkCost> operator_costs(const PassWork& work, const CostSources& sources) {
+  std::vector<WorkCost> costs;
+  costs.reserve(work.operators.size());
+  for (const OperatorUse& use : work.operators) costs.push_back(use.times * sources.operators.cost(use.op));
+  if (!work.experts) return costs;
+  const std::optional<WorkCost> whole = sources.operators.cost_of_whole(work.experts->op);
+  if (!whole) return costs;
+  const std::span<WorkCost> parts(costs.data() + work.experts->first, work.experts->end - work.experts->first);
+  double parts_s = 0;
+  for (const WorkCost& part : parts) parts_s += part.time_s();
+  for (WorkCost& part : parts) {
+    const double share = part.time_s() / parts_s;
+    part = taking(part, share * whole->time_s());
+    part.error_s = share * whole->error_s;
+  }
+  return costs;
+}
+
+PassCost cost_of(const PassWork& work, const HostCosts& host, const CostSources& sources) {
+  PassCost pass;
+  const auto launches =
+      std::ranges::count_if(work.operators, is_launched, [](const OperatorUse& use) { return use.op.kind; });
+  pass.host_s = work.checkpoint_s + host.operator_s * static_cast<double>(launches) +
+                host.collective_s * static_cast<double>(work.collectives.size());
+  std::vector<double> operator_s;
+  operator_s.reserve(work.operators.size());
+  const std::vector<WorkCost> costs = operator_costs(work, sources);
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    operator_s.push_back(costs[i].time_s());
+    pass.add(work.operators[i].part, costs[i]);
+  }
+  double pass_s = pass.total.time_s();
+  for (const CollectiveUse& use : work.collectives) {
+    WorkCost cost = sources.collectives.cost(use.kind, use.bytes, use.group);
+    if (use.overlaps == kWholePass) {
+      hide(cost, pass_s);
+    } else if (use.overlaps != kNothing) {
+      double& overlapped_s = operator_s[static_cast<std::size_t>(use.overlaps)];
+      double available_s = overlapped_s * use.overlap_share;
+      const double before_s = available_s;
+      hide(cost, available_s);
+      overlapped_s -= before_s - available_s;
+    }
+    pass.add(use.part, cost);
+  }
+  return pass;
+}
+
+/// Half of a product's backward is the gradient of its weights.
+WorkCost weight_gradient_of(const PassWork& backward, const CostSources& sources) {
+  WorkCost sum;
+  const std::vector<WorkCost> costs = operator_costs(backward, sources);
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    if (backward.operators[i].op.kind == OperatorKind::linear) sum += 0.5 * costs[i];
+  }
+  return sum;
+}
+
+BlockCost cost_of(const BlockWork& work, const HostCosts& host, const CostSources& sources) {
+  BlockCost block;
+  block.forward = cost_of(work.forward, host, sources);
+  block.backward = cost_of(work.backward, host, sources);
+  block.weight_gradient = weight_gradient_of(work.backward, sources);
+  const PassCost recomputed = cost_of(work.recomputed, host, sources);
+  block.backward.add(WorkPart::recomputation, recomputed.total);
+  block.backward.host_s += recomputed.host_s;
+  return block;
+}
+
+std::vector<CostItem> items_of(const PassCost& pass) {
+  std::vector<CostItem> items;
+  for (std::size_t part = 0; part < pass.parts.size(); ++part) {
+    const WorkCost& cost = pass.parts[part];
+    if (cost.time_s() > 0 || cost.link_bytes > 0) items.push_back({name(static_cast<WorkPart>(part)), cost});
+  }
+  return items;
+}
+
+/// Costs that all stages are made of.
+struct JobBlocks {
+  BlockCost layer;
+  BlockCost windowed;  ///< a layer whose attention is within the model's window, where there are such
+  BlockCost embedding;
+  BlockCost head;
+};
+
+/// A pass, block by block: the GPU ends a block no sooner than the host has issued it.
+class PassTimer {
+ public:
+  void add(std::int64_t times, const PassCost& block) {
+    if (times == 0) return;
+    const double gpu_s = block.total.time_s();
+    const auto count = static_cast<double>(times);
+    const double last_launch_s = pass_.host_s + count * block.host_s;
+    const double first_launch_s = pass_.host_s + block.host_s + (count - 1) * gpu_s;
+    end_s_ = std::max({end_s_ + count * gpu_s, last_launch_s, first_launch_s});
+    pass_.add(count, block);
+  }
+  /// Of everything that was added, with the time that the GPU waits.
+  [[nodiscard]] PassCost pass() const {
+    PassCost pass = pass_;
+    pass.wait(end_s_ - pass.total.time_s());
+    return pass;
+  }
+
+ private:
+  PassCost pass_;
+  double end_s_ = 0;
+};
+
+/// Layers of a virtual stage.
+struct StageLayers {
+  std::int64_t all = 0;
+  std::int64_t windowed = 0;
+
+  friend bool operator==(const StageLayers&, const StageLayers&) = default;
+};
+
+std::vector<StageLayers> stage_layers_of(const TrainingJob& job) {
+  std::vector<StageLayers> stages;
+  std::int64_t first = 0;
+  for (const std::int64_t layers : layers_of_stages(job)) {
+    stages.push_back({layers, windowed_layers(job.model, job.batch.sequence_length, first, layers)});
+    first += layers;
+  }
+  return stages;
+}
+
+StageEstimate stage_of(const JobBlocks& blocks, const StageLayers& layers, bool first, bool last) {
+  PassTimer forward_timer;
+  PassTimer backward_timer;
+  StageEstimate stage;
+  stage.layers = layers.all;
+  if (first) forward_timer.add(1, blocks.embedding.forward);
+  forward_timer.add(layers.all - layers.windowed, blocks.layer.forward);
+  forward_timer.add(layers.windowed, blocks.windowed.forward);
+  if (last) forward_timer.add(1, blocks.head.forward);
+  if (last) backward_timer.add(1, blocks.head.backward);
+  backward_timer.add(layers.windowed, blocks.windowed.backward);
+  backward_timer.add(layers.all - layers.windowed, blocks.layer.backward);
+  if (first) backward_timer.add(1, blocks.embedding.backward);
+  stage.weight_gradient = static_cast<double>(layers.all) * blocks.layer.weight_gradient;
+  if (first) stage.weight_gradient += blocks.embedding.weight_gradient;
+  if (last) stage.weight_gradient += blocks.head.weight_gradient;
+  const PassCost forward = forward_timer.pass();
+  const PassCost backward = backward_timer.pass();
+  stage.forward = forward.total;
+  stage.backward = backward.total;
+  stage.forward_items = items_of(forward);
+  stage.backward_items = items_of(backward);
+  return stage;
+}
+
+WorkCost message_cost(const TrainingJob& job, int stage, const CostSources& sources) {
+  WorkCost sum;
+  for (const CollectiveUse& use : message_work(job, stage)) {
+    sum += sources.collectives.cost(use.kind, use.bytes, use.group);
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<StageEstimate> stages_of(const TrainingJob& job, const CostSources& sources) {
+  const std::vector<StageLayers> layers = stage_layers_of(job);
+  JobBlocks blocks{.layer = cost_of(layer_work(job), job.stack.host, sources),
+                   .windowed = {},
+                   .embedding = cost_of(embedding_work(job), job.stack.host, sources),
+                   .head = cost_of(head_work(job), job.stack.host, sources)};
+  if (std::ranges::any_of(layers, [](const StageLayers& of_stage) { return of_stage.windowed > 0; })) {
+    blocks.windowed = cost_of(layer_work(job, true), job.stack.host, sources);
+  }
+  std::vector<StageEstimate> stages;
+  stages.reserve(layers.size());
+  for (std::size_t stage = 0; stage < layers.size(); ++stage) {
+    const bool first = stage == 0;
+    const bool last = stage + 1 == layers.size();
+    const bool inner_repeats = stage >= 2 && !last && layers[stage] == layers[stage - 1];
+    stages.push_back(inner_repeats ? stages.back() : stage_of(blocks, layers[stage], first, last));
+  }
+  return stages;
+}
+
+std::vector<WorkCost> message_costs(const TrainingJob& job, const CostSources& sources) {
+  std::vector<WorkCost> costs;
+  const int stages = job.parallel.pp * job.parallel.virtual_stages;
+  for (int stage = 0; stage + 1 < stages && job.parallel.pp > 1; ++stage) {
+    costs.push_back(message_cost(job, stage, sources));
+  }
+  return costs;
+}
+
+}  // namespace lowgear::estimator

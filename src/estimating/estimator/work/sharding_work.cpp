@@ -1,0 +1,35 @@
+#include "estimating/estimator/work/sharding_work.h"
+
+#include <cstdint>
+
+namespace lowgear::estimator {
+
+double summed_gradient_bytes(const TrainingJob& job) {
+  if (job.stack.reductions) return bytes_of(*job.stack.reductions);
+  return job.dtype == DataType::fp16 ? 2 : 4;
+}
+
+void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters, const RankGroup& replicas,
+                  bool gathered_again) {
+  if (job.zero < 2 || parameters == 0) return;
+  const int forward_overlap = job.overlap.gradients ? kWholePass : kNothing;
+  const int backward_overlap = job.zero == 3 && !job.stack.gathers_ahead ? kNothing : forward_overlap;
+  const std::array<std::int64_t, 4> elements{static_cast<std::int64_t>(parameters), 1, 1, 1};
+  if (job.zero == 3) {
+    const double bytes = parameters * bytes_of(type_of(job, OperatorKind::linear));
+    CollectiveUse gather{CollectiveKind::all_gather, bytes, replicas, WorkPart::sharded_weights, forward_overlap, 1};
+    block.communicate(&BlockWork::forward, gather);
+    gather.overlaps = backward_overlap;
+    if (gathered_again) block.communicate(&BlockWork::backward, gather);
+    const PassTimes copies{1.0, gathered_again ? 1.0 : 0.0};
+    if (job.stack.copies_gathered) block.add(WorkPart::sharded_weights, OperatorKind::permute, elements, copies);
+    // Read in the type of the activations, written in that of the sum.
+    const double copied = bytes_of(type_of(job, OperatorKind::permute));
+    block.backward(WorkPart::sharded_gradients, OperatorKind::permute, elements,
+                   (copied + summed_gradient_bytes(job)) / (2 * copied));
+  }
+  block.communicate(&BlockWork::backward, {CollectiveKind::reduce_scatter, parameters * summed_gradient_bytes(job),
+                                           replicas, WorkPart::sharded_gradients, backward_overlap, 1});
+}
+
+}  // namespace lowgear::estimator
