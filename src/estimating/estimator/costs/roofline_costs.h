@@ -23,6 +23,7 @@ class RooflineCosts final : public OperatorCosts {
   [[nodiscard]] double memory_s(const Operator& op) const;
   [[nodiscard]] Split linear_s(const Operator& op) const;
   [[nodiscard]] Split batched_s(const Operator& op) const;
+  [[nodiscard]] double fused_attention_s(const Operator& op) const;
   [[nodiscard]] double fused_dropout_s(const Operator& op) const;
   [[nodiscard]] Split experts_s(const Operator& op) const;
 

@@ -73,10 +73,18 @@ struct ClockSteps {
   int step_mhz = 15;
 };
 
-/// A share of the data sheet's value, in each direction.
+/// A number for each direction; most are shares of the data sheet's value.
 struct PassShares {
   double forward = 0.8;
   double backward = 0.8;
+};
+
+/// Speed of causal fused attention: start + FLOPs x (1 + diagonal / sequence) / (share x tensor FLOP/s).
+struct AttentionRate {
+  PassShares wide{0.5, 0.4};    ///< share for heads of 128 and more
+  PassShares narrow{0.5, 0.4};  ///< for heads of 64 and less; a line between
+  PassShares diagonal{0, 0};    ///< tokens: tiles that the mask cuts through, and work for each query
+  PassShares start_s{20e-6, 45e-6};
 };
 
 /// Speed of kernels as a share of the data sheet's values. Fitted to measurements of operators (never to measured
@@ -84,11 +92,7 @@ struct PassShares {
 struct KernelEfficiency {
   double matmul_peak = 0.8;       ///< of tensor FLOP/s, products whose tiles fill all multiprocessors
   double batched_product = 0.65;  ///< of memory bandwidth, products of unfused attention
-  /// Of tensor FLOP/s, fused attention of many tiles, by AttentionKernel.
-  std::array<PassShares, kAttentionKernelCount> attention{};
-  /// Additional time of fused attention: tiles that start and end, and sums before the backward.
-  double attention_start_forward_s = 22e-6;
-  double attention_start_backward_s = 60e-6;
+  std::array<AttentionRate, kAttentionKernelCount> attention{};  ///< by AttentionKernel
   /// Cost of dropout in fused attention: clock cycles of one multiprocessor for each pair of tokens that the causal
   /// mask leaves, and a time for each kernel.
   double dropout_cycles_forward = 0;
@@ -97,6 +101,8 @@ struct KernelEfficiency {
   double dropout_start_backward_s = 0;
   std::array<PassShares, kOperatorKindCount> memory{};  ///< of memory bandwidth, large tensors, by kind
   double launch_s = 3e-6;                               ///< least time of a kernel
+  /// Share of the multiprocessors that a collective's kernel holds: computation beside it is slower by as much.
+  double collective_share = 0.1;
 };
 
 /// Power of one GPU by activity (power_model.h has the formulas).

@@ -14,9 +14,10 @@ namespace {
 /// measured of Megatron's kernels on an H200; that project's samples of it keep 16 bits throughout, where Megatron
 /// converts logits to fp32 (cross_entropy.py). The other two losses combine what the same run measured of conversion,
 /// copy and scaling; their softmax is taken to reach 0.85. The fused loss: what PyTorch compiles of its own, 0.86 ms
-/// for 8192 x 32,000 logits on an H200. What is in neither is taken to run as what does the same: dropout on Ampere as
-/// on Hopper; copies as additions; RMS norm as layer norm; rotary embeddings, which were sampled unfused, as
-/// data/h100-sxm has them.
+/// for 8192 x 32,000 logits on an H200. The plain loss on Hopper, and sums over tokens: PyTorch's on an H200, 16,384 x
+/// 50,304 logits and 512 MB; on Ampere sums reach as much more as its memory is slower for its multiprocessors. What is
+/// in neither is taken to run as what does the same: dropout on Ampere as on Hopper; copies as additions; RMS norm as
+/// layer norm; rotary embeddings, which were sampled unfused, as data/h100-sxm has them.
 struct MemoryShares {
   PassShares norm;
   PassShares addition;
@@ -33,6 +34,7 @@ struct MemoryShares {
   PassShares dropout;
   PassShares gradient_sum;
   PassShares rotary;
+  PassShares column_sum;
 };
 
 constexpr MemoryShares kAmpere{.norm = {0.52, 0.24},
@@ -49,7 +51,8 @@ constexpr MemoryShares kAmpere{.norm = {0.52, 0.24},
                                .optimizer = {0.83, 0.83},
                                .dropout = {0.74, 0.90},
                                .gradient_sum = {0.73, 0.73},
-                               .rotary = {0.55, 0.55}};
+                               .rotary = {0.55, 0.55},
+                               .column_sum = {0.69, 0.69}};
 
 constexpr MemoryShares kHopper{.norm = {0.55, 0.35},
                                .addition = {0.90, 0.90},
@@ -59,13 +62,14 @@ constexpr MemoryShares kHopper{.norm = {0.55, 0.35},
                                .mask = {0.45, 0.12},
                                .cross_entropy = {0.64, 0.70},
                                .gathered_loss = {0.69, 0.90},
-                               .plain_loss = {0.62, 0.90},
+                               .plain_loss = {0.44, 0.69},
                                .fused_loss = {0.50, 0.50},
                                .embedding = {0.85, 0.25},
                                .optimizer = {0.80, 0.80},
                                .dropout = {0.74, 0.90},
                                .gradient_sum = {0.73, 0.73},
-                               .rotary = {0.58, 0.58}};
+                               .rotary = {0.58, 0.58},
+                               .column_sum = {0.50, 0.50}};
 
 std::array<PassShares, kOperatorKindCount> by_kind(const MemoryShares& shares) {
   std::array<PassShares, kOperatorKindCount> table;
@@ -80,6 +84,7 @@ std::array<PassShares, kOperatorKindCount> by_kind(const MemoryShares& shares) {
   set(OperatorKind::dropout, shares.dropout);
   set(OperatorKind::gradient_sum, shares.gradient_sum);
   set(OperatorKind::rotary, shares.rotary);
+  set(OperatorKind::bias_gradient, shares.column_sum);
   set(OperatorKind::softmax, shares.softmax);
   set(OperatorKind::fused_softmax, shares.fused_softmax);
   set(OperatorKind::attention_mask, shares.mask);
@@ -98,28 +103,48 @@ bool is_hopper_or_later(std::string_view gpu) {
 
 /// Products. A100, GH200: forward products of the same samples (their backward ran on gradients near zero, which cost
 /// less power than those of training). H100, H200: bf16 products of 8192 x 8192 sustained at the power limit, as
-/// docs/estimating.md has measured: 680 and 663 TFLOP/s, and
-/// of the 60 products of transformers' shapes that the H100's share is the mean of.
+/// docs/estimating.md has measured: 680 and 663 TFLOP/s. The H100's share is the mean of 60 products of transformers'
+/// shapes; the H200's that of products in training, 700 TFLOP/s of 2048 wide layers and 710 to 760 of 4096 wide ones.
 double matmul_peak(std::string_view gpu) {
   if (gpu == "h100-sxm") return 0.725;
-  if (gpu == "h200-sxm") return 0.70;
+  if (gpu == "h200-sxm") return 0.77;
   if (gpu == "gh200") return 0.86;
   return gpu.starts_with("a100") ? 0.87 : 0.75;
 }
 
-/// Fused attention, causal. FlashAttention 2 on A100: the same samples; cuDNN on an H100: head width 128, sequences of
-/// 4k and 8k. FlashAttention 1: the middle of what its author measured on A100, 30 to 50 % forward and 25 to 35 %
-/// backward (Dao 2023, arXiv 2307.08691, section 1). FlashAttention 2 on Hopper: 35 % (Shah et al. 2024, arXiv
-/// 2407.08608); its backward, and FlashAttention 1 there, are assumed to keep their A100 ratios to it.
-std::array<PassShares, kAttentionKernelCount> attention_shares(bool hopper) {
-  std::array<PassShares, kAttentionKernelCount> shares;
-  const auto set = [&shares](AttentionKernel kernel, PassShares share) {
-    shares[static_cast<std::size_t>(kernel)] = share;
+/// Causal fused attention.
+/// newest on Hopper   478 samples of cuDNN on an H100 (data/h100-sxm), fitted to within 5 %, and slower by a tenth as
+/// in
+///                    training, at the power limit: 24 passes of heads of 128 took 8.19 ms on an H200, 7.3 apart.
+/// flash2 on Hopper   PyTorch's on an H200, 512 to 65,536 tokens; samples of GH200 by the ICICLE project agree.
+/// flash2 on Ampere   that project's samples of A100, which have no mask: the share of long sequences; the diagonal is
+///                    twice what they show, for half of the FLOPs, and half a tile.
+/// flash1 on Ampere   the middle of what its author measured on A100, 30 to 50 % forward and 25 to 35 % backward (Dao
+///                    2023, arXiv 2307.08691, section 1), for all lengths and heads; its ratio to flash2 is assumed
+///                    to hold on Hopper.
+std::array<AttentionRate, kAttentionKernelCount> attention_rates(bool hopper) {
+  std::array<AttentionRate, kAttentionKernelCount> rates;
+  const auto rate = [&rates](AttentionKernel kernel) -> AttentionRate& {
+    return rates[static_cast<std::size_t>(kernel)];
   };
-  set(AttentionKernel::newest, hopper ? PassShares{0.48, 0.43} : PassShares{0.55, 0.46});
-  set(AttentionKernel::flash2, hopper ? PassShares{0.35, 0.29} : PassShares{0.55, 0.46});
-  set(AttentionKernel::flash1, hopper ? PassShares{0.25, 0.19} : PassShares{0.40, 0.30});
-  return shares;
+  if (hopper) {
+    rate(AttentionKernel::newest) = {.wide = {0.59, 0.53}, .narrow = {0.42, 0.43}, .diagonal = {300, 950}};
+    rate(AttentionKernel::flash2) = {.wide = {0.34, 0.325}, .narrow = {0.31, 0.285}, .diagonal = {300, 1050}};
+    rate(AttentionKernel::flash1) = {.wide = {0.25, 0.19}, .narrow = {0.25, 0.19}};
+    return rates;
+  }
+  rate(AttentionKernel::flash2) = {.wide = {0.62, 0.52}, .narrow = {0.55, 0.48}, .diagonal = {250, 500}};
+  rate(AttentionKernel::newest) = rate(AttentionKernel::flash2);
+  rate(AttentionKernel::flash1) = {.wide = {0.40, 0.30}, .narrow = {0.40, 0.30}};
+  return rates;
+}
+
+/// NCCL's channels, each of which holds a multiprocessor: 24 of 108 on A100 and 16 of 132 on Hopper with NVSwitch, as
+/// it logs them. Products, attention and additions beside a kernel that streams on 8 to 32 multiprocessors of an H200
+/// took 5 to 6 % longer with 8, 8 to 16 with 16, 12 to 22 with 24.
+double collective_share(std::string_view gpu, bool hopper) {
+  if (hopper) return 16.0 / 132;
+  return gpu.starts_with("a100") && gpu.ends_with("sxm") ? 24.0 / 108 : 0.1;
 }
 
 }  // namespace
@@ -129,8 +154,8 @@ KernelEfficiency kernel_efficiency(std::string_view gpu) {
   KernelEfficiency efficiency;
   efficiency.matmul_peak = matmul_peak(gpu);
   efficiency.batched_product = hopper ? 0.80 : 0.65;
-  // The time of attention beyond its FLOPs is that of the smallest samples in data/h100-sxm/operator.
-  efficiency.attention = attention_shares(hopper);
+  efficiency.attention = attention_rates(hopper);
+  efficiency.collective_share = collective_share(gpu, hopper);
   // Dropout in fused attention, measured on an H200 in causal attention of 67 to 537 million
   // pairs: cuDNN's kernels for Hopper, and FlashAttention 2 for Ampere, which is assumed to take as many cycles there.
   efficiency.dropout_cycles_forward = hopper ? 0.219 : 0.085;
@@ -138,6 +163,8 @@ KernelEfficiency kernel_efficiency(std::string_view gpu) {
   efficiency.dropout_start_forward_s = hopper ? 53e-6 : 14e-6;
   efficiency.dropout_start_backward_s = hopper ? 26e-6 : 35e-6;
   efficiency.memory = by_kind(hopper ? kHopper : kAmpere);
+  // GELU is limited by multiprocessors where the memory is faster than an H100's: PyTorch's exact form on an H200.
+  if (gpu == "h200-sxm") efficiency.memory[static_cast<std::size_t>(OperatorKind::gelu)] = {0.61, 0.68};
   return efficiency;
 }
 

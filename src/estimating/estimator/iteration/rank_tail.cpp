@@ -51,7 +51,7 @@ double Tail::exposed_s(CollectiveKind kind, double bytes_each, std::size_t rank,
   }
   double last_bucket_s = time_s / static_cast<double>(std::max<std::int64_t>(1, layers));
   if (rank == 0) last_bucket_s = std::max(last_bucket_s, collective_s(token_matrix_parameters(job_), replicas_));
-  return std::max(last_bucket_s, time_s - kHiddenShare * passes_s);
+  return std::max(last_bucket_s, time_s - hidden_share(job_.gpu) * passes_s);
 }
 
 }  // namespace lowgear::estimator

@@ -46,8 +46,8 @@ struct BlockCost {
 };
 
 /// Leaves of a collective's time what cannot run concurrently with computation of `seconds`, which is used up.
-void hide(WorkCost& collective, double& seconds) {
-  const double hidden_s = std::min(collective.link_s * kHiddenShare, seconds);
+void hide(WorkCost& collective, double share, double& seconds) {
+  const double hidden_s = std::min(share * collective.link_s, seconds);
   collective.link_s -= hidden_s;
   collective.error_s *= collective.link_s > 0 ? collective.link_s / (collective.link_s + hidden_s) : 0;
   seconds -= hidden_s;
@@ -73,10 +73,11 @@ std::vector<WorkCost> operator_costs(const PassWork& work, const CostSources& so
   return costs;
 }
 
-PassCost cost_of(const PassWork& work, const HostCosts& host, const CostSources& sources) {
+PassCost cost_of(const PassWork& work, const TrainingJob& job, const CostSources& sources) {
   PassCost pass;
   const auto launches =
       std::ranges::count_if(work.operators, is_launched, [](const OperatorUse& use) { return use.op.kind; });
+  const HostCosts& host = job.stack.host;
   pass.host_s = work.checkpoint_s + host.operator_s * static_cast<double>(launches) +
                 host.collective_s * static_cast<double>(work.collectives.size());
   std::vector<double> operator_s;
@@ -90,12 +91,12 @@ PassCost cost_of(const PassWork& work, const HostCosts& host, const CostSources&
   for (const CollectiveUse& use : work.collectives) {
     WorkCost cost = sources.collectives.cost(use.kind, use.bytes, use.group);
     if (use.overlaps == kWholePass) {
-      hide(cost, pass_s);
+      hide(cost, hidden_share(job.gpu), pass_s);
     } else if (use.overlaps != kNothing) {
       double& overlapped_s = operator_s[static_cast<std::size_t>(use.overlaps)];
       double available_s = overlapped_s * use.overlap_share;
       const double before_s = available_s;
-      hide(cost, available_s);
+      hide(cost, hidden_share(job.gpu), available_s);
       overlapped_s -= before_s - available_s;
     }
     pass.add(use.part, cost);
@@ -113,12 +114,12 @@ WorkCost weight_gradient_of(const PassWork& backward, const CostSources& sources
   return sum;
 }
 
-BlockCost cost_of(const BlockWork& work, const HostCosts& host, const CostSources& sources) {
+BlockCost cost_of(const BlockWork& work, const TrainingJob& job, const CostSources& sources) {
   BlockCost block;
-  block.forward = cost_of(work.forward, host, sources);
-  block.backward = cost_of(work.backward, host, sources);
+  block.forward = cost_of(work.forward, job, sources);
+  block.backward = cost_of(work.backward, job, sources);
   block.weight_gradient = weight_gradient_of(work.backward, sources);
-  const PassCost recomputed = cost_of(work.recomputed, host, sources);
+  const PassCost recomputed = cost_of(work.recomputed, job, sources);
   block.backward.add(WorkPart::recomputation, recomputed.total);
   block.backward.host_s += recomputed.host_s;
   return block;
@@ -220,12 +221,12 @@ WorkCost message_cost(const TrainingJob& job, int stage, const CostSources& sour
 
 std::vector<StageEstimate> stages_of(const TrainingJob& job, const CostSources& sources) {
   const std::vector<StageLayers> layers = stage_layers_of(job);
-  JobBlocks blocks{.layer = cost_of(layer_work(job), job.stack.host, sources),
+  JobBlocks blocks{.layer = cost_of(layer_work(job), job, sources),
                    .windowed = {},
-                   .embedding = cost_of(embedding_work(job), job.stack.host, sources),
-                   .head = cost_of(head_work(job), job.stack.host, sources)};
+                   .embedding = cost_of(embedding_work(job), job, sources),
+                   .head = cost_of(head_work(job), job, sources)};
   if (std::ranges::any_of(layers, [](const StageLayers& of_stage) { return of_stage.windowed > 0; })) {
-    blocks.windowed = cost_of(layer_work(job, true), job.stack.host, sources);
+    blocks.windowed = cost_of(layer_work(job, true), job, sources);
   }
   std::vector<StageEstimate> stages;
   stages.reserve(layers.size());

@@ -6,9 +6,9 @@
 
 namespace lowgear::estimator {
 
-/// Hidden share of the time of a collective that runs concurrently with computation: both slow each other down, since
-/// NCCL's kernels take multiprocessors and memory bandwidth.
-inline constexpr double kHiddenShare = 0.9;
+/// Hidden share of the time of a collective that runs concurrently with computation: its kernel holds multiprocessors,
+/// and the computation takes longer by their share.
+[[nodiscard]] inline double hidden_share(const GpuModel& gpu) { return 1 - gpu.efficiency.collective_share; }
 
 /// Costs of every virtual stage for one microbatch, without messages between stages.
 [[nodiscard]] std::vector<StageEstimate> stages_of(const TrainingJob& job, const CostSources& sources);

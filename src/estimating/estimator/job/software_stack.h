@@ -27,15 +27,24 @@ struct HostCosts {
   double checkpoint_backward_s = 0.73e-3;  ///< of full recomputation in the backward of a layer, in addition
 };
 
+/// Number of times that an operator's kernel runs in each direction, or the multiple of its work.
+struct PassTimes {
+  double forward = 1;
+  double backward = 1;
+};
+
 /// How a framework runs the layers, the loss and sharded weights of a job: a row of a table (software_stack.cpp), of
 /// which a job may change members.
 struct SoftwareStack {
   std::string_view name;
-  std::string_view summary;         ///< one line for help texts
-  bool fused_gate = true;           ///< a gated MLP's activation is one kernel; otherwise SiLU and product are two
-  bool fused_rotary = true;         ///< one kernel turns queries and keys; otherwise five passes do
-  bool fused_residual = false;      ///< the norm's kernels also add the residual
+  std::string_view summary;  ///< one line for help texts
+  bool fused_gate = true;    ///< a gated MLP's activation is one kernel; otherwise SiLU and product are two
+  std::optional<PassTimes> rotary_passes = std::nullopt;  ///< copies that rotary embeddings are worth; none: a kernel
+  std::optional<PassTimes> norm_passes = std::nullopt;    ///< the same for RMS norms
+  bool fused_residual = false;                            ///< the norm's kernels also add the residual
   bool joined_products = true;      ///< queries, keys and values are one product, gate and up another
+  bool joins_gradients = false;     ///< a copy puts the gradients of queries, keys and values side by side
+  bool repeats_keys = false;        ///< a copy gives each head of queries its own keys and values
   bool fused_gradient_sums = true;  ///< products of weight gradients add to the iteration's sums themselves
   LossKind loss = LossKind::split;
   AttentionKernel attention = AttentionKernel::newest;

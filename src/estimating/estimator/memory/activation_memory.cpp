@@ -59,6 +59,7 @@ double attention_bytes(const TrainingJob& job, const Widths& widths) {
   if (job.model.qk_norms) bytes += widths.element * (widths.queries + widths.keys);
   if (job.attention == AttentionKind::fused) {
     bytes += kFp32Bytes * widths.heads;  // log of the sum of exponentials
+    if (job.stack.repeats_keys) bytes += 2 * widths.element * (widths.queries - widths.keys);
     // It keeps its output for its own backward, which is the projection's input unless that is kept in fp8.
     if (widths.product_input != widths.element) bytes += widths.element * widths.queries;
   }
@@ -137,7 +138,10 @@ double kept_without_recompute(const TrainingJob& job) {
   const Widths widths(job);
   // Attention and MLP side by side have one input between them.
   const double norm_inputs = job.model.parallel_residual ? 1 : 2;
-  const double norms = norm_inputs * widths.element * widths.hidden / widths.split;
+  // As single operations they keep the input in fp32, and what the weight multiplies.
+  const bool passes = job.model.norm == model::NormKind::rms_norm && job.stack.norm_passes;
+  const double kept = passes ? kFp32Bytes + widths.element : widths.element;
+  const double norms = norm_inputs * kept * widths.hidden / widths.split;
   return tokens_of_rank(job) * (norms + attention_bytes(job, widths) + mlp_bytes(job, widths)) + score_bytes(job);
 }
 

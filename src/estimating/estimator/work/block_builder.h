@@ -13,12 +13,6 @@ namespace lowgear::estimator {
   return job.dtype == DataType::fp8 && kind != OperatorKind::linear ? DataType::bf16 : job.dtype;
 }
 
-/// Number of times that an operator's kernel runs, or the multiple of its work.
-struct PassTimes {
-  double forward = 1;
-  double backward = 1;
-};
-
 /// Writes the passes of a block down in the order of the forward.
 class BlockBuilder {
  public:

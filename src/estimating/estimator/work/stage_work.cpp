@@ -79,8 +79,13 @@ class TensorCollectives {
 int last_index(const PassWork& pass) { return static_cast<int>(pass.operators.size()) - 1; }
 
 void add_norm(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
-  const auto kind = job.model.norm == model::NormKind::rms_norm ? OperatorKind::rms_norm : OperatorKind::layer_norm;
-  block.add(WorkPart::normalisation, kind, {shape.batch, shape.norm_sequence, shape.hidden, 1});
+  const std::array<std::int64_t, 4> dims{shape.batch, shape.norm_sequence, shape.hidden, 1};
+  const bool rms = job.model.norm == model::NormKind::rms_norm;
+  if (rms && job.stack.norm_passes) {
+    block.add(WorkPart::normalisation, OperatorKind::permute, dims, *job.stack.norm_passes);
+  } else {
+    block.add(WorkPart::normalisation, rms ? OperatorKind::rms_norm : OperatorKind::layer_norm, dims);
+  }
 }
 
 /// Megatron adds bias and residual and drops out in one kernel; backward, the mask is applied by one of its own. In the
@@ -131,13 +136,22 @@ void add_head_copies(BlockBuilder& block, const TrainingJob& job, const RankShap
                  {shape.batch, shape.sequence, width + 2 * shape.kv_heads * shape.head_dim, 1});
 }
 
-/// Eager rotary embeddings pass over queries and keys five times: as transformers writes them negate and join halves,
-/// multiply twice and add; as torchtitan does convert to fp32, multiply and convert back, with as many bytes.
 void add_rotary(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
-  constexpr double kEagerPasses = 5;
-  const OperatorKind kind = job.stack.fused_rotary ? OperatorKind::rotary : OperatorKind::permute;
+  const OperatorKind kind = job.stack.rotary_passes ? OperatorKind::permute : OperatorKind::rotary;
   block.add(WorkPart::attention, kind, {shape.batch, shape.sequence, shape.heads + shape.kv_heads, shape.head_dim},
-            job.stack.fused_rotary ? 1 : kEagerPasses);
+            job.stack.rotary_passes.value_or(PassTimes{}));
+}
+
+/// Copies around fused attention: keys and values for each head of queries, gradients of the joined product.
+void add_attention_copies(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  const std::int64_t width = shape.heads * shape.head_dim;
+  if (job.stack.repeats_keys && shape.kv_heads < shape.heads) {
+    block.add(WorkPart::attention, OperatorKind::permute, {shape.batch, shape.sequence, 2 * width, 1});
+  }
+  if (job.stack.joins_gradients) {
+    block.backward(WorkPart::attention, OperatorKind::permute,
+                   {shape.batch, shape.sequence, width + 2 * shape.kv_heads * shape.head_dim, 1});
+  }
 }
 
 /// Products of one input with matrices side by side. Apart, the gradients of the input are added. Returns the index of
@@ -169,6 +183,7 @@ void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape&
                    {shape.batch, shape.sequence, width + 2 * shape.kv_heads * shape.head_dim, 1});
   }
   if (job.model.positions == model::PositionKind::rotary) add_rotary(block, job, shape);
+  if (job.attention == AttentionKind::fused) add_attention_copies(block, job, shape);
   const auto first = block.work().forward.operators.size();
   if (job.attention == AttentionKind::fused) {
     block.add(WorkPart::attention, OperatorKind::fused_attention,
