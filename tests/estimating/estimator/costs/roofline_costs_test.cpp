@@ -85,6 +85,41 @@ TEST(RooflineCosts, FollowsSampledProductsOfAnA100) {
   EXPECT_LT(errors[errors.size() * 9 / 10], 0.15);
 }
 
+/// data/h100-sxm: causal attention of cuDNN, by head size and length; in training it is slower by a tenth.
+TEST(RooflineCosts, AttentionDependsOnHeadSizeAndLength) {
+  const RooflineCosts costs(named_gpu("h100"));
+  const auto time_us = [&](Pass pass, std::int64_t batch, std::int64_t length, std::int64_t heads, std::int64_t width) {
+    return 1e6 *
+           costs.cost({OperatorKind::fused_attention, pass, {batch, length, heads, width}, DataType::bf16}).time_s();
+  };
+  EXPECT_NEAR(time_us(Pass::forward, 8, 1024, 96, 128), 1.1 * 434.6, 40);
+  EXPECT_NEAR(time_us(Pass::backward, 8, 1024, 96, 128), 1.1 * 1716, 150);
+  EXPECT_NEAR(time_us(Pass::forward, 4, 8192, 96, 128), 1.1 * 11335, 1200);
+  EXPECT_NEAR(time_us(Pass::backward, 8, 4096, 80, 64), 1.1 * 8753, 1000);
+}
+
+TEST(RooflineCosts, AttentionOfAnEarlierGenerationIsSlower) {
+  for (const char* gpu : {"a100", "h100"}) {
+    const RooflineCosts costs(named_gpu(gpu));
+    const auto time_s = [&](AttentionKernel kernel) {
+      Operator op{OperatorKind::fused_attention, Pass::backward, {1, 16384, 32, 128}, DataType::bf16};
+      op.kernel = kernel;
+      return costs.cost(op).time_s();
+    };
+    EXPECT_LE(time_s(AttentionKernel::newest), time_s(AttentionKernel::flash2)) << gpu;
+    EXPECT_LT(time_s(AttentionKernel::flash2), time_s(AttentionKernel::flash1)) << gpu;
+  }
+}
+
+TEST(RooflineCosts, ANormOfFewColumnsReachesLessOfTheBandwidth) {
+  const RooflineCosts costs(named_gpu("h200"));
+  const auto time_s = [&](std::int64_t rows, std::int64_t columns) {
+    return costs.cost({OperatorKind::layer_norm, Pass::backward, {1, rows, columns, 1}, DataType::bf16}).time_s();
+  };
+  EXPECT_DOUBLE_EQ(time_s(16384, 4096), time_s(32768, 2048));
+  EXPECT_NEAR(time_s(65536, 1024) / time_s(32768, 2048), 1.58, 0.02);
+}
+
 /// cuDNN on an H200, 64 heads of 4096 tokens: what dropout adds to causal attention.
 TEST(RooflineCosts, DropoutInFusedAttentionTakesCycles) {
   const RooflineCosts costs(named_gpu("h200"));

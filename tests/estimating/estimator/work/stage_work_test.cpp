@@ -1,10 +1,11 @@
-#include "estimating/estimator/work/rank_groups.h"
 #include "estimating/estimator/work/stage_work.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
+
+#include "estimating/estimator/work/rank_groups.h"
 
 namespace lowgear::estimator {
 namespace {

@@ -1,0 +1,131 @@
+/// What a stack of software changes in the work of a layer, the head and sharded weights.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "estimating/estimator/job/model_catalogue.h"
+#include "estimating/estimator/work/sharding_work.h"
+#include "estimating/estimator/work/stage_work.h"
+
+namespace lowgear::estimator {
+namespace {
+
+TrainingJob job_on(std::string_view stack, const char* model = "llama-3-8b") {
+  TrainingJob job;
+  job.model = named_model(model);
+  job.gpu = named_gpu("h200-sxm");
+  job.cluster = default_cluster(job.gpu);
+  job.batch = {.global = 8, .micro = 1, .sequence_length = 2048};
+  job.stack = named_stack(stack);
+  return job;
+}
+
+/// Bytes that operators of a kind move in a pass.
+double moved(const PassWork& pass, OperatorKind kind) {
+  double bytes = 0;
+  for (const OperatorUse& use : pass.operators) {
+    if (use.op.kind == kind) bytes += use.times * memory_bytes(use.op);
+  }
+  return bytes;
+}
+
+double product_flops(const PassWork& pass) {
+  double sum = 0;
+  for (const OperatorUse& use : pass.operators) {
+    if (use.op.kind == OperatorKind::linear) sum += use.times * flops(use.op);
+  }
+  return sum;
+}
+
+TEST(SoftwarePasses, ProductsDoTheSameWorkOnEveryStack) {
+  const BlockWork megatron = layer_work(job_on("megatron"));
+  for (const SoftwareStack& stack : software_stacks()) {
+    const BlockWork work = layer_work(job_on(stack.name));
+    EXPECT_DOUBLE_EQ(product_flops(work.forward), product_flops(megatron.forward)) << stack.name;
+    EXPECT_DOUBLE_EQ(product_flops(work.backward), product_flops(megatron.backward)) << stack.name;
+  }
+}
+
+TEST(SoftwarePasses, EagerLayersTurnQueriesAndKeysInSevenPassesAndRepeatKeys) {
+  const BlockWork work = layer_work(job_on("eager"));
+  EXPECT_EQ(moved(work.forward, OperatorKind::rotary), 0);
+  const double element = 2 * 2;  // read and written
+  const double turned = 2048.0 * (32 + 8) * 128 * element;
+  const double repeated = 2048.0 * 2 * 4096 * element;
+  EXPECT_DOUBLE_EQ(moved(work.forward, OperatorKind::permute), 7 * turned + repeated);
+  EXPECT_DOUBLE_EQ(moved(work.forward, OperatorKind::swiglu), 5 * 2.0 * 2048 * 14336);
+  EXPECT_DOUBLE_EQ(moved(work.backward, OperatorKind::swiglu), 9 * 2.0 * 2048 * 14336);
+}
+
+TEST(SoftwarePasses, CompiledLayersAddTheResidualInTheNormsKernel) {
+  const double hidden = 2.0 * 2048 * 4096;
+  const BlockWork compiled = layer_work(job_on("compiled"));
+  EXPECT_DOUBLE_EQ(moved(compiled.forward, OperatorKind::residual_add), 2 * 2 * hidden);
+  // One more tensor each; apart, three gradients of queries, keys and values and two of gate and up are added.
+  EXPECT_DOUBLE_EQ(moved(compiled.backward, OperatorKind::residual_add), (2 * 1 + 3 * 3) * hidden);
+  EXPECT_DOUBLE_EQ(moved(layer_work(job_on("megatron")).forward, OperatorKind::residual_add), 2 * 3 * hidden);
+}
+
+TEST(SoftwarePasses, AModelWithOneProductForAttentionHasNothingToAdd) {
+  const BlockWork eager = layer_work(job_on("eager", "gpt2-xl"));
+  const BlockWork megatron = layer_work(job_on("megatron", "gpt2-xl"));
+  EXPECT_EQ(eager.backward.operators.size(), megatron.backward.operators.size());
+  EXPECT_GT(moved(layer_work(job_on("llm-foundry", "gpt2-xl")).backward, OperatorKind::permute), 0) << "joined gradients";
+}
+
+TEST(SoftwarePasses, AttentionIsOfTheStacksGeneration) {
+  for (const OperatorUse& use : layer_work(job_on("llm-foundry", "gpt2-xl")).forward.operators) {
+    if (use.op.kind == OperatorKind::fused_attention) EXPECT_EQ(use.op.kernel, AttentionKernel::flash1);
+  }
+}
+
+TEST(SoftwarePasses, TheLossIsTheStacks) {
+  EXPECT_GT(moved(head_work(job_on("compiled")).forward, OperatorKind::fused_loss), 0);
+  EXPECT_GT(moved(head_work(job_on("eager")).forward, OperatorKind::plain_loss), 0);
+  TrainingJob job = job_on("eager");
+  job.parallel.tp = 2;  // PyTorch's loss knows no parts of a vocabulary
+  EXPECT_GT(moved(head_work(job).forward, OperatorKind::cross_entropy), 0);
+}
+
+class ShardedOnStack : public testing::Test {
+ protected:
+  static TrainingJob job(std::string_view stack) {
+    TrainingJob job = job_on(stack);
+    job.zero = 3;
+    job.parallel.dp = 8;
+    return job;
+  }
+  static CollectiveUse gather_of(const PassWork& pass) {
+    return *std::ranges::find(pass.collectives, CollectiveKind::all_gather, &CollectiveUse::kind);
+  }
+};
+
+TEST_F(ShardedOnStack, GathersAheadUnlessTheStackWaits) {
+  EXPECT_EQ(gather_of(layer_work(job("eager")).backward).overlaps, kWholePass);
+  const BlockWork waiting = layer_work(job("llm-foundry"));
+  EXPECT_EQ(gather_of(waiting.forward).overlaps, kWholePass);
+  for (const CollectiveUse& use : waiting.backward.collectives) EXPECT_EQ(use.overlaps, kNothing);
+}
+
+TEST_F(ShardedOnStack, SumsInTheStacksType) {
+  EXPECT_EQ(summed_gradient_bytes(job("eager")), 4);
+  EXPECT_EQ(summed_gradient_bytes(job("llm-foundry")), 2);
+}
+
+TEST_F(ShardedOnStack, CopiesGatheredWeightsWhereTheStackDoes) {
+  const auto copied = [](const PassWork& pass, WorkPart part) {
+    double times = 0;
+    for (const OperatorUse& use : pass.operators) {
+      if (use.part == part && use.op.kind == OperatorKind::permute) times += use.times;
+    }
+    return times;
+  };
+  EXPECT_DOUBLE_EQ(copied(layer_work(job("eager")).forward, WorkPart::sharded_weights), 1);
+  EXPECT_DOUBLE_EQ(copied(layer_work(job("llm-foundry")).forward, WorkPart::sharded_weights), 0);
+  EXPECT_DOUBLE_EQ(copied(layer_work(job("llm-foundry")).backward, WorkPart::sharded_gradients), 1);
+  EXPECT_GT(copied(layer_work(job("eager")).backward, WorkPart::sharded_gradients), 3) << "converted to fp32";
+}
+
+}  // namespace
+}  // namespace lowgear::estimator
