@@ -63,7 +63,8 @@ constexpr auto kOptions = std::to_array<JobOption>({
     {"--global-batch", "batch.global", "N", "Sequences per iteration, of all replicas together"},
     {"--microbatch", "batch.micro", "N", "Sequences per microbatch (default 1)", ",--micro-batch"},
     {"--seq", "batch.sequence", "N", "Tokens per sequence"},
-    {"--recompute", "recompute", "none|selective|full", "Activations that the backward pass recomputes (default none)"},
+    {"--recompute", "recompute", "none|selective|operators|full",
+     "Activations that the backward pass recomputes (default none)"},
     {"--zero", "zero", "0|1|2|3", "ZeRO stage: states that the replicas divide among themselves (default 1)"},
     {"--dtype", "dtype", "fp32|tf32|fp16|bf16|fp8", "Data type of the inputs of matrix products (default bf16)"},
     {"--overlap-gradients", "overlap.gradients", "true|false",
@@ -160,9 +161,9 @@ void group_job_options(CLI::App& app) {
   group_options(app, "GPU and network",
                 {"--power-limit-w", "--memory-gb", "--memory-gb-per-s", "--gpus-per-node", "--intra-node-gb-per-s",
                  "--intra-node-latency-us", "--inter-node-gb-per-s", "--inter-node-latency-us"});
-  group_options(
-      app, "Kernels",
-      {"--dtype", "--overlap-gradients", "--overlap-tensor", "--overlap-pipeline", "--attention", "--dropout"});
+  group_options(app, "Kernels",
+                {"--dtype", "--overlap-gradients", "--overlap-tensor", "--overlap-pipeline", "--attention", "--dropout",
+                 "--stack"});
 }
 
 estimator::TrainingJob load_job(const JobArguments& arguments, std::string_view also_missing) {

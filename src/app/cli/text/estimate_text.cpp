@@ -72,8 +72,8 @@ std::string layout_text(const estimator::TrainingJob& job) {
   if (parallel.ep > 1) text += fmt::format(", ep {}", parallel.ep);
   if (parallel.virtual_stages > 1) text += fmt::format(", {} virtual stages per rank", parallel.virtual_stages);
   if (parallel.sequence_parallel) text += ", sequence parallel";
-  return text + fmt::format(", ZeRO {}, {} recomputation, {} attention, {}", job.zero, recomputation(job.recompute),
-                            name(job.attention), name(job.dtype));
+  return text + fmt::format(", ZeRO {}, {} recomputation, {} attention, {}, stack {}", job.zero,
+                            recomputation(job.recompute), name(job.attention), name(job.dtype), job.stack.name);
 }
 
 std::string job_text(const estimator::TrainingJob& job) {

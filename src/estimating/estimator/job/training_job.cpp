@@ -220,6 +220,8 @@ std::string_view name(Recompute recompute) {
       return "none";
     case Recompute::selective:
       return "selective";
+    case Recompute::operators:
+      return "operators";
     case Recompute::full:
       return "full";
   }

@@ -50,7 +50,10 @@ struct BatchShape {
 enum class Recompute : unsigned char {
   none,       ///< keeps all activations
   selective,  ///< recomputes attention scores (Korthikanti et al. 2022); without effect on fused attention
-  full,       ///< keeps only the input of each layer
+  /// Keeps the results of attention and of every other product, and runs the rest of a layer again: torchtitan's
+  /// selective recomputation of operators.
+  operators,
+  full,  ///< keeps only the input of each layer
 };
 
 enum class AttentionKind : unsigned char {
@@ -67,7 +70,7 @@ struct Overlap {
   bool pipeline = false;  ///< messages between stages concurrently with computation
 };
 
-[[nodiscard]] std::string_view name(Recompute recompute);  ///< `none`, `selective`, `full`
+[[nodiscard]] std::string_view name(Recompute recompute);  ///< `none`, `selective`, `operators`, `full`
 [[nodiscard]] std::string_view name(AttentionKind attention);
 
 /// A training job: a field for each section and setting of a job file.

@@ -145,6 +145,24 @@ double kept_without_recompute(const TrainingJob& job) {
   return tokens_of_rank(job) * (norms + attention_bytes(job, widths) + mlp_bytes(job, widths)) + score_bytes(job);
 }
 
+double kept_with_operators(const TrainingJob& job) {
+  const Widths widths(job);
+  const bool gated = job.model.mlp == model::MlpKind::gated;
+  const std::int64_t intermediate = job.model.experts
+                                        ? job.model.experts->experts_per_token * job.model.experts->intermediate +
+                                              job.model.experts->shared_intermediate
+                                        : job.model.intermediate;
+  const double hidden = widths.hidden / widths.split;
+  double elements = hidden + widths.queries;  // input, attention
+  if (gated && !job.stack.joined_products) {
+    // Products of queries, keys, values, output, gate, up and down: the first, third, fifth and last.
+    elements += widths.queries + widths.keys + static_cast<double>(intermediate) / widths.tp + hidden;
+  } else {
+    elements += widths.queries + 2 * widths.keys + activation_inputs(job, intermediate);
+  }
+  return tokens_of_rank(job) * (widths.element * elements + kFp32Bytes * widths.heads);
+}
+
 double score_bytes(const TrainingJob& job) {
   if (job.attention == AttentionKind::fused) return 0;
   const Widths widths(job);
@@ -175,6 +193,7 @@ double layer_workspace_bytes(const TrainingJob& job) {
   if (job.parallel.sequence_parallel) bytes += tokens * widths.element * widths.hidden;
   if (job.parallel.cp > 1) bytes += 2 * tokens * widths.element * 2 * widths.keys;
   if (job.recompute == Recompute::full) return bytes + kept_without_recompute(job);
+  if (job.recompute == Recompute::operators) return bytes + kept_without_recompute(job) - kept_with_operators(job);
   return bytes + (job.recompute == Recompute::selective ? score_bytes(job) : 0);
 }
 

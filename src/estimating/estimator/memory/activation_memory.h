@@ -18,6 +18,9 @@ namespace lowgear::estimator {
 /// Activations of a layer without recomputation.
 [[nodiscard]] double kept_without_recompute(const TrainingJob& job);
 
+/// What recomputation of operators keeps of a layer.
+[[nodiscard]] double kept_with_operators(const TrainingJob& job);
+
 /// The part of them that selective recomputation drops: the scores of unfused attention.
 [[nodiscard]] double score_bytes(const TrainingJob& job);
 

@@ -144,6 +144,7 @@ MemoryFit MemoryEstimate::fit() const {
 
 double activation_bytes_per_layer(const TrainingJob& job) {
   if (job.recompute == Recompute::full) return layer_input_bytes(job);
+  if (job.recompute == Recompute::operators) return kept_with_operators(job);
   const double kept = kept_without_recompute(job);
   return job.recompute == Recompute::selective ? kept - score_bytes(job) : kept;
 }

@@ -40,6 +40,9 @@ std::vector<Change> changes_of(const TrainingJob& job) {
   if (job.recompute == Recompute::none) {
     add("--recompute selective", [](TrainingJob& changed) { changed.recompute = Recompute::selective; });
   }
+  if (job.recompute == Recompute::none || job.recompute == Recompute::selective) {
+    add("--recompute operators", [](TrainingJob& changed) { changed.recompute = Recompute::operators; });
+  }
   if (job.recompute != Recompute::full) {
     add("--recompute full", [](TrainingJob& changed) { changed.recompute = Recompute::full; });
   }

@@ -337,6 +337,18 @@ void add_loss(BlockBuilder& block, const TrainingJob& job, const RankShape& shap
   for (int sum = 0; sum < 3; ++sum) block.communicate(&BlockWork::forward, scalars);
 }
 
+/// A forward without its attention and every other product, the first among them.
+PassWork without_kept_operators(const PassWork& forward) {
+  PassWork again;
+  int products = 0;
+  for (const OperatorUse& use : forward.operators) {
+    const bool attention = use.op.kind == OperatorKind::fused_attention || use.op.kind == OperatorKind::fused_dropout;
+    const bool kept_product = use.op.kind == OperatorKind::linear && products++ % 2 == 0;
+    if (!attention && !kept_product) again.operators.push_back(use);
+  }
+  return again;
+}
+
 }  // namespace
 
 std::string_view name(WorkPart part) {
@@ -361,8 +373,9 @@ BlockWork layer_work(const TrainingJob& job, bool windowed) {
     add_dense_mlp(block, job, shape, job.model.intermediate);
   }
   add_residual(block, job, shape, job.model.mlp_biases);
-  if (job.recompute == Recompute::full) {
-    block.work().recomputed = block.work().forward;
+  if (job.recompute == Recompute::full || job.recompute == Recompute::operators) {
+    block.work().recomputed =
+        job.recompute == Recompute::full ? block.work().forward : without_kept_operators(block.work().forward);
     block.work().forward.checkpoint_s = job.stack.host.checkpoint_forward_s;
     block.work().recomputed.checkpoint_s = job.stack.host.checkpoint_backward_s;
   }

@@ -45,7 +45,7 @@ TEST(Estimate, SaysFirstThatAJobDoesNotFitAndWhatWouldHelp) {
   EXPECT_THAT(lines_of(result.out).at(0), testing::EndsWith("of it activations"));
   EXPECT_THAT(result.out, HasSubstr("\n  with --recompute full "));
   EXPECT_THAT(result.out, HasSubstr("\n  with --sequence-parallel "));
-  EXPECT_THAT(result.out, HasSubstr("GiB, which fits\n"));
+  EXPECT_THAT(result.out, HasSubstr("GiB, which fits, "));
 }
 
 /// The command of the last line, without the program; empty when the text does not end with one.

@@ -264,7 +264,8 @@ TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
       {"  inter_node_gb_per_s: 25", "  inter_node_gb_per_s: 0",
        "job.yaml:8:24: cluster.inter_node_gb_per_s: expected more than 0"},
       {"recompute: selective", "recompute: selektive",
-       "job.yaml:20:12: recompute: expected none or selective or full, not \"selektive\"; did you mean selective?"},
+       "job.yaml:20:12: recompute: expected none or selective or operators or full, not \"selektive\"; did you mean "
+       "selective?"},
       {"dtype: fp16", "dtype: fp4", "job.yaml:22:8: dtype: expected fp32 or"},
       {"schedule: interleaved", "schedule: 1f1b", "job.yaml:24:11: schedule: 1f1b has no virtual stages"},
       {"dropout: 0.1", "dropout: 1", "job.yaml:26:10: dropout: 1 is not from 0 to below 1"},

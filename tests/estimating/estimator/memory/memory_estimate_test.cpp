@@ -330,6 +330,22 @@ TEST(ActivationBytesPerLayer, AreThoseThatEagerAndCompiledLayersKeep) {
   EXPECT_NEAR(kept("transformers"), 51.06 - 2, 0.05);
 }
 
+TEST(ActivationBytesPerLayer, RecomputationOfOperatorsKeepsAttentionAndEveryOtherProduct) {
+  TrainingJob job = llama_memory_job();
+  job.model = named_model("llama-3-8b");
+  job.parallel = {};
+  job.recompute = Recompute::operators;
+  // Input, attention with a number in fp32 for each head; queries, keys and values, gate and up.
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(job), 8192 * (2 * (2 * 4096 + 4096 + 2 * 1024 + 2 * 14336) + 4 * 32.0));
+  job.stack = named_stack("eager");
+  // Queries, values, gate and the last product.
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(job), 8192 * (2 * (2 * 4096 + 4096 + 1024 + 14336 + 4096) + 4 * 32.0));
+  const double kept = activation_bytes_per_layer(job);
+  const double workspace = layer_workspace_bytes(job);
+  job.recompute = Recompute::none;
+  EXPECT_NEAR(layer_workspace_bytes(job) + activation_bytes_per_layer(job) - kept, workspace, 1);
+}
+
 TEST(EstimateMemory, CountsWhatTheLossKeeps) {
   const auto head_bytes = [](LossKind loss) {
     TrainingJob job = llama_memory_job();

@@ -107,6 +107,21 @@ TEST(LayerWork, FullRecomputationAddsOneForward) {
   EXPECT_EQ(work.recomputed.collectives.size(), work.forward.collectives.size());
 }
 
+TEST(LayerWork, RecomputationOfOperatorsKeepsAttentionAndEveryOtherProduct) {
+  TrainingJob job = job_of(gpt());
+  job.attention = AttentionKind::fused;
+  job.recompute = Recompute::operators;
+  const BlockWork work = layer_work(job);
+  std::vector<std::int64_t> widths;
+  for (const OperatorUse& use : work.recomputed.operators) {
+    EXPECT_NE(use.op.kind, OperatorKind::fused_attention);
+    if (use.op.kind == OperatorKind::linear) widths.push_back(use.op.dims[1]);
+  }
+  EXPECT_EQ(widths, (std::vector<std::int64_t>{512, 2048})) << "output of attention, second of the MLP";
+  EXPECT_LT(work.recomputed.operators.size(), work.forward.operators.size());
+  EXPECT_TRUE(work.recomputed.collectives.empty());
+}
+
 TEST(LayerWork, SelectiveRecomputationRunsScoresAgain) {
   TrainingJob job = job_of(gpt());
   job.recompute = Recompute::selective;
