@@ -60,7 +60,7 @@ std::vector<SearchResult> brute_force(const TrainingJob& base, int gpus) {
                       const bool nothing_to_share = (zero > 0 && dp * cp == 1) || (sequence_parallel && tp == 1);
                       if (uneven || nothing_to_share || find_fault(job)) continue;
                       const MemoryEstimate memory = estimate_memory(job);
-                      if (!memory.fits()) continue;
+                      if (!memory.within_capacity()) continue;
                       const IterationEstimate estimate = estimate_iteration(job, sources.get());
                       results.push_back({layout, estimate.time_s, estimate.error_s,
                                          estimate_energy(job, estimate).total_j(),
