@@ -154,13 +154,23 @@ void add_attention_copies(BlockBuilder& block, const TrainingJob& job, const Ran
   }
 }
 
+/// In fp8, a kernel of its own writes what a product reads, as stored and transposed for the gradient of the weights
+/// (TransformerEngine's cast_transpose: as many bytes as a copy): its input, and backward the gradient of its output.
+void add_fp8_casts(BlockBuilder& block, const TrainingJob& job, std::int64_t tokens, std::int64_t inputs,
+                   std::int64_t outputs, double times = 1) {
+  if (job.dtype != DataType::fp8) return;
+  block.forward(WorkPart::elementwise, OperatorKind::permute, {1, tokens, inputs, 1}, times);
+  block.backward(WorkPart::elementwise, OperatorKind::permute, {1, tokens, outputs, 1}, times);
+}
+
 /// Products of one input with matrices side by side. Apart, the gradients of the input are added. Returns the index of
 /// the last forward product, on which collectives wait. Only Llama's relatives have them apart.
 int add_products(BlockBuilder& block, const TrainingJob& job, WorkPart part, std::int64_t tokens,
                  std::initializer_list<std::int64_t> widths, double times = 1) {
   const bool joined = job.stack.joined_products || job.model.mlp != model::MlpKind::gated;
+  const std::int64_t width = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
+  add_fp8_casts(block, job, tokens, job.model.hidden, width, times);
   if (joined) {
-    const std::int64_t width = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
     return block.add(part, OperatorKind::linear, {tokens, job.model.hidden, width, 1}, times);
   }
   block.backward(part == WorkPart::experts ? part : WorkPart::elementwise, OperatorKind::residual_add,
@@ -217,6 +227,7 @@ void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape&
     block.communicate(&BlockWork::backward, gradients);
   }
   add_head_copies(block, job, shape);
+  add_fp8_casts(block, job, shape.tokens, width, shape.hidden);
   const int output = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, width, shape.hidden, 1});
   tensor.row(block, output, last_index(block.work().backward));
 }
@@ -237,12 +248,13 @@ MlpProducts add_mlp(BlockBuilder& block, const TrainingJob& job, WorkPart part, 
   const auto times = static_cast<double>(copies);
   MlpProducts products;
   products.first = gated ? add_products(block, job, part, tokens, {width, width}, times)
-                         : block.add(part, OperatorKind::linear, {tokens, hidden, width, 1}, times);
+                         : add_products(block, job, part, tokens, {width}, times);
   products.first_backward = last_index(block.work().backward);
   // Apart, SiLU moves 2 elements forward and 3 backward, the product 3 and 6; together they move 3 and 5.
   const PassTimes passes = gated && !job.stack.fused_gate ? PassTimes{5.0 / 3, 9.0 / 5} : PassTimes{};
   block.add(part == WorkPart::experts ? part : WorkPart::elementwise, gated ? OperatorKind::swiglu : OperatorKind::gelu,
             {1, tokens * copies, width, 1}, passes);
+  add_fp8_casts(block, job, tokens, width, hidden, times);
   products.second = block.add(part, OperatorKind::linear, {tokens, width, hidden, 1}, times);
   products.second_backward = last_index(block.work().backward);
   return products;
@@ -349,6 +361,15 @@ PassWork without_kept_operators(const PassWork& forward) {
   return again;
 }
 
+/// Output matrices are not in fp8: Megatron's is none of TransformerEngine's, torchtitan leaves it out.
+void keep_in_16_bits(BlockWork& head) {
+  for (PassWork* const pass : {&head.forward, &head.backward}) {
+    for (OperatorUse& use : pass->operators) {
+      if (use.op.dtype == DataType::fp8) use.op.dtype = DataType::bf16;
+    }
+  }
+}
+
 }  // namespace
 
 std::string_view name(WorkPart part) {
@@ -421,6 +442,7 @@ BlockWork head_work(const TrainingJob& job) {
   add_norm(block, job, shape);
   const std::int64_t vocabulary = padded_vocabulary(job) / job.parallel.tp;
   const int product = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, shape.hidden, vocabulary, 1});
+  keep_in_16_bits(block.work());
   TensorCollectives(job, shape.activation_bytes).column(block, product, last_index(block.work().backward));
   add_gradient_sums(block, job, token_matrix_parameters(job));
   add_sharding(block, job, token_matrix_parameters(job), replica_group(job), false);  // its backward follows at once

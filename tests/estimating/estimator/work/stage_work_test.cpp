@@ -122,6 +122,25 @@ TEST(LayerWork, RecomputationOfOperatorsKeepsAttentionAndEveryOtherProduct) {
   EXPECT_TRUE(work.recomputed.collectives.empty());
 }
 
+TEST(LayerWork, InFp8ProductsReadWhatCastsWrite) {
+  TrainingJob job = job_of(gpt());
+  job.attention = AttentionKind::fused;
+  const auto copied = [&job](PassWork BlockWork::*pass) {
+    const BlockWork work = layer_work(job);
+    double bytes = 0;
+    for (const OperatorUse& use : (work.*pass).operators) {
+      if (use.op.kind == OperatorKind::permute) bytes += use.times * memory_bytes(use.op);
+    }
+    return bytes;
+  };
+  EXPECT_EQ(copied(&BlockWork::forward), 0);
+  job.dtype = DataType::fp8;
+  const double tokens = 2 * 256 * 4;  // read in two bytes, written twice in one
+  EXPECT_DOUBLE_EQ(copied(&BlockWork::forward), tokens * (3 * 512 + 2048));
+  EXPECT_DOUBLE_EQ(copied(&BlockWork::backward), tokens * (3 * 512 + 512 + 2048 + 512));
+  for (const OperatorUse& use : head_work(job).forward.operators) EXPECT_NE(use.op.dtype, DataType::fp8);
+}
+
 TEST(LayerWork, SelectiveRecomputationRunsScoresAgain) {
   TrainingJob job = job_of(gpt());
   job.recompute = Recompute::selective;
