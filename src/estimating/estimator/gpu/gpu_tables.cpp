@@ -139,9 +139,9 @@ std::array<AttentionRate, kAttentionKernelCount> attention_rates(bool hopper) {
   return rates;
 }
 
-/// NCCL's channels, each of which holds a multiprocessor: 24 of 108 on A100 and 16 of 132 on Hopper with NVSwitch, as
-/// it logs them. Products, attention and additions beside a kernel that streams on 8 to 32 multiprocessors of an H200
-/// took 5 to 6 % longer with 8, 8 to 16 with 16, 12 to 22 with 24.
+/// NCCL's channels, each of which holds a multiprocessor: 24 of 108 on A100 and 16 of 132 on Hopper with NVSwitch are
+/// assumed, and a tenth elsewhere. Products, attention and additions beside a kernel that streams on some of an H200's
+/// multiprocessors took 4 to 6 % longer with 8 of them, 8 to 16 % with 16, 12 to 22 % with 24.
 double collective_share(std::string_view gpu, bool hopper) {
   if (hopper) return 16.0 / 132;
   return gpu.starts_with("a100") && gpu.ends_with("sxm") ? 24.0 / 108 : 0.1;

@@ -168,10 +168,10 @@ void add_fp8_casts(BlockBuilder& block, const TrainingJob& job, std::int64_t tok
 int add_products(BlockBuilder& block, const TrainingJob& job, WorkPart part, std::int64_t tokens,
                  std::initializer_list<std::int64_t> widths, double times = 1) {
   const bool joined = job.stack.joined_products || job.model.mlp != model::MlpKind::gated;
-  const std::int64_t width = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
-  add_fp8_casts(block, job, tokens, job.model.hidden, width, times);
+  const std::int64_t all = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
+  add_fp8_casts(block, job, tokens, job.model.hidden, all, times);
   if (joined) {
-    return block.add(part, OperatorKind::linear, {tokens, job.model.hidden, width, 1}, times);
+    return block.add(part, OperatorKind::linear, {tokens, job.model.hidden, all, 1}, times);
   }
   block.backward(part == WorkPart::experts ? part : WorkPart::elementwise, OperatorKind::residual_add,
                  {1, tokens, job.model.hidden, 1}, times * static_cast<double>(widths.size() - 1));
