@@ -71,12 +71,14 @@ TEST(SoftwarePasses, AModelWithOneProductForAttentionHasNothingToAdd) {
   const BlockWork eager = layer_work(job_on("eager", "gpt2-xl"));
   const BlockWork megatron = layer_work(job_on("megatron", "gpt2-xl"));
   EXPECT_EQ(eager.backward.operators.size(), megatron.backward.operators.size());
-  EXPECT_GT(moved(layer_work(job_on("llm-foundry", "gpt2-xl")).backward, OperatorKind::permute), 0) << "joined gradients";
+  EXPECT_GT(moved(layer_work(job_on("llm-foundry", "gpt2-xl")).backward, OperatorKind::permute), 0)
+      << "joined gradients";
 }
 
 TEST(SoftwarePasses, AttentionIsOfTheStacksGeneration) {
   for (const OperatorUse& use : layer_work(job_on("llm-foundry", "gpt2-xl")).forward.operators) {
-    if (use.op.kind == OperatorKind::fused_attention) EXPECT_EQ(use.op.kernel, AttentionKernel::flash1);
+    if (use.op.kind != OperatorKind::fused_attention) continue;
+    EXPECT_EQ(use.op.kernel, AttentionKernel::flash1);
   }
 }
 
