@@ -1,0 +1,44 @@
+#include "estimating/power/voltage_curve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/core/error.h"
+
+namespace lowgear::power {
+
+VoltageCurve::VoltageCurve(std::span<const VoltagePoint> points, double measured_from_mhz)
+    : count_(points.size()), measured_from_mhz_(measured_from_mhz) {
+  if (points.empty()) throw InputError("a voltage curve needs points");
+  if (points.size() > kMostPoints) {
+    throw InputError(fmt::format("a voltage curve has at most {} points, not {}", kMostPoints, points.size()));
+  }
+  double last_mhz = 0;
+  double last_v2 = 0;
+  for (const VoltagePoint& point : points) {
+    if (!std::isfinite(point.clock_mhz) || point.clock_mhz <= last_mhz) {
+      throw InputError(fmt::format("the clocks of a voltage curve do not rise at {} MHz", point.clock_mhz));
+    }
+    if (!(point.relative_v2 > 0 && point.relative_v2 >= last_v2 && point.relative_v2 <= 1)) {
+      throw InputError(
+          fmt::format("relative_v2 of {} at {} MHz is not above 0, below that of a lower clock, or above 1",
+                      point.relative_v2, point.clock_mhz));
+    }
+    if (!(point.error >= 0 && point.error < 1)) {
+      throw InputError(
+          fmt::format("the error {} of relative_v2 at {} MHz is not in [0, 1)", point.error, point.clock_mhz));
+    }
+    last_mhz = point.clock_mhz;
+    last_v2 = point.relative_v2;
+  }
+  if (last_v2 != 1) throw InputError("relative_v2 is not 1 at the highest clock of the voltage curve");
+  if (!(measured_from_mhz >= 0 && measured_from_mhz <= last_mhz)) {
+    throw InputError(
+        fmt::format("measured_from_mhz of {} is above the highest clock of {} MHz", measured_from_mhz, last_mhz));
+  }
+  std::ranges::copy(points, points_.begin());
+}
+
+}  // namespace lowgear::power
