@@ -156,7 +156,7 @@ void Rounds::start_trainers() {
 bool Rounds::gpu_changed(int gpu) {
   simgpu::SimulatedGpu& simulated = machine_->gpu(gpu);
   return simulated.locked_sm_clocks().has_value() ||
-         simulated.readings().power_limit_w != simulated.model().power_limit_default_w;
+         simulated.readings().power_limit_w != simulated.model().power.limit_w;
 }
 
 bool Rounds::any_changed() {

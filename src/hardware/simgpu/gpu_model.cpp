@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <initializer_list>
@@ -13,20 +15,16 @@
 namespace lowgear::simgpu {
 namespace {
 
-// Sources, as the comments below name them:
-// [trace]   Lowgear's own read-only measurement of an NVIDIA H100 80GB HBM3, driver 580.159.04: NVML read at 100 Hz
+// Sources, as the comments below name them (those of powers are in estimating/power/gpu_table.cpp; compute load 1 is
+// the work of matrix products, memory load 1 the mean of kernels that memory limits): [trace]   Lowgear's own read-only
+// measurement of an NVIDIA H100 80GB HBM3, driver 580.159.04: NVML read at 100 Hz
 //           while it was idle, held a context, ran bf16 matmuls, copied memory and waited; see docs/estimating.md.
-// [perseus] stage profiles of the SOSP'24 Perseus artifact (ml-energy/zeus, branch kronos, sosp24_data): time and
-// energy
-//           of GPT-3 175B on A100 SXM and of Bloom on A40 at each SM clock, and its blocking powers, 83.64 W and
-//           70.38 W. Fitted: energy / time − blocking power ~ f·V(f)^2.
 // [zeus29]  ml-energy/zeus issue 29: NVML calls that set clocks "typically take 10-20 ms".
 // [sc24]    Yang et al., arXiv:2312.02741: on A100 and H100 the power sensor covers 25 % of the time.
 // [nvml]    NVML documentation of nvmlDeviceGetPowerUsage: an average over one second on Ampere and later but GA100.
 // [sheet]   NVIDIA's data sheet of the product; for GA102 the whitepaper "Ampere GA102 GPU Architecture".
 // [smi]     what `nvidia-smi -q` shows in public issues: V100 SXM2 in NVIDIA/nvidia-docker 1076, RTX 3090 in
 //           NVIDIA/nvidia-docker 1547, RTX A6000 in mrirecon/bart 323.
-// [derived] computed from another model's numbers as the comment says; compared with no measurement.
 // [assumed] no source was found; the order of magnitude is that of the neighbouring models.
 
 /// Clock changes: calls as in [zeus29]. Published tables of transition times (arXiv:2502.20075: they depend on the
@@ -50,7 +48,8 @@ constexpr SensorModel kHopperSensors = {.energy_period_s = 0.1,
 
 /// [trace]: 30 C at 68 W; 13 K more within 0.2 s when 700 W begin, 57 C after 25 s; 42 C while copying. Thresholds as
 /// NVML reports them there.
-constexpr ThermalModel kHopperThermal = {.ambient_c = 28.2,
+constexpr ThermalModel kHopperThermal = {.board_w = 45,
+                                         .ambient_c = 28.2,
                                          .die_k_per_w = 0.0225,
                                          .die_time_constant_s = 0.08,
                                          .package_k_per_w = 0.02,
@@ -59,21 +58,6 @@ constexpr ThermalModel kHopperThermal = {.ambient_c = 28.2,
                                          .slowdown_hardware_c = 89,
                                          .shutdown_c = 95,
                                          .memory_max_c = 95};
-
-/// [trace]: 68.4 W idle at 30 C; with a context at 1980 MHz 113.9 W at 32 C, 117.4 W at 37 C and 121.3 W at 41 C;
-/// 378 W while copying; 698 W of 700 W at 1378 MHz and 57 C in a bf16 matmul, which is compute load 1. The voltage
-/// curve is that of [perseus]' A100, stretched to 1980 MHz, as the trace holds no locked clocks. That 30 % of the
-/// memory power follows the SM clock is [assumed].
-constexpr PowerModel kHopperPower = {.board_w = 45,
-                                     .idle_board_w = 45,
-                                     .clock_tree_w = 34.5,
-                                     .leakage_w = 33,
-                                     .leakage_per_k = 0.02,
-                                     .compute_w = 1243,
-                                     .memory_w = 180,
-                                     .memory_on_sm_w = 77,
-                                     .voltage_floor = 0.835,
-                                     .voltage_knee_mhz = 1540};
 
 constexpr SimulatedGpuModel kH100 = {
     .key = "H100",
@@ -89,22 +73,18 @@ constexpr SimulatedGpuModel kH100 = {
     .memory_bus_bits = 5120,
     .pcie_generation = 5,
     .pcie_width = 16,
-    .sm_clocks = {.min_mhz = 345, .max_mhz = 1980, .step_mhz = 15},
     .memory_clocks_mhz = {2619, 1593},
     .idle_memory_clock_mhz = 2619,
     .power_limit_min_w = 200,
     .power_limit_max_w = 700,
-    .power_limit_default_w = 700,
     .idle_after_s = 2,  // [assumed]
-    .power = kHopperPower,
     .thermal = kHopperThermal,
     .sensors = kHopperSensors,
     .switching = kAssumedSwitching,
 };
 
 /// The H100's die with more memory: clocks, limits and sensors as [trace] has them on the H100; memory size and bus
-/// from [sheet]; memory clocks from its bandwidth of 4.8 TB/s. Power and temperature are those of the H100, with 5 W
-/// more for the larger memory [assumed].
+/// from [sheet]; memory clocks from its bandwidth of 4.8 TB/s. Temperatures are those of the H100 [assumed].
 constexpr SimulatedGpuModel h200() {
   SimulatedGpuModel model = kH100;
   model.key = "H200";
@@ -115,14 +95,10 @@ constexpr SimulatedGpuModel h200() {
   model.memory_bus_bits = 6144;
   model.memory_clocks_mhz = {3201, 1593};
   model.idle_memory_clock_mhz = 3201;
-  model.power.board_w += 5;
-  model.power.idle_board_w += 5;
   return model;
 }
 
-/// Compute load 1 is the work of [perseus]' GPT-3 instructions: 235 W at 855 MHz and 427 W at 1305 MHz there, on a GPU
-/// that was not held to 400 W. The voltage curve is fitted to those up to 1350 MHz, within 2.5 %. Blocking power as
-/// [perseus]; how it splits, the idle power, the memory power and the temperatures are [assumed].
+/// Temperatures are [assumed].
 constexpr SimulatedGpuModel kA100 = {
     .key = "A100",
     .name = "NVIDIA A100-SXM4-80GB",
@@ -137,24 +113,13 @@ constexpr SimulatedGpuModel kA100 = {
     .memory_bus_bits = 5120,
     .pcie_generation = 4,
     .pcie_width = 16,
-    .sm_clocks = {.min_mhz = 210, .max_mhz = 1410, .step_mhz = 15},
     .memory_clocks_mhz = {1593},
     .idle_memory_clock_mhz = 1593,
     .power_limit_min_w = 100,
     .power_limit_max_w = 400,
-    .power_limit_default_w = 400,
     .idle_after_s = 2,
-    .power = {.board_w = 36.6,
-              .idle_board_w = 36.6,
-              .clock_tree_w = 20,
-              .leakage_w = 20,
-              .leakage_per_k = 0.02,
-              .compute_w = 413,
-              .memory_w = 110,
-              .memory_on_sm_w = 45,
-              .voltage_floor = 0.835,
-              .voltage_knee_mhz = 1095},
-    .thermal = {.ambient_c = 28,
+    .thermal = {.board_w = 36.6,
+                .ambient_c = 28,
                 .die_k_per_w = 0.035,
                 .die_time_constant_s = 0.08,
                 .package_k_per_w = 0.04,
@@ -174,10 +139,7 @@ constexpr SimulatedGpuModel kA100 = {
     .switching = kAssumedSwitching,
 };
 
-/// Compute load 1 is the work of [perseus]' Bloom instructions: 176 W at 855 MHz and 286 W at 1485 MHz there, and its
-/// limit of 300 W from about 1550 MHz on. The voltage curve is fitted to those up to 1500 MHz, within 3.6 %. Blocking
-/// power as [perseus]; the rest of power and temperature is [assumed]. NVML reports the limits and clocks
-/// (NVIDIA/nvidia-docker issue 1447).
+/// Temperatures are [assumed]. NVML reports the limits and clocks (NVIDIA/nvidia-docker issue 1447).
 constexpr SimulatedGpuModel kA40 = {
     .key = "A40",
     .name = "NVIDIA A40",
@@ -192,24 +154,13 @@ constexpr SimulatedGpuModel kA40 = {
     .memory_bus_bits = 384,
     .pcie_generation = 4,
     .pcie_width = 16,
-    .sm_clocks = {.min_mhz = 210, .max_mhz = 1740, .step_mhz = 15},
     .memory_clocks_mhz = {7251, 6501, 810, 405},
     .idle_memory_clock_mhz = 405,
     .power_limit_min_w = 100,
     .power_limit_max_w = 300,
-    .power_limit_default_w = 300,
     .idle_after_s = 2,
-    .power = {.board_w = 35.1,
-              .idle_board_w = 15,
-              .clock_tree_w = 15,
-              .leakage_w = 15,
-              .leakage_per_k = 0.02,
-              .compute_w = 276,
-              .memory_w = 70,
-              .memory_on_sm_w = 30,
-              .voltage_floor = 0.91,
-              .voltage_knee_mhz = 1170},
-    .thermal = {.ambient_c = 28,
+    .thermal = {.board_w = 20,
+                .ambient_c = 28,
                 .die_k_per_w = 0.05,
                 .die_time_constant_s = 0.1,
                 .package_k_per_w = 0.07,
@@ -222,10 +173,8 @@ constexpr SimulatedGpuModel kA40 = {
     .switching = kAssumedSwitching,
 };
 
-/// Clocks, limits and thresholds [smi]. Power is [derived] from the A100's, which has the same kind of memory: the
-/// voltage curve stretched to 1530 MHz, compute in proportion to the power limit, memory to the bandwidth (900 of 2039
-/// GB/s). Without work 57 W at 1290 MHz and 32 C [smi]; how they split is [assumed], as are temperatures and sensors,
-/// which are those of the A100. The driver also lists clocks between these, every 7.5 MHz.
+/// Clocks, limits and thresholds [smi]. Temperatures and sensors are those of the A100 [assumed]. The driver also lists
+/// clocks between these, every 7.5 MHz.
 constexpr SimulatedGpuModel v100() {
   SimulatedGpuModel model = kA100;
   model.key = "V100";
@@ -240,22 +189,10 @@ constexpr SimulatedGpuModel v100() {
   model.memory_bytes = 17179869184;  // 16 GiB [sheet]
   model.memory_bus_bits = 4096;
   model.pcie_generation = 3;
-  model.sm_clocks = {.min_mhz = 135, .max_mhz = 1530, .step_mhz = 15};
   model.memory_clocks_mhz = {877};
   model.idle_memory_clock_mhz = 877;
   model.power_limit_min_w = 150;
   model.power_limit_max_w = 300;
-  model.power_limit_default_w = 300;
-  model.power = {.board_w = 36,
-                 .idle_board_w = 36,
-                 .clock_tree_w = 15,
-                 .leakage_w = 15,
-                 .leakage_per_k = 0.02,
-                 .compute_w = 310,
-                 .memory_w = 48.6,
-                 .memory_on_sm_w = 19.9,
-                 .voltage_floor = 0.835,
-                 .voltage_knee_mhz = 1188};
   model.thermal.slowdown_software_c = 83;
   model.thermal.slowdown_hardware_c = 87;
   model.thermal.shutdown_c = 90;
@@ -263,36 +200,22 @@ constexpr SimulatedGpuModel v100() {
   return model;
 }
 
-/// The A40's chip, GA102, up to 2100 MHz [smi]. Power is [derived] from the A40's: its voltage as a function of the
-/// clock, extended in a straight line from 1740 to 2100 MHz (5.7 % more); compute in proportion to multiprocessors,
-/// clock and the square of the voltage, the clock tree without the first, leakage to the third power of the voltage,
-/// memory to the bandwidth. Idle power [smi] of the A6000: 30 W. Temperatures and sensors are the A40's [assumed], but
-/// for the highest operating temperature of 93 C [smi].
+/// The A40's chip, GA102, up to 2100 MHz [smi]. Temperatures and sensors are the A40's [assumed], but for the highest
+/// operating temperature of 93 C [smi].
 constexpr SimulatedGpuModel rtx_a6000() {
   SimulatedGpuModel model = kA40;
   model.key = "A6000";
   model.name = "NVIDIA RTX A6000";
   model.pci_device_id = 0x223010DE;
   model.pci_subsystem_id = 0;
-  model.memory_bytes = 51539607552;  // 48 GiB [sheet]
-  model.sm_clocks.max_mhz = 2100;
+  model.memory_bytes = 51539607552;       // 48 GiB [sheet]
   model.memory_clocks_mhz = {8001, 405};  // those that [smi] shows, of more
-  model.power = {.board_w = 35.1,
-                 .idle_board_w = 17,
-                 .clock_tree_w = 20.2,
-                 .leakage_w = 17.7,
-                 .leakage_per_k = 0.02,
-                 .compute_w = 372,
-                 .memory_w = 77.2,
-                 .memory_on_sm_w = 44.6,
-                 .voltage_floor = 0.861,
-                 .voltage_knee_mhz = 1170};
   model.thermal.slowdown_software_c = 93;
   return model;
 }
 
-/// The same chip with 82 multiprocessors and GDDR6X, whose energy per byte is [assumed] to be that of GDDR6. CUDA runs
-/// with a memory clock of 9501 MHz [smi]; the simulation takes the highest one.
+/// The same chip with 82 multiprocessors and GDDR6X. CUDA runs with a memory clock of 9501 MHz [smi]; the simulation
+/// takes the highest one.
 constexpr SimulatedGpuModel rtx_3090() {
   SimulatedGpuModel model = rtx_a6000();
   model.key = "RTX3090";
@@ -303,15 +226,33 @@ constexpr SimulatedGpuModel rtx_3090() {
   model.memory_bytes = 25769803776;  // 24 GiB [sheet]
   model.memory_clocks_mhz = {9751, 9501, 405};
   model.power_limit_max_w = 350;
-  model.power_limit_default_w = 350;
-  model.power.compute_w = 363;
-  model.power.memory_w = 94.1;
-  model.power.memory_on_sm_w = 54.4;
   return model;
 }
 
-constexpr auto kModels =
-    std::to_array<SimulatedGpuModel>({kA40, kA100, kH100, h200(), v100(), rtx_3090(), rtx_a6000()});
+/// A model without power and clocks, which are those of a row of the table of powers.
+struct Listed {
+  SimulatedGpuModel model;
+  std::string_view row;
+};
+constexpr auto kListed = std::to_array<Listed>({{kA40, "a40"},
+                                                {kA100, "a100-80gb-sxm"},
+                                                {kH100, "h100-sxm"},
+                                                {h200(), "h200-sxm"},
+                                                {v100(), "v100-16gb-sxm"},
+                                                {rtx_3090(), "rtx-3090"},
+                                                {rtx_a6000(), "rtx-a6000"}});
+
+std::array<SimulatedGpuModel, kListed.size()> make_models() {
+  std::array<SimulatedGpuModel, kListed.size()> models;
+  std::ranges::transform(kListed, models.begin(), [](const Listed& listed) {
+    const power::GpuRow& row = power::gpu_row(listed.row);
+    SimulatedGpuModel model = listed.model;
+    model.sm_clocks = {row.clocks.min_mhz, row.clocks.max_mhz, row.clocks.step_mhz};
+    model.power = row.power;
+    return model;
+  });
+  return models;
+}
 
 bool equal_ignoring_case(std::string_view left, std::string_view right) {
   const auto same = [](char a, char b) {
@@ -376,11 +317,14 @@ void check_sensors(const SimulatedGpuModel& model) {
 
 }  // namespace
 
-std::span<const SimulatedGpuModel> gpu_models() { return kModels; }
+std::span<const SimulatedGpuModel> gpu_models() {
+  static const std::array<SimulatedGpuModel, kListed.size()> models = make_models();
+  return models;
+}
 
 const SimulatedGpuModel& find_gpu_model(std::string_view key) {
   std::string known;
-  for (const SimulatedGpuModel& model : kModels) {
+  for (const SimulatedGpuModel& model : gpu_models()) {
     if (equal_ignoring_case(model.key.view(), key) || equal_ignoring_case(model.name.view(), key)) return model;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", model.key.view());
   }
@@ -409,19 +353,17 @@ SimulatedGpuModel with_power_features(SimulatedGpuModel model) {
 void check(const SimulatedGpuModel& model) {
   if (model.key.empty() || model.name.empty()) reject(model, "it has no key or no name");
   check_clocks(model);
-  const PowerModel& power = model.power;
+  const power::GpuPower& power = model.power;
   constexpr double kMaxPowerW = 1e6;
   check_range(model, "a power",
-              {power.board_w, power.idle_board_w, power.clock_tree_w, power.leakage_w, power.compute_w, power.memory_w,
-               power.memory_on_sm_w, model.power_limit_min_w, model.power_limit_max_w, model.power_limit_default_w},
+              {power.idle_w, power.static_w, power.static_per_k_w, power.compute_w, power.memory_w, power.memory_sm_w,
+               model.power_limit_min_w, model.power_limit_max_w, power.limit_w, model.thermal.board_w},
               kMaxPowerW);
-  if (model.power_limit_min_w <= 0 || model.power_limit_default_w < model.power_limit_min_w ||
-      model.power_limit_max_w < model.power_limit_default_w) {
+  check_range(model, "the power of the clock tree", {power.clock_tree_w}, power.static_w);
+  if (model.power_limit_min_w <= 0 || power.limit_w < model.power_limit_min_w ||
+      model.power_limit_max_w < power.limit_w) {
     reject(model, "power limits are not in the order minimum, default, maximum");
   }
-  check_range(model, "leakage per kelvin", {power.leakage_per_k}, 0.1);
-  check_range(model, "voltage floor", {power.voltage_floor}, 1);
-  check_range(model, "voltage knee in MHz", {power.voltage_knee_mhz}, model.sm_clocks.max_mhz);
   const ThermalModel& thermal = model.thermal;
   check_range(model, "a thermal resistance in K/W", {thermal.die_k_per_w, thermal.package_k_per_w}, 10);
   check_range(model, "ambient temperature in C", {thermal.ambient_c}, 100);

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "estimating/power/gpu_power.h"
+
 namespace lowgear::simgpu {
 
 /// Text of a fixed size, for values that are shared between processes byte by byte. Longer text is cut.
@@ -52,25 +54,10 @@ struct ClockRange {
   }
 };
 
-/// Power of a GPU: a fixed part, the clock tree, leakage that grows with temperature, and what work adds. Dynamic
-/// parts follow f·V(f)^2, leakage V^3; V is the core voltage as a share of the voltage at the highest SM clock: flat up
-/// to the knee, then linear.
-struct PowerModel {
-  double board_w = 0;           ///< memory refresh, links and regulators with a context
-  double idle_board_w = 0;      ///< the same when idle without a context
-  double clock_tree_w = 0;      ///< at the highest SM clock, without work
-  double leakage_w = 0;         ///< at 30 degrees C and the highest voltage
-  double leakage_per_k = 0;     ///< relative growth: leakage ~ exp(leakage_per_k · (T − 30))
-  double compute_w = 0;         ///< work of compute load 1 at the highest SM clock, without a power limit
-  double memory_w = 0;          ///< work of memory load 1: the part that does not follow the SM clock
-  double memory_on_sm_w = 0;    ///< work of memory load 1: the part that does, at the highest SM clock
-  double voltage_floor = 1;     ///< V at and below the knee
-  double voltage_knee_mhz = 0;  ///< up to here the voltage is at its floor
-};
-
 /// Two thermal resistances in series with their time constants: the die over its surroundings (driven by the power of
 /// the die) and the package with heat sink over the air (driven by all power).
 struct ThermalModel {
+  double board_w = 0;  ///< static power outside of the die: memory refresh, links and regulators
   double ambient_c = 0;
   double die_k_per_w = 0;
   double die_time_constant_s = 0;
@@ -115,8 +102,8 @@ struct PowerFeatureModel {
   int smoothing_presets = 0;                                          ///< 0: no power smoothing
 };
 
-/// A model of GPU. gpu_model.cpp states the sources of the numbers. Copied into the shared state byte by byte, so that
-/// a test may vary any number.
+/// A model of GPU. Its power is that of the estimator's table (estimating/power); gpu_model.cpp states the sources of
+/// the other numbers. Copied into the shared state byte by byte, so that a test may vary any number.
 struct SimulatedGpuModel {
   FixedText<16> key;                   ///< as LOWGEAR_SIMGPU_GPUS and `lowgear simgpu` name it: `H100`
   FixedText<64> name;                  ///< as NVML names it: `NVIDIA H100 80GB HBM3`
@@ -132,15 +119,14 @@ struct SimulatedGpuModel {
   int pcie_generation = 0;
   int pcie_width = 0;
 
-  ClockRange sm_clocks;
+  ClockRange sm_clocks = {};
   std::array<int, 4> memory_clocks_mhz{};  ///< highest first, the unused ones 0
   int idle_memory_clock_mhz = 0;           ///< without a context
   double power_limit_min_w = 0;
   double power_limit_max_w = 0;
-  double power_limit_default_w = 0;
   double idle_after_s = 0;  ///< the clock falls to its lowest this long after the last context has gone
 
-  PowerModel power;
+  power::GpuPower power = {};
   ThermalModel thermal;
   SensorModel sensors;
   SwitchModel switching;

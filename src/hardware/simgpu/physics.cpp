@@ -10,9 +10,8 @@
 namespace lowgear::simgpu {
 namespace {
 
-constexpr double kLeakageReferenceC = 30;
-/// Leakage grows no further from here on, so that no model can run away.
-constexpr double kLeakageLimitC = 150;
+/// Static power grows no further from here on, so that no model can run away.
+constexpr double kHottestC = 150;
 /// How much energy the power limit may be missed by for a while: this share of the limit over this time.
 constexpr double kSurplusShare = 0.05;
 constexpr double kSurplusTimeS = 0.1;
@@ -52,34 +51,22 @@ std::int64_t period_ns(double period_s) {
   return std::llround(period_s * 1e9 / static_cast<double>(kPhysicsGridNs)) * kPhysicsGridNs;
 }
 
-double leakage_w(const SimulatedGpuModel& model, double voltage, double die_c) {
-  const double rise_k = std::min(die_c, kLeakageLimitC) - kLeakageReferenceC;
-  return model.power.leakage_w * voltage * voltage * voltage * std::exp(model.power.leakage_per_k * rise_k);
+/// What the board draws heats the package, the rest the die.
+GpuPower by_place(const SimulatedGpuModel& model, double static_w, double on_die_w, double memory_w) {
+  const double board_w = std::min(model.thermal.board_w, static_w);
+  return {.die_w = static_w - board_w + on_die_w, .elsewhere_w = board_w + memory_w};
 }
 
-GpuPower sleeping_power(const SimulatedGpuModel& model, double die_c) {
-  GpuPower power = working_power(model, model.sm_clocks.min_mhz, die_c, {});
-  power.elsewhere_w = model.power.idle_board_w;
-  return power;
-}
+GpuPower sleeping_power(const SimulatedGpuModel& model) { return by_place(model, model.power.idle_w, 0, 0); }
 
 }  // namespace
 
-double relative_voltage(const SimulatedGpuModel& model, int sm_clock_mhz) {
-  const PowerModel& power = model.power;
-  if (sm_clock_mhz <= power.voltage_knee_mhz) return power.voltage_floor;
-  const double above = (sm_clock_mhz - power.voltage_knee_mhz) / (model.sm_clocks.max_mhz - power.voltage_knee_mhz);
-  return power.voltage_floor + (1 - power.voltage_floor) * above;
-}
-
-GpuPower working_power(const SimulatedGpuModel& model, int sm_clock_mhz, double die_c, GpuActivity activity) {
-  const PowerModel& power = model.power;
-  const double voltage = relative_voltage(model, sm_clock_mhz);
-  const double switching = voltage * voltage * sm_clock_mhz / model.sm_clocks.max_mhz;
-  const double on_clock_w =
-      power.clock_tree_w + activity.compute * power.compute_w + activity.memory * power.memory_on_sm_w;
-  return {.die_w = on_clock_w * switching + leakage_w(model, voltage, die_c),
-          .elsewhere_w = power.board_w + activity.memory * power.memory_w};
+GpuPower working_power(const SimulatedGpuModel& model, double sm_clock_mhz, double die_c, GpuActivity activity) {
+  const power::GpuPower& power = model.power;
+  const double rate = power::Switching(power, sm_clock_mhz, model.sm_clocks.max_mhz).rate;
+  return by_place(model, power.static_power_w(rate, std::min(die_c, kHottestC)),
+                  (activity.compute * power.compute_w + activity.memory * power.memory_sm_w) * rate,
+                  activity.memory * power.memory_w);
 }
 
 GpuPhysicsState idle_gpu(const SimulatedGpuModel& model, std::uint64_t seed) {
@@ -88,16 +75,11 @@ GpuPhysicsState idle_gpu(const SimulatedGpuModel& model, std::uint64_t seed) {
   state.sm_clock_mhz = state.granted_clock_mhz = model.sm_clocks.min_mhz;
   state.power_clock_mhz = state.thermal_clock_mhz = model.sm_clocks.max_mhz;
   state.memory_clock_mhz = model.idle_memory_clock_mhz;
-  state.power_limit_w = model.power_limit_default_w;
+  state.power_limit_w = model.power.limit_w;
 
-  double die_c = model.thermal.ambient_c;
-  constexpr int kIterations = 100;  // each takes off most of what is left
-  for (int i = 0; i < kIterations; ++i) {
-    state.power = sleeping_power(model, die_c);
-    state.die_rise_k = model.thermal.die_k_per_w * state.power.die_w;
-    state.package_rise_k = model.thermal.package_k_per_w * state.power.total_w();
-    die_c = model.thermal.ambient_c + state.package_rise_k + state.die_rise_k;
-  }
+  state.power = sleeping_power(model);
+  state.die_rise_k = model.thermal.die_k_per_w * state.power.die_w;
+  state.package_rise_k = model.thermal.package_k_per_w * state.power.total_w();
 
   const SensorModel& sensors = model.sensors;
   const std::int64_t power_period_ns = period_ns(sensors.power_period_s);
@@ -398,15 +380,10 @@ void GpuPhysics::enforce_limits() {
 int GpuPhysics::highest_clock_within(double power_w, GpuActivity activity) const {
   const ClockRange& clocks = model_.sm_clocks;
   const double die_c = this->die_c();
-  int low = 0;  // index of a clock that is taken anyhow
-  int high = clocks.count();
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    const int clock_mhz = clocks.min_mhz + middle * clocks.step_mhz;
-    const bool within = working_power(model_, clock_mhz, die_c, activity).total_w() <= power_w;
-    (within ? low : high) = middle;
-  }
-  return clocks.min_mhz + low * clocks.step_mhz;
+  return clocks.at_or_below(
+      static_cast<int>(power::highest_clock_within(clocks.min_mhz, clocks.max_mhz, power_w, [&](double clock_mhz) {
+        return working_power(model_, clock_mhz, die_c, activity).total_w();
+      })));
 }
 
 void GpuPhysics::wake() {
@@ -485,8 +462,7 @@ GpuActivity GpuPhysics::activity() const {
 }
 
 GpuPower GpuPhysics::power() const {
-  return state_.awake ? working_power(model_, state_.sm_clock_mhz, die_c(), activity())
-                      : sleeping_power(model_, die_c());
+  return state_.awake ? working_power(model_, state_.sm_clock_mhz, die_c(), activity()) : sleeping_power(model_);
 }
 
 }  // namespace lowgear::simgpu

@@ -24,10 +24,8 @@ struct GpuPower {
   [[nodiscard]] double total_w() const { return die_w + elsewhere_w; }
 };
 
-/// Core voltage at an SM clock as a share of that at the highest.
-[[nodiscard]] double relative_voltage(const SimulatedGpuModel& model, int sm_clock_mhz);
-/// Power of an awake GPU (PowerModel) at an SM clock, a die temperature and an activity.
-[[nodiscard]] GpuPower working_power(const SimulatedGpuModel& model, int sm_clock_mhz, double die_c,
+/// Power of an awake GPU (estimating/power/gpu_power.h) at an SM clock, a die temperature and an activity.
+[[nodiscard]] GpuPower working_power(const SimulatedGpuModel& model, double sm_clock_mhz, double die_c,
                                      GpuActivity activity);
 
 /// A kernel as it runs. It is uniform: at any moment it computes for the share of time that its compute part takes.

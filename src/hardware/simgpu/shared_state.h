@@ -99,7 +99,7 @@ struct SharedHeader {
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 inline constexpr std::size_t kSharedGpuOffset = 4096;
-inline constexpr std::uint32_t kSharedStateVersion = 5;
+inline constexpr std::uint32_t kSharedStateVersion = 6;
 
 /// This process may not read, write or make a simulated machine's file.
 class SharedStateDenied : public InputError {

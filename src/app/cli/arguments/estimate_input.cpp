@@ -37,12 +37,11 @@ constexpr auto kOptions = std::to_array<JobOption>({
     {"--model", "model", "NAME|FILE",
      "A model's name, such as llama-3-70b, or a config.json of Hugging Face or its folder"},
     {"--gpu", "gpu", "NAME", "A GPU's name, such as h100-sxm, a100-80gb-sxm, gh200"},
-    {"--power-limit-w", "gpu.power_limit_w", "X", "Power limit of the GPU in W (default: its data sheet's)", "",
-     Unit::watt},
-    {"--memory-gb", "gpu.memory_gb", "X", "Memory of the GPU in GB (default: its data sheet's)", "",
-     Unit::gpu_gigabyte},
-    {"--memory-gb-per-s", "gpu.memory_gb_per_s", "X", "Memory bandwidth of the GPU in GB/s (default: its data sheet's)",
-     "", Unit::gigabyte_per_second},
+    {"--gpu-file", "gpu.file", "FILE", "Power of a measured GPU of this model, as lowgear sample curve writes it"},
+    {"--power-limit-w", "gpu.power_limit_w", "X", "Power limit of the GPU in W (default: its data sheet's)"},
+    {"--memory-gb", "gpu.memory_gb", "X", "Memory of the GPU in GB (default: its data sheet's)"},
+    {"--memory-gb-per-s", "gpu.memory_gb_per_s", "X",
+     "Memory bandwidth of the GPU in GB/s (default: its data sheet's)"},
     {"--gpus", "cluster.gpus", "N", "GPUs of the whole job; dp is this number divided by tp x pp x cp"},
     {"--nodes", "cluster.nodes", "N", "Nodes of the whole job, instead of --gpus"},
     {"--gpus-per-node", "cluster.gpus_per_node", "N", "GPUs per node (default: as in the GPU's usual system)"},
@@ -158,21 +157,26 @@ void add_job_options(CLI::App& app, JobArguments& arguments) {
 }
 
 void group_job_options(CLI::App& app) {
-  group_options(app, "GPU and network",
-                {"--power-limit-w", "--memory-gb", "--memory-gb-per-s", "--gpus-per-node", "--intra-node-gb-per-s",
-                 "--intra-node-latency-us", "--inter-node-gb-per-s", "--inter-node-latency-us"});
-  group_options(app, "Kernels",
-                {"--dtype", "--overlap-gradients", "--overlap-tensor", "--overlap-pipeline", "--attention", "--dropout",
-                 "--stack"});
+  group_options(
+      app, "GPU and network",
+      {"--gpu-file", "--power-limit-w", "--memory-gb", "--memory-gb-per-s", "--gpus-per-node", "--intra-node-gb-per-s",
+       "--intra-node-latency-us", "--inter-node-gb-per-s", "--inter-node-latency-us"});
+  group_options(
+      app, "Kernels",
+      {"--dtype", "--overlap-gradients", "--overlap-tensor", "--overlap-pipeline", "--attention", "--dropout"});
 }
 
 estimator::TrainingJob load_job(const JobArguments& arguments, std::string_view also_missing) {
   if (arguments.file.empty()) require_whole(arguments, also_missing);
   // Options name files from where the user stands.
   const fs::path folder = given(arguments, "model") ? fs::path() : fs::path(arguments.file).parent_path();
+  std::vector<YamlSetting> settings = arguments.settings;
+  for (YamlSetting& setting : settings) {
+    if (setting.path == "gpu.file" && !folder.empty()) setting.value = fs::absolute(setting.value).string();
+  }
   const auto read_config = [&folder](const std::string& path) { return read_config_at(folder, path); };
   const std::string text = arguments.file.empty() ? "{}" : read_file(arguments.file, kMaxYamlBytes);
-  return published_estimator::parse_job_file(text, arguments.file, arguments.settings, read_config);
+  return published_estimator::parse_job_file(text, arguments.file, settings, read_config);
 }
 
 std::span<const char* const> layout_options() { return kLayoutOptions; }

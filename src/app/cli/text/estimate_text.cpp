@@ -80,9 +80,11 @@ std::string job_text(const estimator::TrainingJob& job) {
   const auto parameters = static_cast<double>(parameter_count(job.model));
   const estimator::BatchShape& batch = job.batch;
   return fmt::format(
-      "{}, {} parameters, on {} {} in nodes of {}\n{}\nglobal batch {} x {} tokens: {} microbatches of {}, {}\n\n",
+      "{}, {} parameters, on {} {} in nodes of {}\n{}\npower by clock {}\nglobal batch {} x {} tokens: {} microbatches "
+      "of {}, {}\n\n",
       job.model.name, parameters_text(parameters), job.parallel.gpus(), describe(job.gpu), job.cluster.gpus_per_node,
-      layout_text(job), batch.global, batch.sequence_length, job.microbatches(), batch.micro, job.schedule);
+      layout_text(job), job.gpu.power_source, batch.global, batch.sequence_length, job.microbatches(), batch.micro,
+      job.schedule);
 }
 
 double utilization(const estimator::JobEstimate& estimate) {
@@ -172,12 +174,20 @@ Json layout_json(const estimator::TrainingJob& job) {
           {"sequence_parallel", parallel.sequence_parallel}};
 }
 
+Json power_model_json(const estimator::GpuModel& gpu) {
+  const power::VoltageCurve& voltage = gpu.power.voltage;
+  return {{"basis", name(gpu.power.voltage_basis)},
+          {"source", gpu.power_source},
+          {"measured_from_mhz", voltage.measured_from_mhz()}};
+}
+
 Json job_json(const estimator::TrainingJob& job) {
   return {
       {"model", job.model.name},
       {"parameters", parameter_count(job.model)},
       {"gpu", job.gpu.name},
       {"power_limit_w", job.gpu.power.limit_w},
+      {"power_model", power_model_json(job.gpu)},
       {"memory_bytes", job.gpu.memory_bytes},
       {"memory_bytes_per_s", job.gpu.memory_bytes_per_s},
       {"gpus_per_node", job.cluster.gpus_per_node},

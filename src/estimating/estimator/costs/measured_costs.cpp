@@ -25,7 +25,7 @@ std::string_view name(Pass pass) { return pass == Pass::forward ? "forward" : "b
 
 /// Splits a time by what limits the operator.
 WorkCost cost_of(const Operator& op, const GpuModel& gpu, const OperatorPrediction& prediction) {
-  WorkCost cost{.memory_bytes = memory_bytes(op), .error_s = prediction.error_s};
+  WorkCost cost{.memory_bytes = memory_bytes(op), .error_s = prediction.error_s, .core_load = core_load(gpu, op)};
   if (is_matrix_product(op.kind)) cost.flops = flops(op);
   const bool computes = cost.flops / peak_flops(gpu, op.dtype) > cost.memory_bytes / gpu.memory_bytes_per_s;
   (computes ? cost.core_s : cost.memory_s) = prediction.time_s;

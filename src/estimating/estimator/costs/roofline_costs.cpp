@@ -161,6 +161,7 @@ WorkCost RooflineCosts::cost(const Operator& op) const {
   cost.flops = is_matrix_product(op.kind) ? flops(op) : 0;
   cost.memory_bytes = lowgear::estimator::memory_bytes(op);
   cost.error_s = kOperatorRelativeError * cost.time_s();
+  cost.core_load = core_load(gpu_, op);
   return cost;
 }
 

@@ -9,6 +9,7 @@
 #include "estimating/estimator/gpu/catalogue_name.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "estimating/estimator/gpu/gpu_tables.h"
+#include "estimating/power/gpu_power.h"
 
 /// Sources, all NVIDIA's: "Tesla V100 GPU Architecture" (2017) and the V100 data sheet (2020); A40 data sheet (2021)
 /// and "Ampere GA102 GPU Architecture"; "A100 Tensor Core GPU Architecture" (2020) and the A100 data sheet (2021) for
@@ -44,27 +45,25 @@ struct Entry {
   double memory_gb_per_s;
   double l2_mib;
   int multiprocessors;
-  ClockSteps clocks;
   double link_bytes_per_s;
-  double limit_w;
 };
 
 // NVLink bridges of PCIe cards join pairs only: what more than two GPUs have is PCIe. V100 also has clocks between
 // those of its step, every 7.5 MHz.
 constexpr auto kGpus = std::to_array<Entry>({
-    {"v100-16gb-sxm", 125, false, 0, 0, 15.7, 16, 900, 6, 80, {135, 1530, 15}, 150 * kGiga, 300},
-    {"v100-sxm", 125, false, 0, 0, 15.7, 32, 900, 6, 80, {135, 1530, 15}, 150 * kGiga, 300},
-    {"rtx-3090", 87.96, true, 0, 44.11, 44.11, 24, 936, 6, 82, {210, 2100, 15}, kPcie4BytesPerS, 350},
-    {"rtx-a6000", 180.6, true, 0, 90.3, 45.15, 48, 768, 6, 84, {210, 2100, 15}, kPcie4BytesPerS, 300},
-    {"a40", 149.7, true, 0, 74.8, 37.4, 48, 696, 6, 84, {210, 1740, 15}, kPcie4BytesPerS, 300},
-    {"a100-40gb-sxm", 312, true, 0, 156, 19.5, 40, 1555, 40, 108, {210, 1410, 15}, 300 * kGiga, 400},
-    {"a100-80gb-pcie", 312, true, 0, 156, 19.5, 80, 1935, 40, 108, {210, 1410, 15}, kPcie4BytesPerS, 300},
-    {"a100-80gb-sxm", 312, true, 0, 156, 19.5, 80, 2039, 40, 108, {210, 1410, 15}, 300 * kGiga, 400},
-    {"h100-pcie", 756, true, 1513, 378, 51.2, 80, 2000, 50, 114, {210, 1755, 15}, kPcie5BytesPerS, 350},
-    {"h100-sxm", 989.4, true, 1978.9, 494.7, 66.9, 80, 3350, 50, 132, {345, 1980, 15}, 450 * kGiga, 700},
-    {"h200-sxm", 989.4, true, 1978.9, 494.7, 66.9, 141, 4800, 50, 132, {345, 1980, 15}, 450 * kGiga, 700},
-    {"gh200", 989.4, true, 1978.9, 494.7, 66.9, 96, 4000, 50, 132, {345, 1980, 15}, 450 * kGiga, 900},
-    {"b200", 2250, true, 4500, 1125, 75, 180, 8000, 126, 148, {120, 1965, 15}, 900 * kGiga, 1000},
+    {"v100-16gb-sxm", 125, false, 0, 0, 15.7, 16, 900, 6, 80, 150 * kGiga},
+    {"v100-sxm", 125, false, 0, 0, 15.7, 32, 900, 6, 80, 150 * kGiga},
+    {"rtx-3090", 87.96, true, 0, 44.11, 44.11, 24, 936, 6, 82, kPcie4BytesPerS},
+    {"rtx-a6000", 180.6, true, 0, 90.3, 45.15, 48, 768, 6, 84, kPcie4BytesPerS},
+    {"a40", 149.7, true, 0, 74.8, 37.4, 48, 696, 6, 84, kPcie4BytesPerS},
+    {"a100-40gb-sxm", 312, true, 0, 156, 19.5, 40, 1555, 40, 108, 300 * kGiga},
+    {"a100-80gb-pcie", 312, true, 0, 156, 19.5, 80, 1935, 40, 108, kPcie4BytesPerS},
+    {"a100-80gb-sxm", 312, true, 0, 156, 19.5, 80, 2039, 40, 108, 300 * kGiga},
+    {"h100-pcie", 756, true, 1513, 378, 51.2, 80, 2000, 50, 114, kPcie5BytesPerS},
+    {"h100-sxm", 989.4, true, 1978.9, 494.7, 66.9, 80, 3350, 50, 132, 450 * kGiga},
+    {"h200-sxm", 989.4, true, 1978.9, 494.7, 66.9, 141, 4800, 50, 132, 450 * kGiga},
+    {"gh200", 989.4, true, 1978.9, 494.7, 66.9, 96, 4000, 50, 132, 450 * kGiga},
+    {"b200", 2250, true, 4500, 1125, 75, 180, 8000, 126, 148, 900 * kGiga},
 });
 
 struct OtherName {
@@ -148,6 +147,7 @@ std::string_view without_brand(std::string_view name) {
 }
 
 GpuModel model_of(const Entry& entry) {
+  const power::GpuRow& row = power::gpu_row(entry.name);
   return {.name = std::string(entry.name),
           .fp16_flops = entry.fp16_tflops * kTera,
           .bf16 = entry.bf16,
@@ -158,10 +158,11 @@ GpuModel model_of(const Entry& entry) {
           .memory_bytes_per_s = entry.memory_gb_per_s * kGiga,
           .l2_bytes = entry.l2_mib * kBytesPerMib,
           .multiprocessors = entry.multiprocessors,
-          .clocks = entry.clocks,
+          .clocks = row.clocks,
           .link_bytes_per_s = entry.link_bytes_per_s,
           .efficiency = kernel_efficiency(entry.name),
-          .power = power_model(entry.name, entry.limit_w)};
+          .power = row.power,
+          .power_source = std::string(row.source)};
 }
 
 }  // namespace

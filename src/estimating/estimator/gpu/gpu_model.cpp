@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/text.h"
 #include "base/core/units.h"
+#include "estimating/power/gpu_file.h"
 
 namespace lowgear::estimator {
 
@@ -99,6 +101,14 @@ ValueRange allowed_memory_bytes() { return kMemoryBytes; }
 void set_power_limit(GpuModel& gpu, double limit_w) {
   gpu.power.kernel_limit_w = named_gpu(gpu.name).power.limit_w;
   gpu.power.limit_w = limit_w;
+}
+
+void set_gpu_file(GpuModel& gpu, const power::GpuFile& file) {
+  if (gpu_of_name(file.gpu) != gpu.name) {
+    throw InputError(fmt::format("the GPU file was measured on {}; the job's GPU is {}", quote(file.gpu), gpu.name));
+  }
+  power::replace(gpu.power, file, gpu.clocks.max_mhz, gpu.memory_bytes_per_s);
+  gpu.power_source = describe(file);
 }
 
 void set_memory_bandwidth(GpuModel& gpu, double bytes_per_s) {

@@ -7,7 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "estimating/power/gpu_power.h"
 #include "planning/profile/plausibility.h"
+
+namespace lowgear::power {
+struct GpuFile;
+}
 
 namespace lowgear::estimator {
 
@@ -66,14 +71,7 @@ enum class DataType : unsigned char { fp32, tf32, fp16, bf16, fp8 };
 /// Bytes of one element as activations and weights are stored (tf32 as fp32; fp8 as the one byte that matrices read).
 [[nodiscard]] int bytes_of(DataType type);
 
-/// SM clocks that a GPU can be locked to: every `step_mhz` from `max_mhz` down to `min_mhz`.
-struct ClockSteps {
-  int min_mhz = 0;
-  int max_mhz = 0;
-  int step_mhz = 15;
-};
-
-/// A number for each direction; most are shares of the data sheet's value.
+/// A share of the data sheet's value, in each direction.
 struct PassShares {
   double forward = 0.8;
   double backward = 0.8;
@@ -105,22 +103,6 @@ struct KernelEfficiency {
   double collective_share = 0.1;
 };
 
-/// Power of one GPU by activity (power_model.h has the formulas).
-struct GpuPowerModel {
-  double idle_w = 0;            ///< without any process
-  double static_w = 0;          ///< awake at the highest clock while nothing runs
-  double clock_tree_w = 0;      ///< the part of static_w that goes with clock x voltage^2
-  double blocking_w = 0;        ///< spins in a collective that waits for a peer, at the highest clock
-  double compute_w = 0;         ///< added by busy multiprocessors at the highest clock
-  double memory_w = 0;          ///< added by kernels limited by memory, at every clock
-  double memory_sm_w = 0;       ///< added by their multiprocessors at the highest clock
-  double link_w = 0;            ///< added by links at full rate
-  double limit_w = 0;           ///< power limit; in the catalogue the default (TDP)
-  double kernel_limit_w = 0;    ///< limit for which KernelEfficiency holds; 0: limit_w
-  double voltage_floor = 1;     ///< lowest voltage as a share of that at the highest clock
-  double voltage_knee_mhz = 0;  ///< clock up to which the voltage is at its floor; above it rises in a line
-};
-
 /// A GPU: a field for each line of its data sheet, and its measured efficiency and power.
 struct GpuModel {
   std::string name;         ///< as users write it: `h100-sxm`
@@ -133,10 +115,11 @@ struct GpuModel {
   double memory_bytes_per_s = 0;
   double l2_bytes = 0;
   int multiprocessors = 0;
-  ClockSteps clocks;
+  power::ClockSteps clocks;
   double link_bytes_per_s = 0;  ///< NVLink (or PCIe) of one GPU, one direction, all links
   KernelEfficiency efficiency;
-  GpuPowerModel power;
+  power::GpuPower power;
+  std::string power_source;  ///< of its voltage curve
 };
 
 /// Peak FLOP/s of matrix products whose inputs have the type. Throws InputError if the GPU does not support it.
@@ -173,6 +156,9 @@ struct ValueRange {
 /// Gives a GPU of the catalogue another power limit. KernelEfficiency still holds for the data sheet's limit;
 /// under_power_limit (power_model.h) converts times to the new one. The data sheet's own limit changes nothing.
 void set_power_limit(GpuModel& gpu, double limit_w);
+
+/// Gives a GPU the power of a measured one. Throws InputError if that is of another model.
+void set_gpu_file(GpuModel& gpu, const power::GpuFile& file);
 
 /// Gives a GPU memory of another bandwidth. The energy of a byte stays.
 void set_memory_bandwidth(GpuModel& gpu, double bytes_per_s);

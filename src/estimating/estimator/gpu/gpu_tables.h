@@ -10,8 +10,4 @@ namespace lowgear::estimator {
 /// measurements that support each.
 [[nodiscard]] KernelEfficiency kernel_efficiency(std::string_view gpu);
 
-/// Power of a GPU of the catalogue, by its own name (no alias), whose data sheet states a limit of `limit_w`.
-/// gpu_tables.cpp names the measurements that support each.
-[[nodiscard]] GpuPowerModel power_model(std::string_view gpu, double limit_w);
-
 }  // namespace lowgear::estimator

@@ -130,7 +130,7 @@ void add_rows(profile::StageProfile& profile, int stage, OpKind kind, const Work
 
 }  // namespace
 
-std::vector<int> profiled_clocks_mhz(const ClockSteps& clocks) {
+std::vector<int> profiled_clocks_mhz(const power::ClockSteps& clocks) {
   const int lowest_mhz = std::max(clocks.min_mhz, clocks.max_mhz / 3);
   std::vector<int> clocks_mhz;
   for (int clock_mhz = clocks.max_mhz; clock_mhz >= lowest_mhz; clock_mhz -= clocks.step_mhz) {

@@ -20,6 +20,7 @@
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "estimating/estimator/job/model_catalogue.h"
 #include "estimating/model/config_json.h"
+#include "estimating/power/gpu_file.h"
 
 namespace lowgear::estimator {
 
@@ -304,10 +305,23 @@ double amount_within(const YamlView& value, const ValueRange& range, double unit
       fmt::format("the data sheet says {:.6g}", usual / unit));
 }
 
+void read_gpu_file(const YamlView& path, const ConfigReader& read_config, GpuModel& gpu) {
+  const std::string text = path.text();
+  const std::optional<ConfigFile> file = read_config(text);
+  if (!file) path.fail(fmt::format("there is no GPU file {}", quote(text)));
+  const power::GpuFile measured = power::parse_gpu_file(file->text, file->source);
+  try {
+    set_gpu_file(gpu, measured);
+  } catch (const InputError& error) {
+    path.fail(error.what());
+  }
+}
+
 /// Reads the GPU's deviations from its data sheet.
-void read_gpu_changes(const YamlView& map, GpuModel& gpu) {
-  map.require_only({"name", "power_limit_w", "memory_gb", "memory_gb_per_s"});
+void read_gpu_changes(const YamlView& map, const ConfigReader& read_config, GpuModel& gpu) {
+  map.require_only({"name", "file", "power_limit_w", "memory_gb", "memory_gb_per_s"});
   const GpuModel usual = named_gpu(gpu.name);
+  if (map.has("file")) read_gpu_file(map.at("file"), read_config, gpu);
   if (map.has("power_limit_w")) {
     set_power_limit(gpu,
                     amount_within(map.at("power_limit_w"), allowed_power_limit_w(gpu), 1, "W", usual.power.limit_w));
@@ -322,16 +336,16 @@ void read_gpu_changes(const YamlView& map, GpuModel& gpu) {
 }
 
 /// `gpu` is a name or a map. `changes` are those of settings, which stand before it.
-void read_gpu(const YamlView& root, const YamlView& changes, TrainingJob& job) {
+void read_gpu(const YamlView& root, const YamlView& changes, const ConfigReader& read_config, TrainingJob& job) {
   if (root.has("gpu") || job.gpu.name.empty()) {
     const YamlView gpu = root.at("gpu");
     const YamlView name = gpu.is_map() ? gpu.at("name") : gpu;
     job.gpu = looked_up(name, [](const std::string& text) { return named_gpu(text); });
-    if (gpu.is_map()) read_gpu_changes(gpu, job.gpu);
+    if (gpu.is_map()) read_gpu_changes(gpu, read_config, job.gpu);
     job.cluster = default_cluster(job.gpu);
     job.dtype = job.gpu.bf16 ? DataType::bf16 : DataType::fp16;
   }
-  if (changes.has("gpu")) read_gpu_changes(changes.at("gpu"), job.gpu);
+  if (changes.has("gpu")) read_gpu_changes(changes.at("gpu"), read_config, job.gpu);
 }
 
 /// At the value that the fault names, or as near to it as the text goes; nowhere where settings alone make the job.
@@ -365,7 +379,7 @@ TrainingJob read_job(std::string_view yaml, const std::string& source, std::span
                      "schedule", "attention", "dropout", "split_messages", "stack"});
   const bool described = job.model.layers > 0;
   if (root.has("model") || !described) job.model = read_estimable_model(root.at("model"), read_config);
-  read_gpu(root, YamlView::parse_with("{}", source, of_gpu), job);
+  read_gpu(root, YamlView::parse_with("{}", source, of_gpu), read_config, job);
   read_cluster(root, job.cluster);
   read_batch(root, job.batch);
   read_parallel(root, job);

@@ -11,14 +11,14 @@
 
 namespace lowgear::estimator {
 
-/// The text of a config.json, and its name in messages.
+/// The text of a file that a job names, and its name in messages.
 struct ConfigFile {
   std::string source;
   std::string text;
 };
 
-/// Reads the config.json at a path, or in the folder at the path. Empty if there is no such file or folder. Throws
-/// InputError if it cannot be read.
+/// Reads the file at a path (a config.json or a GPU file), or the config.json in the folder at the path. Empty if there
+/// is no such file or folder. Throws InputError if it cannot be read.
 using ConfigReader = std::function<std::optional<ConfigFile>(const std::string& path)>;
 
 /// Reads a description of a job (docs/estimating.md lists its keys). `settings` override the text by the path of a key,

@@ -5,30 +5,9 @@
 namespace lowgear::estimator {
 namespace {
 
-/// Enough to find a clock to a millionth of the range.
-constexpr int kBisections = 20;
-
-/// The highest value in [low, high] for which the rising `power_w` is within the limit; `low` when there is none.
-template <typename Power>
-double highest_within(double low, double high, double limit_w, Power power_w) {
-  if (power_w(high) <= limit_w) return high;
-  for (int i = 0; i < kBisections; ++i) {
-    const double middle = (low + high) / 2;
-    (power_w(middle) <= limit_w ? low : high) = middle;
-  }
-  return low;
-}
-
 double share(double amount, double per_s) { return per_s > 0 ? amount / per_s : 0; }
 
 }  // namespace
-
-double relative_voltage(const GpuModel& gpu, double clock_mhz) {
-  const GpuPowerModel& power = gpu.power;
-  const double above_mhz = clock_mhz - power.voltage_knee_mhz;
-  if (above_mhz <= 0) return power.voltage_floor;
-  return power.voltage_floor + (1 - power.voltage_floor) * above_mhz / (gpu.clocks.max_mhz - power.voltage_knee_mhz);
-}
 
 EnergySplit& EnergySplit::operator+=(const EnergySplit& other) {
   static_j += other.static_j;
@@ -64,7 +43,7 @@ WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustain
 double WorkEnergy::clock_of_stated_time_mhz(double limit_w) const {
   const double time_s = work_.time_s();
   if (!(time_s > 0) || !(limit_w > 0)) return gpu_->clocks.max_mhz;
-  return highest_within(gpu_->clocks.min_mhz, gpu_->clocks.max_mhz, limit_w, [&](double clock_mhz) {
+  return power::highest_clock_within(gpu_->clocks.min_mhz, gpu_->clocks.max_mhz, limit_w, [&](double clock_mhz) {
     return split(clock_mhz, work_.core_s * clock_mhz / gpu_->clocks.max_mhz, time_s).total_j() / time_s;
   });
 }
@@ -75,13 +54,11 @@ double WorkEnergy::time_s(double clock_mhz) const {
 
 /// `cycles_s`: cycles that the multiprocessors are busy for, in seconds at the highest clock.
 EnergySplit WorkEnergy::split(double clock_mhz, double cycles_s, double time_s) const {
-  const GpuPowerModel& power = gpu_->power;
-  const double voltage = relative_voltage(*gpu_, clock_mhz);
-  const double switching = voltage * voltage;
-  const double rate = switching * clock_mhz / gpu_->clocks.max_mhz;
-  return {.static_j = (power.static_w - power.clock_tree_w * (1 - rate)) * time_s,
-          .compute_j = power.compute_w * cycles_s * switching,
-          .memory_j = (power.memory_w + power.memory_sm_w * rate) * work_.memory_s,
+  const power::GpuPower& power = gpu_->power;
+  const power::Switching switching(power, clock_mhz, gpu_->clocks.max_mhz);
+  return {.static_j = power.static_power_w(switching.rate) * time_s,
+          .compute_j = power.compute_w * work_.core_load * cycles_s * switching.v2,
+          .memory_j = (power.memory_w + power.memory_sm_w * switching.rate) * work_.memory_s,
           .link_j = link_j_,
           .waiting_j = 0};
 }
@@ -102,8 +79,8 @@ double WorkEnergy::sustained_clock_mhz(double limit_w) const {
     return time_s > 0 ? split(clock_mhz, cycles_s, time_s).total_j() / time_s : 0;
   };
   const bool higher = power_w(sustained_mhz_) <= limit_w;
-  return highest_within(higher ? sustained_mhz_ : gpu_->clocks.min_mhz, higher ? gpu_->clocks.max_mhz : sustained_mhz_,
-                        limit_w, power_w);
+  return power::highest_clock_within(higher ? sustained_mhz_ : gpu_->clocks.min_mhz,
+                                     higher ? gpu_->clocks.max_mhz : sustained_mhz_, limit_w, power_w);
 }
 
 TimedEnergy WorkEnergy::at_power_limit(double limit_w) const { return at_clock(sustained_clock_mhz(limit_w)); }

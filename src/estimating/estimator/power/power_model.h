@@ -5,13 +5,10 @@
 
 namespace lowgear::estimator {
 
-/// Core voltage at a clock as a share of that at the highest: at its floor up to the knee, then a line.
-[[nodiscard]] double relative_voltage(const GpuModel& gpu, double clock_mhz);
-
 /// Whether its power limit differs from the one under which its kernels were measured.
 [[nodiscard]] bool has_own_power_limit(const GpuModel& gpu);
 
-/// Converts work measured under the limit of GpuPowerModel::kernel_limit_w to the GPU's limit: the part that
+/// Converts work measured under the limit of GpuPower::kernel_limit_w to the GPU's limit: the part that
 /// multiprocessors limit scales with the clock that the GPU sustains. The error stays the same share of the time.
 [[nodiscard]] WorkCost under_power_limit(const GpuModel& gpu, const WorkCost& work);
 
@@ -39,7 +36,7 @@ struct EnergySplit {
 /// Time and energy of one piece of work (a forward of a stage) on one GPU as functions of the SM clock:
 ///   t(f) = core_s f_s / f + memory_s + link_s             for f <= f_s, and t(f_s) above
 ///   E(f) = (static_w - clock_tree_w + clock_tree_w f V(f)^2 / f_max) t(f)
-///        + compute_w core_s f_s / f_max V(f)^2
+///        + compute_w core_load core_s f_s / f_max V(f)^2
 ///        + (memory_w + memory_sm_w f V(f)^2 / f_max) memory_s
 ///        + link_w (link_bytes / link_bytes_per_s) + (blocking_w - static_w) link_s
 /// Multiprocessors draw power while they are busy, and hardly less when their tensor cores are idle; kernels limited by

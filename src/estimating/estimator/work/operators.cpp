@@ -8,6 +8,9 @@
 namespace lowgear::estimator {
 
 WorkCost& WorkCost::operator+=(const WorkCost& other) {
+  if (other.core_s > 0 && other.core_load != core_load) {
+    core_load = (core_s * core_load + other.core_s * other.core_load) / (core_s + other.core_s);
+  }
   core_s += other.core_s;
   memory_s += other.memory_s;
   link_s += other.link_s;
@@ -25,7 +28,8 @@ WorkCost operator*(double factor, const WorkCost& cost) {
           .flops = factor * cost.flops,
           .memory_bytes = factor * cost.memory_bytes,
           .link_bytes = factor * cost.link_bytes,
-          .error_s = factor * cost.error_s};
+          .error_s = factor * cost.error_s,
+          .core_load = cost.core_load};
 }
 
 WorkCost taking(const WorkCost& cost, double time_s) {
@@ -182,6 +186,13 @@ std::string_view name(CollectiveKind kind) {
 bool is_matrix_product(OperatorKind kind) {
   return kind == OperatorKind::linear || kind == OperatorKind::attention_scores ||
          kind == OperatorKind::attention_values || kind == OperatorKind::fused_attention || is_of_experts(kind);
+}
+
+double core_load(const GpuModel& gpu, const Operator& op) {
+  if (op.kind == OperatorKind::fused_attention || op.kind == OperatorKind::fused_dropout) {
+    return gpu.power.attention_share;
+  }
+  return op.dtype == DataType::fp8 ? gpu.power.fp8_share : 1;
 }
 
 double expert_weights(const Operator& op) {

@@ -19,6 +19,7 @@ struct WorkCost {
   double memory_bytes = 0;  ///< read and written
   double link_bytes = 0;    ///< sent by the GPU, hidden or not
   double error_s = 0;       ///< half the width of a 90 % interval of the time
+  double core_load = 1;     ///< mean power of the kernels of core_s, as a share of products in 16 bits
 
   [[nodiscard]] double time_s() const { return core_s + memory_s + link_s; }
   /// Times, work and errors are added: kernels of one kind err together.
@@ -59,6 +60,9 @@ struct Operator {
 /// memory. Both are above 0 for valid dims, except that `fused_dropout` moves nothing.
 [[nodiscard]] double flops(const Operator& op);
 [[nodiscard]] double memory_bytes(const Operator& op);
+
+/// Power of multiprocessors that the operator keeps busy, as a share of that of products in 16 bits.
+[[nodiscard]] double core_load(const GpuModel& gpu, const Operator& op);
 
 /// Elements of the matrices of a mixture's experts on this rank, without the router.
 [[nodiscard]] double expert_weights(const Operator& op);

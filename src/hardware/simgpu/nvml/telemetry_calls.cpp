@@ -171,7 +171,7 @@ Return read_field(SimulatedGpu& gpu, FieldValue& field) {
     case kFieldMaxPowerLimit:
       return give_milliwatts(gpu.model().power_limit_max_w);
     case kFieldDefaultPowerLimit:
-      return give_milliwatts(gpu.model().power_limit_default_w);
+      return give_milliwatts(gpu.model().power.limit_w);
     case kFieldCurrentPowerLimit:
     case kFieldRequestedPowerLimit:
       return give_milliwatts(gpu.readings().power_limit_w);
@@ -370,7 +370,7 @@ LOWGEAR_NVML nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned* limit_mw) 
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementDefaultLimit(Device device, unsigned* limit_mw) {
   return give_milliwatts(device, "DeviceGetPowerManagementDefaultLimit", limit_mw,
-                         [](SimulatedGpu& gpu) { return gpu.model().power_limit_default_w; });
+                         [](SimulatedGpu& gpu) { return gpu.model().power.limit_w; });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned* min_mw, unsigned* max_mw) {
   return answer_for(device, "DeviceGetPowerManagementLimitConstraints", [&](SimulatedGpu& gpu) {

@@ -117,7 +117,7 @@ TEST_P(PowerLimit, BoundsWorkOfMultiprocessors) {
 
 INSTANTIATE_TEST_SUITE_P(AllGpus, PowerLimit, testing::ValuesIn(gpu_names()), test_name_of_gpu);
 
-/// Power is 50 W awake, and 400 W of compute in proportion to clock x voltage^2, which is clock / 4 up to 500 MHz.
+/// Power is 50 W awake, and 400 W of compute in proportion to clock x V^2, which is clock / 4 up to 500 MHz.
 TEST(UnderPowerLimit, TakesTimeInProportionToTheClocksOfBothLimits) {
   GpuModel gpu;
   gpu.clocks = {100, 1000, 10};
@@ -125,8 +125,7 @@ TEST(UnderPowerLimit, TakesTimeInProportionToTheClocksOfBothLimits) {
                .compute_w = 400,
                .limit_w = 75,
                .kernel_limit_w = 90,
-               .voltage_floor = 0.5,
-               .voltage_knee_mhz = 500};
+               .voltage = power::VoltageCurve(std::vector<power::VoltagePoint>{{500, 0.25}, {1000, 1}}, 500)};
   const WorkCost limited = under_power_limit(gpu, {.core_s = 1});
   // 50 W + 100 W x f / 1000 MHz: 400 MHz at 90 W, 250 MHz at 75 W.
   EXPECT_NEAR(limited.core_s, 400.0 / 250, 1e-4);

@@ -1,5 +1,6 @@
 #include "estimating/estimator/job/job_file.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -180,6 +181,30 @@ TEST(ParseTrainingJob, ChangesAGpuByItsNameOrWithinIt) {
     EXPECT_EQ(gpu.power.limit_w, 400);
     EXPECT_EQ(gpu.memory_bytes, 141 * kGiB) << "what the file says is of another GPU";
   }
+}
+
+TEST(ParseTrainingJob, TakesTheFileOfAMeasuredGpu) {
+  constexpr const char* kFile = R"({"format": "lowgear.gpu/1", "gpu": "NVIDIA H100 80GB HBM3", "limit_w": 700,
+    "max_clock_mhz": 1980, "multiprocessors": 132, "static_w": {"value": 100, "temperature_c": 40, "per_k": 0.5,
+    "clock_tree": 30}, "operations": [], "voltage": {"measured_from_mhz": 1000,
+    "points": [{"clock_mhz": 1000, "relative_v2": 0.4}, {"clock_mhz": 1980, "relative_v2": 1}]}})";
+  const auto read = [&](const std::string& path) -> std::optional<ConfigFile> {
+    if (path != "gpu.json") return std::nullopt;
+    return ConfigFile{path, kFile};
+  };
+  const auto parsed = [&](std::string_view gpu) {
+    const std::string text = fmt::format("{{model: llama-3-8b, gpu: {}, batch: {{global: 8, sequence: 1024}}}}", gpu);
+    return parse_training_job(text, "job.yaml", {}, read);
+  };
+  const GpuModel gpu = parsed("{name: h100, file: gpu.json, power_limit_w: 500}").gpu;
+  EXPECT_EQ(gpu.power.static_w, 100);
+  EXPECT_EQ(gpu.power.limit_w, 500);
+  EXPECT_EQ(gpu.power.voltage.relative_v2(1000), 0.4);
+  EXPECT_THAT(gpu.power_source, testing::HasSubstr("measured on one NVIDIA H100 80GB HBM3 from 1000 MHz up"));
+  EXPECT_THAT(error_of([&] { (void)parsed("{name: h200, file: gpu.json}"); }),
+              testing::HasSubstr("measured on \"NVIDIA H100 80GB HBM3\"; the job's GPU is h200-sxm"));
+  EXPECT_THAT(error_of([&] { (void)parsed("{name: h100, file: no.json}"); }),
+              testing::HasSubstr("there is no GPU file \"no.json\""));
 }
 
 TEST(ParseTrainingJob, SaysWhatAGpuCannotBe) {

@@ -3,13 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "estimating/estimator/gpu/test_name_of_gpu.h"
 
 namespace lowgear::estimator {
 namespace {
 
-/// Round numbers: 100 TFLOP/s, 1 TB/s, 100 GB/s; voltage 0.5 up to 500 MHz, then a line to 1 at 1000 MHz.
+const power::VoltageCurve kCurve(std::vector<power::VoltagePoint>{{500, 0.25}, {1000, 1}}, 500);
+
+/// Round numbers: 100 TFLOP/s, 1 TB/s, 100 GB/s; V^2 0.25 up to 500 MHz, then a line to 1 at 1000 MHz.
 GpuModel simple_gpu() {
   GpuModel gpu;
   gpu.fp16_flops = 100e12;
@@ -25,21 +28,12 @@ GpuModel simple_gpu() {
                .memory_sm_w = 40,
                .link_w = 30,
                .limit_w = 1000,
-               .voltage_floor = 0.5,
-               .voltage_knee_mhz = 500};
+               .voltage = kCurve};
   return gpu;
 }
 
 /// A second of products.
 constexpr WorkCost kProducts{.core_s = 1, .flops = 50e12, .memory_bytes = 0.2e12};
-
-TEST(RelativeVoltage, IsFlatUpToItsKneeAndThenRisesInALine) {
-  const GpuModel gpu = simple_gpu();
-  EXPECT_DOUBLE_EQ(relative_voltage(gpu, 100), 0.5);
-  EXPECT_DOUBLE_EQ(relative_voltage(gpu, 500), 0.5);
-  EXPECT_DOUBLE_EQ(relative_voltage(gpu, 750), 0.75);
-  EXPECT_DOUBLE_EQ(relative_voltage(gpu, 1000), 1);
-}
 
 TEST(WorkEnergy, AtTheHighestClockIsTheSumOfItsParts) {
   const GpuModel gpu = simple_gpu();
@@ -115,6 +109,15 @@ TEST(WorkEnergy, FindsTheClockForALowerPowerLimit) {
   EXPECT_NEAR(lowest.time_s, 10, 1e-4) << "no clock is low enough: the lowest";
 }
 
+TEST(WorkEnergy, DrawsInProportionToTheLoadOfItsKernels) {
+  const GpuModel gpu = simple_gpu();
+  WorkCost mixed{.core_s = 1, .core_load = 0.5};
+  mixed += WorkCost{.core_s = 3};
+  mixed += WorkCost{.memory_s = 1, .core_load = 0.1};
+  EXPECT_DOUBLE_EQ(mixed.core_load, 0.875);
+  EXPECT_DOUBLE_EQ(WorkEnergy(gpu, mixed).split_at(1000).compute_j, 400 * 3.5);
+}
+
 TEST(WorkEnergy, OfNothingIsNothing) {
   const GpuModel gpu = simple_gpu();
   const TimedEnergy taken = WorkEnergy(gpu, {}).at_clock(500);
@@ -127,16 +130,16 @@ class PowerOfCatalogue : public testing::TestWithParam<std::string> {};
 
 TEST_P(PowerOfCatalogue, IsCompleteAndInOrder) {
   const GpuModel gpu = named_gpu(GetParam());
-  const GpuPowerModel& power = gpu.power;
+  const power::GpuPower& power = gpu.power;
   EXPECT_GT(power.idle_w, 0);
   EXPECT_GT(power.static_w, power.idle_w) << "awake is more than asleep";
   EXPECT_LT(power.clock_tree_w, power.static_w);
   EXPECT_GE(power.blocking_w, power.static_w) << "spinning is more than doing nothing";
   EXPECT_GT(power.limit_w, power.blocking_w);
-  EXPECT_GT(power.voltage_floor, 0.5);
-  EXPECT_LT(power.voltage_floor, 1);
-  EXPECT_GT(power.voltage_knee_mhz, gpu.clocks.min_mhz);
-  EXPECT_LT(power.voltage_knee_mhz, gpu.clocks.max_mhz);
+  EXPECT_EQ(power.voltage.points().back().clock_mhz, gpu.clocks.max_mhz);
+  EXPECT_GT(power.voltage.points().front().clock_mhz, gpu.clocks.min_mhz);
+  EXPECT_LT(power.voltage.relative_v2(gpu.clocks.min_mhz), 0.7);
+  EXPECT_FALSE(gpu.power_source.empty());
 }
 
 TEST_P(PowerOfCatalogue, BusyMultiprocessorsComeToThePowerLimit) {
@@ -151,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(AllGpus, PowerOfCatalogue, testing::ValuesIn(gpu_names(
 
 TEST(PowerOfH100, IsWhatWasMeasured) {
   const GpuModel gpu = named_gpu("h100-sxm");
-  // data/h100-sxm: matrix products run at 1289-1380 MHz at the limit of 700 W; additions of residuals draw 521-535 W.
+  // data/h100-sxm: matrix products run at 1289-1430 MHz at the limit of 700 W; additions of residuals draw 521-535 W.
   const WorkCost products{.core_s = 1};
   EXPECT_NEAR(WorkEnergy(gpu, products).at_clock(1980).power_w(), 700, 1);
   EXPECT_NEAR(WorkEnergy(gpu, products).sustained_clock_mhz(), 1340, 40);
@@ -161,6 +164,13 @@ TEST(PowerOfH100, IsWhatWasMeasured) {
 
 TEST(PowerOfH200, IsWhatWasMeasured) {
   const GpuModel gpu = named_gpu("h200");
+  // At the limit of 700 W: bf16 products at 1471 MHz, fp8 products at 1354 MHz, fused attention at 1863 MHz.
+  const auto sustained_mhz = [&gpu](double load) {
+    return WorkEnergy(gpu, {.core_s = 1, .core_load = load}).sustained_clock_mhz();
+  };
+  EXPECT_NEAR(sustained_mhz(1), 1471, 20);
+  EXPECT_NEAR(sustained_mhz(gpu.power.fp8_share), 1354, 20);
+  EXPECT_NEAR(sustained_mhz(gpu.power.attention_share), 1863, 40);
   // data/h200-sxm: an all-reduce of 1 GiB among four GPUs takes 4.55 ms and draws 289 W; its GPUs send 1.5 times that.
   const double sent_bytes = 1.5 * 1024 * 1024 * 1024;
   const WorkCost all_reduce{.link_s = 4.552e-3, .link_bytes = sent_bytes};

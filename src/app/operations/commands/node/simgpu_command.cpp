@@ -272,7 +272,7 @@ void reset(simgpu::SimulatedGpu& gpu) {
   gpu.share_kernels(simgpu::KernelSharing::time_slicing);
   gpu.control().reset_sm_clocks();
   gpu.control().reset_memory_clocks();
-  gpu.control().set_power_limit_w(gpu.model().power_limit_default_w);
+  gpu.control().set_power_limit_w(gpu.model().power.limit_w);
   if (gpu.model().power_features.profiles != 0) gpu.control().request_power_profiles(0);
   if (gpu.model().power_features.smoothing_presets != 0) {
     gpu.control().activate_power_smoothing_preset(0);

@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/core/error.h"
+#include "base/core/text.h"
+#include "base/core/units.h"
+#include "estimating/power/gpu_file.h"
+
+namespace lowgear::power {
+namespace {
+
+constexpr double kMaxPowerW = 1e5;
+constexpr double kMaxClockMhz = 1e5;
+constexpr double kMaxPicojoules = 1e6;
+constexpr double kPico = 1e-12;
+constexpr double kHzPerMhz = 1e6;
+/// Share of the data sheet's bandwidth that kernels limited by memory reach on average.
+constexpr double kReachedBandwidth = 0.8;
+
+Estimated read_estimated(const JsonView& object, std::string_view value, std::string_view error, double low,
+                         double high) {
+  Estimated estimated{.value = number_in(object.at(value), low, high)};
+  if (has_value(object, error)) estimated.error = number_in(object.at(error), 0, high);
+  return estimated;
+}
+
+GpuFile::StaticPower read_static(const JsonView& object) {
+  require_members(object, {"value", "error", "temperature_c", "per_k", "per_k_error", "clock_tree", "clock_tree_error",
+                           "clock_tree_assumed"});
+  GpuFile::StaticPower result;
+  result.at_reference_w = read_estimated(object, "value", "error", 0, kMaxPowerW);
+  result.reference_c = number_in(object.at("temperature_c"), 0, 150);
+  result.per_k_w = read_estimated(object, "per_k", "per_k_error", 0, 100);
+  result.clock_tree_w = read_estimated(object, "clock_tree", "clock_tree_error", 0, result.at_reference_w.value);
+  if (object.has("clock_tree_assumed")) result.clock_tree_assumed = object.at("clock_tree_assumed").boolean();
+  return result;
+}
+
+GpuFile::OperationEnergy read_operation(const JsonView& object) {
+  require_members(object, {"type", "pj", "error", "ops_per_cycle_sm"});
+  GpuFile::OperationEnergy result;
+  result.type = object.at("type").text();
+  if (result.type != "bf16" && result.type != "fp8" && result.type != "tf32") {
+    object.at("type").fail(fmt::format("unknown type {}", quote(result.type)), "write bf16, fp8 or tf32");
+  }
+  result.at_max_clock_pj = read_estimated(object, "pj", "error", 1e-3, kMaxPicojoules);
+  result.ops_per_cycle_sm = number_in(object.at("ops_per_cycle_sm"), 1, 1e6);
+  return result;
+}
+
+VoltageCurve read_voltage(const JsonView& object) {
+  require_members(object, {"measured_from_mhz", "points"});
+  const JsonView list = object.at("points");
+  std::vector<VoltagePoint> points;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const JsonView point = list.at(i);
+    require_members(point, {"clock_mhz", "relative_v2", "error"});
+    points.push_back({.clock_mhz = number_in(point.at("clock_mhz"), 0, kMaxClockMhz),
+                      .relative_v2 = number_in(point.at("relative_v2"), 0, 1),
+                      .error = point.has("error") ? number_in(point.at("error"), 0, 1) : 0});
+  }
+  try {
+    return {points, number_in(object.at("measured_from_mhz"), 0, kMaxClockMhz)};
+  } catch (const InputError& error) {
+    list.fail(error.what());
+  }
+}
+
+/// Power of all multiprocessors at the highest clock.
+double busy_w(const GpuFile& file, const GpuFile::OperationEnergy& operation) {
+  return file.multiprocessors * operation.ops_per_cycle_sm * file.max_clock_mhz * kHzPerMhz *
+         operation.at_max_clock_pj.value * kPico;
+}
+
+const GpuFile::OperationEnergy* find(const GpuFile& file, std::string_view type) {
+  const auto found = std::ranges::find(file.operations, type, &GpuFile::OperationEnergy::type);
+  return found == file.operations.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+GpuFile parse_gpu_file(std::string_view text, const std::string& source) {
+  const Json document = parse_json(text, source);
+  const JsonView root(document, source);
+  require_format(root, "lowgear.gpu/1");
+  require_members(root, {"format", "gpu", "driver", "date", "simulated", "limit_w", "max_clock_mhz", "multiprocessors",
+                         "static_w", "operations", "memory", "voltage"});
+  GpuFile file;
+  file.gpu = root.at("gpu").text();
+  if (has_value(root, "driver")) file.driver = root.at("driver").text();
+  if (has_value(root, "date")) file.date = root.at("date").text();
+  if (has_value(root, "simulated")) file.simulated = root.at("simulated").boolean();
+  file.limit_w = number_in(root.at("limit_w"), 0, kMaxPowerW);
+  file.max_clock_mhz = number_in(root.at("max_clock_mhz"), 1, kMaxClockMhz);
+  file.multiprocessors = root.at("multiprocessors").integer_in(1, 10'000);
+  file.static_power = read_static(root.at("static_w"));
+  const JsonView operations = root.at("operations");
+  for (std::size_t i = 0; i < operations.size(); ++i) file.operations.push_back(read_operation(operations.at(i)));
+  if (has_value(root, "memory")) {
+    const JsonView memory = root.at("memory");
+    require_members(memory, {"pj_per_byte", "error", "clock_share", "clock_share_error"});
+    file.byte_pj = read_estimated(memory, "pj_per_byte", "error", 0, kMaxPicojoules);
+    file.byte_clock_share = read_estimated(memory, "clock_share", "clock_share_error", 0, 1);
+  }
+  file.voltage = read_voltage(root.at("voltage"));
+  if (file.voltage.points().back().clock_mhz != file.max_clock_mhz) {
+    root.at("max_clock_mhz").fail("it is not the clock of the last point of voltage");
+  }
+  return file;
+}
+
+void replace(GpuPower& power, const GpuFile& file, double max_clock_mhz, double memory_bytes_per_s) {
+  if (file.max_clock_mhz != max_clock_mhz) {
+    throw InputError(
+        fmt::format("the GPU file's highest clock is {} MHz, that of this GPU {} MHz; name a file that was "
+                    "measured on the same model",
+                    file.max_clock_mhz, max_clock_mhz));
+  }
+  const double spinning_w = power.blocking_w - power.static_w;
+  power.static_per_k_w = file.static_power.per_k_w.value;
+  power.static_w =
+      file.static_power.at_reference_w.value + power.static_per_k_w * (kReferenceC - file.static_power.reference_c);
+  power.clock_tree_w = std::min(file.static_power.clock_tree_w.value, power.static_w);
+  power.blocking_w = power.static_w + spinning_w;
+  power.idle_w = std::min(power.idle_w, power.static_w);
+  const double fp8_w = power.fp8_share * power.compute_w;
+  const double attention_w = power.attention_share * power.compute_w;
+  const auto* const bf16 = find(file, "bf16");
+  const auto* const fp8 = find(file, "fp8");
+  if (bf16 != nullptr) power.compute_w = busy_w(file, *bf16);
+  power.fp8_share = (fp8 != nullptr ? busy_w(file, *fp8) : fp8_w) / power.compute_w;
+  power.attention_share = attention_w / power.compute_w;
+  if (file.byte_pj.value > 0) {
+    const double memory_w = file.byte_pj.value * kPico * kReachedBandwidth * memory_bytes_per_s;
+    power.memory_sm_w = memory_w * file.byte_clock_share.value;
+    power.memory_w = memory_w - power.memory_sm_w;
+  }
+  power.voltage = file.voltage;
+  power.voltage_basis = Basis::measured;
+}
+
+std::string describe(const GpuFile& file) {
+  return fmt::format("measured on {}{}{} from {:.0f} MHz up{}", file.simulated ? "a simulated " : "one ", file.gpu,
+                     file.date.empty() ? "" : ", " + file.date + ",", file.voltage.measured_from_mhz(),
+                     file.voltage.is_measured(file.voltage.points().front().clock_mhz)
+                         ? ""
+                         : fmt::format(", extrapolated to {:.0f} MHz", file.voltage.points().front().clock_mhz));
+}
+
+}  // namespace lowgear::power

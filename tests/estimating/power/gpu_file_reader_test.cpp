@@ -1,0 +1,81 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/core/error_of.h"
+#include "estimating/power/gpu_file.h"
+
+namespace lowgear::power {
+namespace {
+
+using testing::HasSubstr;
+
+/// 100 multiprocessors at 1 GHz: 400 W of bf16 and 480 W of fp8 products, 160 W of memory at 2 TB/s.
+constexpr const char* kFile = R"({"format": "lowgear.gpu/1", "gpu": "NVIDIA H200", "driver": "580.159.04",
+ "date": "2026-11-29", "simulated": false, "limit_w": 700, "max_clock_mhz": 1000, "multiprocessors": 100,
+ "static_w": {"value": 118, "error": 0.9, "temperature_c": 35, "per_k": 0.4, "clock_tree": 34},
+ "operations": [{"type": "bf16", "pj": 1, "error": 0.006, "ops_per_cycle_sm": 4000},
+                {"type": "fp8", "pj": 0.6, "ops_per_cycle_sm": 8000}],
+ "memory": {"pj_per_byte": 100, "error": 2, "clock_share": 0.25},
+ "voltage": {"measured_from_mhz": 600,
+             "points": [{"clock_mhz": 300, "relative_v2": 0.3, "error": 0.08}, {"clock_mhz": 600, "relative_v2": 0.5},
+                        {"clock_mhz": 1000, "relative_v2": 1}]}})";
+
+std::string with(const std::string& from, const std::string& to) {
+  std::string text = kFile;
+  return text.replace(text.find(from), from.size(), to);
+}
+
+TEST(GpuFile, IsRead) {
+  const GpuFile file = parse_gpu_file(kFile, "h200.json");
+  EXPECT_EQ(file.gpu, "NVIDIA H200");
+  EXPECT_EQ(file.static_power.at_reference_w.value, 118);
+  EXPECT_EQ(file.static_power.at_reference_w.error, 0.9);
+  ASSERT_EQ(file.operations.size(), 2U);
+  EXPECT_EQ(file.operations[1].type, "fp8");
+  EXPECT_DOUBLE_EQ(file.voltage.relative_v2(800), 0.75);
+  EXPECT_EQ(describe(file), "measured on one NVIDIA H200, 2026-11-29, from 600 MHz up, extrapolated to 300 MHz");
+}
+
+TEST(GpuFile, ReplacesThePowerOfAModel) {
+  GpuPower power{.idle_w = 200,
+                 .static_w = 100,
+                 .blocking_w = 102,
+                 .compute_w = 1000,
+                 .attention_share = 0.5,
+                 .memory_w = 1,
+                 .memory_sm_w = 1,
+                 .limit_w = 700};
+  replace(power, parse_gpu_file(kFile, "h200.json"), 1000, 2e12);
+  EXPECT_DOUBLE_EQ(power.static_w, 118 + 0.4 * 5);
+  EXPECT_DOUBLE_EQ(power.blocking_w, 122);
+  EXPECT_DOUBLE_EQ(power.idle_w, 120) << "not above that of an awake GPU";
+  EXPECT_DOUBLE_EQ(power.clock_tree_w, 34);
+  EXPECT_NEAR(power.compute_w, 400, 1e-9);
+  EXPECT_NEAR(power.fp8_share, 1.2, 1e-9);
+  EXPECT_NEAR(power.attention_share, 500.0 / 400, 1e-9) << "attention was not measured: its watts stay";
+  EXPECT_NEAR(power.memory_w, 120, 1e-9);
+  EXPECT_NEAR(power.memory_sm_w, 40, 1e-9);
+  EXPECT_EQ(power.limit_w, 700);
+  EXPECT_EQ(power.voltage_basis, Basis::measured);
+}
+
+TEST(GpuFile, OfAnotherHighestClockIsRefused) {
+  GpuPower power;
+  EXPECT_THAT(error_of([&] { replace(power, parse_gpu_file(kFile, "h200.json"), 1980, 2e12); }),
+              HasSubstr("highest clock is 1000 MHz, that of this GPU 1980 MHz"));
+}
+
+TEST(GpuFile, NamesWhatIsWrong) {
+  const auto error = [](const std::string& text) { return error_of([&] { (void)parse_gpu_file(text, "g.json"); }); };
+  EXPECT_THAT(error(with("gpu/1", "gpu/2")), HasSubstr("lowgear.gpu/1"));
+  EXPECT_THAT(error(with("\"limit_w\"", "\"limit\"")), HasSubstr("limit_w"));
+  EXPECT_THAT(error(with("\"fp8\"", "\"int8\"")), HasSubstr("operations[1].type: unknown type \"int8\""));
+  EXPECT_THAT(error(with("\"relative_v2\": 0.5", "\"relative_v2\": 0.2")), HasSubstr("relative_v2 of 0.2 at 600 MHz"));
+  EXPECT_THAT(error(with("\"clock_tree\": 34", "\"clock_tree\": 340")), HasSubstr("static_w.clock_tree"));
+  EXPECT_THAT(error(with("\"max_clock_mhz\": 1000", "\"max_clock_mhz\": 900")), HasSubstr("the last point of voltage"));
+}
+
+}  // namespace
+}  // namespace lowgear::power
