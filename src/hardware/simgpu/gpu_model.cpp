@@ -10,7 +10,9 @@
 #include <string>
 
 #include "base/core/error.h"
+#include "base/core/text.h"
 #include "base/core/units.h"
+#include "estimating/power/gpu_file.h"
 
 namespace lowgear::simgpu {
 namespace {
@@ -329,6 +331,23 @@ const SimulatedGpuModel& find_gpu_model(std::string_view key) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", model.key.view());
   }
   throw InputError(fmt::format("there is no simulated GPU model {}; choose one of {}", quote(key), known));
+}
+
+void set_power(std::span<SimulatedGpuModel> models, const power::GpuFile& file) {
+  bool found = false;
+  for (SimulatedGpuModel& model : models) {
+    if (!equal_ignoring_case(model.name.view(), file.gpu) && !equal_ignoring_case(model.key.view(), file.gpu)) continue;
+    constexpr double kHzPerMhz = 1e6;
+    constexpr double kTransfersPerClock = 2;
+    constexpr double kBitsPerByte = 8;
+    const double memory_bytes_per_s =
+        kTransfersPerClock * model.memory_clocks_mhz.front() * kHzPerMhz * model.memory_bus_bits / kBitsPerByte;
+    power::replace(model.power, file, model.sm_clocks.max_mhz, memory_bytes_per_s);
+    found = true;
+  }
+  if (!found) {
+    throw InputError(fmt::format("the GPU file was measured on {}, and no simulated GPU is one", quote(file.gpu)));
+  }
 }
 
 SimulatedGpuModel with_power_features(SimulatedGpuModel model) {

@@ -10,6 +10,10 @@
 
 #include "estimating/power/gpu_power.h"
 
+namespace lowgear::power {
+struct GpuFile;
+}
+
 namespace lowgear::simgpu {
 
 /// Text of a fixed size, for values that are shared between processes byte by byte. Longer text is cut.
@@ -146,6 +150,8 @@ static_assert(std::is_trivially_copyable_v<SimulatedGpuModel>);
 [[nodiscard]] const SimulatedGpuModel& find_gpu_model(std::string_view key);
 /// The model with power features. Its profiles, presets and conflicts are invented.
 [[nodiscard]] SimulatedGpuModel with_power_features(SimulatedGpuModel model);
+/// Gives those of the models whose name the file has the power of the measured GPU. Throws InputError if none has it.
+void set_power(std::span<SimulatedGpuModel> models, const power::GpuFile& file);
 /// Throws InputError saying what is wrong when a value is not finite, negative, or contradicts another.
 void check(const SimulatedGpuModel& model);
 

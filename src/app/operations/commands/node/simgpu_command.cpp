@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "app/cli/arguments/options.h"
@@ -16,6 +17,8 @@
 #include "app/operations/commands/verbs.h"
 #include "app/operations/doctor/machine_facts.h"
 #include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "estimating/power/gpu_file.h"
 #include "hardware/simgpu/simulated_machine.h"
 
 namespace lowgear::operations {
@@ -39,6 +42,7 @@ struct SimgpuArguments {
   SimgpuAction action = SimgpuAction::show;
   std::string state;
   std::string gpus = "H100";
+  std::string gpu_file;
   int seed = 1;
   bool virtual_time = false;
   bool any_user = false;
@@ -54,27 +58,17 @@ constexpr std::string_view name(SimgpuAction action) { return kActions[static_ca
 
 /// Which options belong to which action, besides --state and --json.
 constexpr auto kOptionsOfActions = std::to_array<cli::OptionOfAction>({
-    {name(SimgpuAction::create), "--gpus"},
-    {name(SimgpuAction::create), "--seed"},
-    {name(SimgpuAction::create), "--virtual-time"},
-    {name(SimgpuAction::create), "--any-user"},
-    {name(SimgpuAction::inject), "--gpu"},
-    {name(SimgpuAction::inject), "--call"},
-    {name(SimgpuAction::inject), "--return-code"},
-    {name(SimgpuAction::inject), "--delay"},
-    {name(SimgpuAction::inject), "--count"},
-    {name(SimgpuAction::inject), "--stuck"},
-    {name(SimgpuAction::inject), "--lost"},
-    {name(SimgpuAction::slow), "--gpu"},
-    {name(SimgpuAction::slow), "--factor"},
-    {name(SimgpuAction::share), "--gpu"},
-    {name(SimgpuAction::share), "--by"},
-    {name(SimgpuAction::run), "--gpu"},
-    {name(SimgpuAction::run), "--time"},
-    {name(SimgpuAction::run), "--memory-share"},
-    {name(SimgpuAction::run), "--load"},
-    {name(SimgpuAction::run), "--busy"},
-    {name(SimgpuAction::run), "--sm-share"},
+    {name(SimgpuAction::create), "--gpus"},      {name(SimgpuAction::create), "--gpu-file"},
+    {name(SimgpuAction::create), "--seed"},      {name(SimgpuAction::create), "--virtual-time"},
+    {name(SimgpuAction::create), "--any-user"},  {name(SimgpuAction::inject), "--gpu"},
+    {name(SimgpuAction::inject), "--call"},      {name(SimgpuAction::inject), "--return-code"},
+    {name(SimgpuAction::inject), "--delay"},     {name(SimgpuAction::inject), "--count"},
+    {name(SimgpuAction::inject), "--stuck"},     {name(SimgpuAction::inject), "--lost"},
+    {name(SimgpuAction::slow), "--gpu"},         {name(SimgpuAction::slow), "--factor"},
+    {name(SimgpuAction::share), "--gpu"},        {name(SimgpuAction::share), "--by"},
+    {name(SimgpuAction::run), "--gpu"},          {name(SimgpuAction::run), "--time"},
+    {name(SimgpuAction::run), "--memory-share"}, {name(SimgpuAction::run), "--load"},
+    {name(SimgpuAction::run), "--busy"},         {name(SimgpuAction::run), "--sm-share"},
     {name(SimgpuAction::reset), "--gpu"},
 });
 
@@ -294,8 +288,12 @@ std::string next_step(const std::string& state) {
 }
 
 std::unique_ptr<simgpu::SimulatedMachine> create(const SimgpuArguments& arguments, const std::string& state) {
+  std::vector<simgpu::SimulatedGpuModel> models = simgpu::gpu_models_from_text(arguments.gpus);
+  if (!arguments.gpu_file.empty()) {
+    simgpu::set_power(models, power::parse_gpu_file(read_file(arguments.gpu_file), arguments.gpu_file));
+  }
   return simgpu::SimulatedMachine::create(
-      state, {.gpus = simgpu::gpu_models_from_text(arguments.gpus),
+      state, {.gpus = std::move(models),
               .clock = arguments.virtual_time ? simgpu::SimulatedClock::virtual_ : simgpu::SimulatedClock::real,
               .seed = static_cast<std::uint64_t>(arguments.seed),
               .root_required = !arguments.any_user});
@@ -375,6 +373,8 @@ cli::VerbAction declare_simgpu(CLI::App& app) {
                  "power features of newer GPUs")
       ->type_name("LIST")
       ->default_str("H100");
+  app.add_option("--gpu-file", arguments->gpu_file, "create: power of a measured GPU, for the GPUs of its model")
+      ->type_name("FILE");
   cli::add_whole_number(app, "--seed", {.low = 0, .high = INT32_MAX}, cli::into(arguments->seed),
                         "create: random seed of switch latencies, sensors and UUIDs")
       ->default_str("1");
