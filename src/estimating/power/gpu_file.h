@@ -35,7 +35,8 @@ struct GpuFile {
     bool clock_tree_assumed = true;    ///< no sample can tell it from the rest
   } static_power;
 
-  /// Of one type of matrix products.
+  /// Of one type of matrix products, from operands near the tensor cores: for reports, as products of training also
+  /// move their operands.
   struct OperationEnergy {
     std::string type;             ///< bf16, fp8, tf32
     Estimated at_max_clock_pj;    ///< of one operation at the highest clock; a multiply-add is two
@@ -51,8 +52,9 @@ struct GpuFile {
 /// Reads a GPU file. Throws InputError with file, line and column, or the member's path.
 [[nodiscard]] GpuFile parse_gpu_file(std::string_view text, const std::string& source);
 
-/// Replaces a power model's numbers by those of a file. `memory_bytes_per_s` is the data sheet's bandwidth. Throws
-/// InputError if the file's highest clock is not `max_clock_mhz`.
+/// Replaces static power, power of memory and the voltage curve of a model by those of a file; work still sustains the
+/// same clock under the power limit. `memory_bytes_per_s` is the data sheet's bandwidth. Throws InputError if the
+/// file's highest clock is not `max_clock_mhz`.
 void replace(GpuPower& power, const GpuFile& file, double max_clock_mhz, double memory_bytes_per_s);
 
 /// One line about the origin of a file's numbers.

@@ -14,7 +14,6 @@ constexpr double kMaxPowerW = 1e5;
 constexpr double kMaxClockMhz = 1e5;
 constexpr double kMaxPicojoules = 1e6;
 constexpr double kPico = 1e-12;
-constexpr double kHzPerMhz = 1e6;
 /// Share of the data sheet's bandwidth that kernels limited by memory reach on average.
 constexpr double kReachedBandwidth = 0.8;
 
@@ -31,7 +30,7 @@ GpuFile::StaticPower read_static(const JsonView& object) {
   GpuFile::StaticPower result;
   result.at_reference_w = read_estimated(object, "value", "error", 0, kMaxPowerW);
   result.reference_c = number_in(object.at("temperature_c"), 0, 150);
-  result.per_k_w = read_estimated(object, "per_k", "per_k_error", 0, 100);
+  result.per_k_w = read_estimated(object, "per_k", "per_k_error", -10, 100);
   result.clock_tree_w = read_estimated(object, "clock_tree", "clock_tree_error", 0, result.at_reference_w.value);
   if (object.has("clock_tree_assumed")) result.clock_tree_assumed = object.at("clock_tree_assumed").boolean();
   return result;
@@ -67,15 +66,17 @@ VoltageCurve read_voltage(const JsonView& object) {
   }
 }
 
-/// Power of all multiprocessors at the highest clock.
-double busy_w(const GpuFile& file, const GpuFile::OperationEnergy& operation) {
-  return file.multiprocessors * operation.ops_per_cycle_sm * file.max_clock_mhz * kHzPerMhz *
-         operation.at_max_clock_pj.value * kPico;
-}
-
-const GpuFile::OperationEnergy* find(const GpuFile& file, std::string_view type) {
-  const auto found = std::ranges::find(file.operations, type, &GpuFile::OperationEnergy::type);
-  return found == file.operations.end() ? nullptr : &*found;
+/// Power of multiprocessors at the highest clock, for work that draws the same at the same clock under the limit as by
+/// another model: the clocks that products sustain were measured, and do not change with the curve.
+double compute_w_as_by(const GpuPower& other, double share, double max_mhz, const GpuPower& power) {
+  constexpr double kLowestShare = 0.1;
+  const auto other_w = [&](double clock_mhz) {
+    const double rate = Switching(other, clock_mhz, max_mhz).rate;
+    return other.static_power_w(rate) + share * other.compute_w * rate;
+  };
+  const double clock_mhz = highest_clock_within(kLowestShare * max_mhz, max_mhz, other.limit_w, other_w);
+  const double rate = Switching(power, clock_mhz, max_mhz).rate;
+  return std::max(0.0, other_w(clock_mhz) - power.static_power_w(rate)) / rate;
 }
 
 }  // namespace
@@ -117,20 +118,13 @@ void replace(GpuPower& power, const GpuFile& file, double max_clock_mhz, double 
                     "measured on the same model",
                     file.max_clock_mhz, max_clock_mhz));
   }
-  const double spinning_w = power.blocking_w - power.static_w;
+  const GpuPower before = power;
   power.static_per_k_w = file.static_power.per_k_w.value;
   power.static_w =
       file.static_power.at_reference_w.value + power.static_per_k_w * (kReferenceC - file.static_power.reference_c);
   power.clock_tree_w = std::min(file.static_power.clock_tree_w.value, power.static_w);
-  power.blocking_w = power.static_w + spinning_w;
+  power.blocking_w = power.static_w + (before.blocking_w - before.static_w);
   power.idle_w = std::min(power.idle_w, power.static_w);
-  const double fp8_w = power.fp8_share * power.compute_w;
-  const double attention_w = power.attention_share * power.compute_w;
-  const auto* const bf16 = find(file, "bf16");
-  const auto* const fp8 = find(file, "fp8");
-  if (bf16 != nullptr) power.compute_w = busy_w(file, *bf16);
-  power.fp8_share = (fp8 != nullptr ? busy_w(file, *fp8) : fp8_w) / power.compute_w;
-  power.attention_share = attention_w / power.compute_w;
   if (file.byte_pj.value > 0) {
     const double memory_w = file.byte_pj.value * kPico * kReachedBandwidth * memory_bytes_per_s;
     power.memory_sm_w = memory_w * file.byte_clock_share.value;
@@ -138,6 +132,9 @@ void replace(GpuPower& power, const GpuFile& file, double max_clock_mhz, double 
   }
   power.voltage = file.voltage;
   power.voltage_basis = Basis::measured;
+  power.compute_w = compute_w_as_by(before, 1, max_clock_mhz, power);
+  power.fp8_share = compute_w_as_by(before, before.fp8_share, max_clock_mhz, power) / power.compute_w;
+  power.attention_share = compute_w_as_by(before, before.attention_share, max_clock_mhz, power) / power.compute_w;
 }
 
 std::string describe(const GpuFile& file) {
