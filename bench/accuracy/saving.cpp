@@ -94,7 +94,7 @@ AccuracySection saving_section() {
       "## Saving of a plan\n\nGPT-3 175B on A100 SXM, eight stages, tp 8 (artifact of Perseus, SOSP'24): saving of a "
       "plan on the measured stage profile against full clocks, and of the plan on the estimated profile, in per cent "
       "of energy (difference in points). Nothing is fitted on this profile: the power model rests on the "
-      "artifact's gpt3-xl runs on A100 PCIe and on its Bloom on A40 (`src/estimating/estimator/gpu/gpu_tables.cpp`). "
+      "artifact's gpt3-xl runs on A100 PCIe and on its Bloom on A40 (`src/estimating/power/gpu_table.cpp`). "
       "Its GPUs draw 475 "
       "W at full clocks, so a power limit of 500 W is assumed, that of A100s with custom cooling; the last columns "
       "assume the usual 400 W.\n";

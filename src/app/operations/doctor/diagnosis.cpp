@@ -4,8 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "base/core/error.h"
+#include "estimating/estimator/gpu/gpu_model.h"
+#include "estimating/estimator/power/power_model.h"
 #include "hardware/gpu/gpu.h"
 
 namespace lowgear::operations::doctor {
@@ -135,11 +140,34 @@ void add_missing_features(const gpu::GpuSurvey& gpu, std::vector<Finding>& findi
   }
 }
 
+/// Of matrix products, by the estimator's power model; empty for a GPU that it does not know.
+std::string slowdown_text(const std::string& gpu_name, double limit_w) {
+  const std::optional<std::string_view> known = estimator::gpu_of_name(gpu_name);
+  if (!known) return "";
+  const estimator::GpuModel model = estimator::named_gpu(*known);
+  const estimator::WorkEnergy products(model, {.core_s = 1});
+  const double factor = products.sustained_clock_mhz() / products.sustained_clock_mhz(limit_w);
+  return fmt::format(": matrix products take some {:.0f} % longer (estimated)", 100 * (factor - 1));
+}
+
+/// A limit that an operator lowered and forgot makes every job slower without a word.
+void add_lowered_limit(const gpu::GpuSurvey& gpu, std::vector<Finding>& findings) {
+  constexpr double kRoundingW = 1;
+  if (!gpu.power_limits || gpu.power_limits->enforced_w >= gpu.power_limits->default_w - kRoundingW) return;
+  const gpu::PowerLimits& limits = *gpu.power_limits;
+  findings.push_back({FindingLevel::limited, topic_of(gpu),
+                      fmt::format("power limit of {:.0f} W, not its usual {:.0f} W{}", limits.enforced_w,
+                                  limits.default_w, slowdown_text(gpu.identity.name, limits.enforced_w)),
+                      fmt::format("if it is not meant: sudo nvidia-smi -i {} -pl {:.0f}", gpu.identity.pci_address,
+                                  limits.default_w)});
+}
+
 void add_gpu(const gpu::GpuSurvey& gpu, const MachineFacts& facts, std::vector<Finding>& findings) {
   findings.push_back({FindingLevel::works, topic_of(gpu), summary(gpu), ""});
   findings.push_back(energy_finding(gpu, facts));
   add_missing_features(gpu, findings);
   add_power_features(gpu, findings);
+  add_lowered_limit(gpu, findings);
   if (gpu.identity.mig_enabled) {
     findings.push_back({FindingLevel::limited, topic_of(gpu),
                         "in MIG mode: energy and clocks are those of all its instances together, not of one job",

@@ -28,7 +28,20 @@ TEST(Diagnosis, FindsNothingWrongWhereEverythingWorks) {
   EXPECT_THAT(findings, Not(Contains(Field(&Finding::level, Not(FindingLevel::works)))));
   EXPECT_TRUE(can_measure(findings));
   EXPECT_THAT(findings, Contains(finding(FindingLevel::works, "GPU 0",
-                                         "3 SM clocks from 345 to 1980 MHz, power limit 650 W (200 to 700 W)")));
+                                         "3 SM clocks from 345 to 1980 MHz, power limit 700 W (200 to 700 W)")));
+}
+
+TEST(Diagnosis, SaysThatAPowerLimitWasLowered) {
+  MachineFacts facts = good_machine();
+  gpu::GpuSurvey& gpu = facts.nvml->gpus[0];
+  gpu.identity.name = "NVIDIA H100 80GB HBM3";
+  gpu.power_limits->enforced_w = 500;
+  EXPECT_THAT(diagnose(facts),
+              Contains(finding(FindingLevel::limited, "GPU 0",
+                               "power limit of 500 W, not its usual 700 W: matrix products take some ", " -pl 700")));
+  gpu.identity.name = "NVIDIA of the future";
+  EXPECT_THAT(diagnose(facts),
+              Contains(Field(&Finding::text, testing::StrEq("power limit of 500 W, not its usual 700 W"))));
 }
 
 TEST(Diagnosis, WithoutADriverSaysWhatIsMissingFirst) {

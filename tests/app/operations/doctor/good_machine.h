@@ -16,7 +16,7 @@ inline MachineFacts good_machine() {
   gpu.identity.name = "NVIDIA H100 80GB HBM3";
   for (gpu::GpuFeatureStatus& status : gpu.features) status.works = true;
   gpu.persistence_mode = true;
-  gpu.power_limits = {.min_w = 200, .max_w = 700, .default_w = 700, .current_w = 700, .enforced_w = 650};
+  gpu.power_limits = {.min_w = 200, .max_w = 700, .default_w = 700, .current_w = 700, .enforced_w = 700};
   gpu.supported_sm_clocks_mhz = {1980, 1965, 345};
   MachineFacts facts;
   facts.nvml = gpu::NvmlSurvey{.library_path = "/usr/lib/libnvidia-ml.so.1",
