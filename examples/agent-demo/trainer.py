@@ -36,7 +36,7 @@ with lowgear.Client(local_rank=rank, rank=rank, world_size=2, job="demo") as cli
                 log.write(f"{time.monotonic()} {op['mhz']}\n")
                 time_s = seconds_at_full_clock[kind]
                 with client.unit(kind, rank, microbatch):
-                    simulation.lowgear_simgpu_run_kernel(rank, 0.75 * time_s * work, 0.25 * time_s, 0.55, 0.5, None)
+                    simulation.lowgear_simgpu_run_kernel(rank, 0.75 * time_s * work, 0.25 * time_s, 0.4, 0.3, None)
                 sends = (rank == 0 and kind == "forward") or (rank == 1 and kind == "backward")
                 if sends:
                     other_stage.send(b".")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 KIND, RANKS, STOP, WHAT = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4:]
-COMPUTE_S, MEMORY_S, LOAD, EVALUATION_S = 0.03, 0.01, 0.6, 0.15
+COMPUTE_S, MEMORY_S, LOAD, EVALUATION_S = 0.03, 0.01, 0.46, 0.15
 
 
 def launch():

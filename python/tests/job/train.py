@@ -51,8 +51,8 @@ def kernels(rank):
     simulation.lowgear_simgpu_attach(gpu)
     work = 1.35 if rank == RANKS - 1 else 1
     seconds = {"forward": 0.05 * work, "backward": 0.1 * work}
-    return lambda kind: simulation.lowgear_simgpu_run_kernel(gpu, 0.75 * seconds[kind], 0.25 * seconds[kind], 0.55,
-                                                             0.5, None)
+    return lambda kind: simulation.lowgear_simgpu_run_kernel(gpu, 0.75 * seconds[kind], 0.25 * seconds[kind], 0.4, 0.3,
+                                                             None)
 
 
 def train(rank):

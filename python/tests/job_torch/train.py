@@ -31,7 +31,7 @@ def kernels(rank):
     simulation.lowgear_simgpu_run_kernel.argtypes = [ctypes.c_int] + [ctypes.c_double] * 4 + [ctypes.c_void_p]
     simulation.lowgear_simgpu_attach(rank)
     return lambda letter, weight: simulation.lowgear_simgpu_run_kernel(
-        rank, 0.75 * weight * WORK_S[letter], 0.25 * weight * WORK_S[letter], 0.55, 0.5, None)
+        rank, 0.75 * weight * WORK_S[letter], 0.25 * weight * WORK_S[letter], 0.4, 0.3, None)
 
 
 def train(rank):

@@ -229,9 +229,9 @@ TEST_F(SimulatedMachineTest, ASlowedGpuTakesLongerAtTheSamePower) {
   for (const int index : {0, 1}) {
     SimulatedGpu& gpu = machine->gpu(index);
     gpu.attach_context();
-    (void)gpu.run({.compute_s = 1, .memory_s = 0, .compute_load = 0.5, .memory_load = 0});  // up to its clock
+    (void)gpu.run({.compute_s = 1, .memory_s = 0, .compute_load = 0.35, .memory_load = 0});  // up to its clock
     const double before_j = gpu.true_energy_j();
-    time_s[index] = gpu.run({.compute_s = 1, .memory_s = 0.5, .compute_load = 0.5, .memory_load = 0.5});
+    time_s[index] = gpu.run({.compute_s = 1, .memory_s = 0.5, .compute_load = 0.35, .memory_load = 0.5});
     energy_j[index] = gpu.true_energy_j() - before_j;
     gpu.detach_context();
   }
