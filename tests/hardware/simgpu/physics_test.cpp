@@ -564,7 +564,7 @@ TEST(Sensors, TheInstantaneousPowerSeesAQuarterOfTheTime) {
   }
   gpu.physics.advance_to(refresh_ns);
   EXPECT_NEAR(gpu.state.instant_power_w, idle_w, 8);  // it is warmer, no more
-  EXPECT_NEAR(gpu.state.average_power_w, idle_w + 0.7 * 257, 10);
+  EXPECT_NEAR(gpu.state.average_power_w, idle_w + 0.7 * 446, 10);
 }
 
 TEST(Sensors, OnA100TheAverageIsTheInstantaneousPower) {

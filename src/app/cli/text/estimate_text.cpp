@@ -91,6 +91,15 @@ double utilization(const estimator::JobEstimate& estimate) {
   return estimate.iteration.model_flops_per_gpu_s / peak_flops(estimate.job.gpu, estimate.job.dtype);
 }
 
+/// The highest clock is not one where the power limit holds passes below it.
+std::string full_clocks_text(const estimator::JobEstimate& estimate) {
+  const estimator::GpuModel& gpu = estimate.job.gpu;
+  const estimator::SustainedClocks clocks = sustained_clocks(gpu, estimate.iteration);
+  if (clocks.lowest_mhz >= gpu.clocks.max_mhz) return "";
+  return fmt::format("full clocks          {:.0f} to {:.0f} MHz by pass, not {}: the power limit is {:.4g} W\n",
+                     clocks.lowest_mhz, clocks.highest_mhz, gpu.clocks.max_mhz, gpu.power.limit_w);
+}
+
 std::string time_text(const estimator::JobEstimate& estimate) {
   const estimator::IterationEstimate& iteration = estimate.iteration;
   std::string text =
@@ -99,7 +108,8 @@ std::string time_text(const estimator::JobEstimate& estimate) {
                       iteration.tokens_per_s(estimate.job) / estimate.job.parallel.gpus());
   text += fmt::format("model FLOPs          {:.1f} TFLOP/s per GPU, MFU {:.1f} %\n",
                       iteration.model_flops_per_gpu_s / kTera, 100 * utilization(estimate));
-  return text + fmt::format("pipeline bubble      {:.1f} % of the pipeline's time, mean of its ranks\n\n", 100 * iteration.bubble_share);
+  return text +
+         fmt::format("pipeline bubble      {:.1f} %\n{}\n", 100 * iteration.bubble_share, full_clocks_text(estimate));
 }
 
 std::string breakdown_text(const estimator::JobEstimate& estimate) {
@@ -251,6 +261,11 @@ Json breakdown_json(const estimator::JobEstimate& estimate) {
   return {{"rank", rank}, {"parts", std::move(parts)}};
 }
 
+Json full_clocks_json(const estimator::JobEstimate& estimate) {
+  const estimator::SustainedClocks clocks = sustained_clocks(estimate.job.gpu, estimate.iteration);
+  return {{"lowest", clocks.lowest_mhz}, {"highest", clocks.highest_mhz}};
+}
+
 Json iteration_json(const estimator::JobEstimate& estimate) {
   const estimator::IterationEstimate& iteration = estimate.iteration;
   return {{"time_s", iteration.time_s},
@@ -262,6 +277,7 @@ Json iteration_json(const estimator::JobEstimate& estimate) {
           {"tokens_per_s", iteration.tokens_per_s(estimate.job)},
           {"model_flops_per_gpu_s", iteration.model_flops_per_gpu_s},
           {"mfu", utilization(estimate)},
+          {"full_clocks_mhz", full_clocks_json(estimate)},
           {"breakdown", breakdown_json(estimate)},
           {"notes", iteration.notes}};
 }

@@ -61,6 +61,18 @@ double JobEnergy::total_j() const {
   return gpus_per_rank * one_gpu_each_j;
 }
 
+SustainedClocks sustained_clocks(const GpuModel& gpu, const IterationEstimate& estimate) {
+  const auto max_mhz = static_cast<double>(gpu.clocks.max_mhz);
+  SustainedClocks clocks{max_mhz, 0};
+  for (const StageEstimate& stage : estimate.stages) {
+    for (const WorkCost* const work : {&stage.forward, &stage.backward}) {
+      const double clock_mhz = WorkEnergy(gpu, *work).sustained_clock_mhz();
+      clocks = {std::min(clocks.lowest_mhz, clock_mhz), std::max(clocks.highest_mhz, clock_mhz)};
+    }
+  }
+  return clocks;
+}
+
 EnergySplit rest_energy(const GpuModel& gpu, const IterationEstimate& estimate) {
   const WorkCost gradients{.link_s = estimate.gradients_s, .link_bytes = gpu.link_bytes_per_s * estimate.gradients_s};
   const WorkCost update{.memory_s = estimate.optimizer_s};

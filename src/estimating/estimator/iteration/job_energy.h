@@ -23,6 +23,13 @@ struct JobEnergy {
 /// Energy of an estimate: WorkEnergy of every computation, and blocking power for the rest of the pipeline's time.
 [[nodiscard]] JobEnergy estimate_energy(const TrainingJob& job, const IterationEstimate& estimate);
 
+/// The lowest and the highest clock that passes sustain under the power limit at full clocks.
+struct SustainedClocks {
+  double lowest_mhz = 0;
+  double highest_mhz = 0;
+};
+[[nodiscard]] SustainedClocks sustained_clocks(const GpuModel& gpu, const IterationEstimate& estimate);
+
 /// Energy of each GPU after the pipeline: links busy during `gradients_s`, memory during `optimizer_s`.
 [[nodiscard]] EnergySplit rest_energy(const GpuModel& gpu, const IterationEstimate& estimate);
 

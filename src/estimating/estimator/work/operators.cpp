@@ -8,7 +8,7 @@
 namespace lowgear::estimator {
 
 WorkCost& WorkCost::operator+=(const WorkCost& other) {
-  if (other.core_s > 0 && other.core_load != core_load) {
+  if (other.core_load != core_load && core_s + other.core_s > 0) {
     core_load = (core_s * core_load + other.core_s * other.core_load) / (core_s + other.core_s);
   }
   core_s += other.core_s;
