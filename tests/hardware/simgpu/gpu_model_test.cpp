@@ -11,6 +11,7 @@
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"
+#include "estimating/power/gpu_file.h"
 #include "hardware/simgpu/simulated_machine.h"
 
 namespace lowgear::simgpu {
@@ -95,6 +96,25 @@ TEST(SimulatedGpuModel, CheckNamesWhatIsWrong) {
     spoil(model);
     EXPECT_THAT(error_of([&] { check(model); }), HasSubstr(what));
   }
+}
+
+TEST(SimulatedGpuModel, TakesThePowerOfAMeasuredGpu) {
+  power::GpuFile file;
+  file.gpu = "NVIDIA H200";
+  file.max_clock_mhz = 1980;
+  file.static_power.at_reference_w.value = 111;
+  file.byte_pj.value = 100;
+  file.voltage = power::VoltageCurve(std::vector<power::VoltagePoint>{{1000, 0.4}, {1980, 1}}, 1000);
+  std::vector<SimulatedGpuModel> models{find_gpu_model("H100"), find_gpu_model("H200")};
+  set_power(models, file);
+  EXPECT_EQ(models[1].power.static_w, 111);
+  EXPECT_EQ(models[1].power.voltage.relative_v2(1000), 0.4);
+  // 4.9 TB/s by clock and bus, of which kernels reach 0.8.
+  EXPECT_NEAR(models[1].power.memory_w, 100e-12 * 0.8 * 2 * 3201e6 * 6144 / 8, 1e-9);
+  EXPECT_EQ(models[0].power.static_w, find_gpu_model("H100").power.static_w) << "of another model";
+  EXPECT_NO_THROW(check(models[1]));
+  file.gpu = "NVIDIA A100";
+  EXPECT_THAT(error_of([&] { set_power(models, file); }), HasSubstr("measured on \"NVIDIA A100\""));
 }
 
 TEST(GpuModelsFromText, ReadsCountsAndLists) {

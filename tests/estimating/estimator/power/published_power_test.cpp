@@ -96,8 +96,7 @@ TEST(PublishedPower, TellsAnH200At700WFromAnH100At500W) {
   set_power_limit(limited.gpu, 500);
   set_memory_bandwidth(limited.gpu, 2400e9);
   const double ratio = estimate(limited).time_s / fast_s;
-  std::cerr << "ratio " << ratio << '\n';
-  EXPECT_NEAR(ratio / 1.305, 1, 0.1);
+  EXPECT_NEAR(ratio / 1.305, 1, 0.05);
 }
 
 }  // namespace
