@@ -133,6 +133,10 @@ void replace(GpuPower& power, const GpuFile& file, double max_clock_mhz, double 
   power.voltage = file.voltage;
   power.voltage_basis = Basis::measured;
   power.compute_w = compute_w_as_by(before, 1, max_clock_mhz, power);
+  if (!(power.compute_w > 0)) {
+    throw InputError(fmt::format("the GPU file's static power of {} W leaves none for work under the limit of {} W",
+                                 file.static_power.at_reference_w.value, power.limit_w));
+  }
   power.fp8_share = compute_w_as_by(before, before.fp8_share, max_clock_mhz, power) / power.compute_w;
   power.attention_share = compute_w_as_by(before, before.attention_share, max_clock_mhz, power) / power.compute_w;
 }

@@ -62,8 +62,10 @@ TEST(GpuFile, ReplacesThePowerOfAModel) {
   EXPECT_NEAR(power.attention_share * power.compute_w, 700 - 120, 0.01) << "at the highest clock";
 }
 
-TEST(GpuFile, OfAnotherHighestClockIsRefused) {
-  GpuPower power;
+TEST(GpuFile, OfAnotherHighestClockOrPowerIsRefused) {
+  GpuPower power{.static_w = 50, .compute_w = 40, .limit_w = 100};
+  EXPECT_THAT(error_of([&] { replace(power, parse_gpu_file(kFile, "h200.json"), 1000, 2e12); }),
+              HasSubstr("static power of 118 W leaves none for work under the limit of 100 W"));
   EXPECT_THAT(error_of([&] { replace(power, parse_gpu_file(kFile, "h200.json"), 1980, 2e12); }),
               HasSubstr("highest clock is 1000 MHz, that of this GPU 1980 MHz"));
 }
