@@ -74,10 +74,18 @@ std::vector<JobFigures> PlannedJob::frontier() const {
   return points;
 }
 
+plan::Plan PlannedJob::plan_within(double time_s) {
+  return planner_.plan(std::clamp(scale_.pipeline_s(time_s), planner_.fastest_s(), planner_.slowest_s()));
+}
+
 JobFigures PlannedJob::plan(double time_s) {
-  const double deadline_s = std::clamp(scale_.pipeline_s(time_s), planner_.fastest_s(), planner_.slowest_s());
-  const plan::Plan plan = planner_.plan(deadline_s);
+  const plan::Plan plan = plan_within(time_s);
   return scale_.job(plan.time_s, plan.energy_j);
+}
+
+int PlannedJob::lowest_clock_mhz(double time_s) {
+  const std::vector<int> clocks_mhz = choices_for(plan_within(time_s), planner_.dag()).clocks_mhz;
+  return *std::ranges::min_element(clocks_mhz);
 }
 
 PolicyFigures PlannedJob::plan_with(const planner::Policy& policy, std::optional<double> time_s) const {
@@ -174,6 +182,19 @@ void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlan
   planned.rows.push_back({fmt::format("within {:.4g} s", *deadline_s), "planned", job.plan(*deadline_s)});
 }
 
+/// A saving at clocks that no sample reached is less certain.
+void add_curve_note(PlannedEstimate& planned, const GpuModel& gpu, int lowest_clock_mhz) {
+  const power::VoltageCurve& voltage = gpu.power.voltage;
+  if (voltage.is_measured(lowest_clock_mhz)) return;
+  if (!planned.note.empty()) planned.note += "; ";
+  planned.note += gpu.power.voltage_basis == power::Basis::assumed
+                      ? "the voltage curve of this GPU is assumed"
+                      : fmt::format(
+                            "the plan of least energy runs down to {} MHz; below {:.0f} MHz the voltage curve "
+                            "is extrapolated",
+                            lowest_clock_mhz, voltage.measured_from_mhz());
+}
+
 }  // namespace
 
 PlannedEstimate plan_estimate(const JobEstimate& estimate, const EstimatePlanOptions& options,
@@ -188,6 +209,7 @@ PlannedEstimate plan_estimate(const JobEstimate& estimate, const EstimatePlanOpt
   planned.rows.push_back({"no later", "planned", planner.plan_in_time()});
   add_asked_row(planned, planner, options);
   planned.rows.push_back({"least energy", "planned", planner.plan(planner.slowest_s())});
+  add_curve_note(planned, job.gpu, planner.lowest_clock_mhz(planner.slowest_s()));
   return planned;
 }
 

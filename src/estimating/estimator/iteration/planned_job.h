@@ -78,6 +78,8 @@ class PlannedJob {
   [[nodiscard]] std::vector<JobFigures> frontier() const;
   /// The plan for an iteration of at most `time_s`, clamped to T_min and T*.
   [[nodiscard]] JobFigures plan(double time_s);
+  /// The lowest clock of that plan.
+  [[nodiscard]] int lowest_clock_mhz(double time_s);
   /// The plan that takes no longer than full clocks.
   [[nodiscard]] JobFigures plan_in_time() { return plan(full_clocks_.time_s); }
   /// The clocks of another policy, replayed; for an iteration of at most `time_s` if the policy has a deadline. Throws
@@ -94,6 +96,7 @@ class PlannedJob {
  private:
   PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, EstimatedPipeline pipeline,
              const planner::PlannerOptions& options, Progress* progress);
+  [[nodiscard]] plan::Plan plan_within(double time_s);
   [[nodiscard]] JobFigures replayed(const schedule::PipelineDag& dag, const plan::OpChoicesView& choices) const;
   [[nodiscard]] PolicyFigures replayed_plan(double time_s, planner::PipelinePlanner& planner) const;
 
@@ -132,7 +135,7 @@ struct ClockedJob {
 struct PlannedEstimate {
   std::vector<ClockedJob> rows;      ///< full clocks first
   std::vector<JobFigures> frontier;  ///< vertices, fastest first
-  std::string note;                  ///< of the policy; may be empty
+  std::string note;                  ///< of the policy and the voltage curve; may be empty
 };
 
 /// Plans a job. `available_bytes` of memory; empty: not known. Throws InputError when the deadline cannot be met, there

@@ -1,5 +1,6 @@
 #include "estimating/estimator/iteration/planned_job.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,6 +9,8 @@
 #include "base/core/files/file.h"
 #include "estimating/estimator/gpt3_on_a100.h"
 #include "estimating/estimator/iteration/job_energy.h"
+#include "estimating/estimator/iteration/job_estimate.h"
+#include "estimating/estimator/memory/memory_estimate.h"
 #include "estimating/estimator/power/power_model.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/profile/profile_file.h"
@@ -75,6 +78,23 @@ TEST(PlannedJob, HasAFallingFrontierThatBoundsItsPlans) {
     EXPECT_LT(frontier[i].energy_j, frontier[i - 1].energy_j);
   }
   EXPECT_GE(planned.plan(planned.slowest_s()).energy_j, frontier.back().energy_j * (1 - 1e-9));
+}
+
+TEST(PlannedEstimate, SaysThatItRunsWhereTheVoltageCurveIsExtrapolated) {
+  class NoProgress : public Progress {
+    void update(std::string_view /*activity*/, double /*fraction*/) override {}
+  } progress;
+  TrainingJob job = small_job();
+  const auto note_of = [&](const TrainingJob& planned) {
+    const JobEstimate estimate{planned, estimate_memory(planned), std::nullopt, estimate_of(planned)};
+    return plan_estimate(estimate, {}, std::nullopt, progress).note;
+  };
+  job.gpu = named_gpu("h100");
+  EXPECT_THAT(note_of(job), testing::HasSubstr("below 1359 MHz the voltage curve is extrapolated"));
+  job.gpu = named_gpu("b200");
+  EXPECT_EQ(note_of(job), "the voltage curve of this GPU is assumed");
+  job.gpu = named_gpu("a100");
+  EXPECT_EQ(note_of(job), "");
 }
 
 TEST(PlannedJob, ReplaysOtherPoliciesOnTheWholeJob) {
