@@ -41,4 +41,19 @@ VoltageCurve::VoltageCurve(std::span<const VoltagePoint> points, double measured
   std::ranges::copy(points, points_.begin());
 }
 
+double VoltageCurve::clock_of_product(double product_mhz) const {
+  if (count_ == 0) return product_mhz;
+  const auto product_of = [](const VoltagePoint& point) { return point.clock_mhz * point.relative_v2; };
+  std::size_t upper = count_;
+  while (upper > 0 && product_mhz < product_of(points_[upper - 1])) --upper;
+  if (upper == count_) return product_mhz / points_[count_ - 1].relative_v2;
+  if (upper == 0) return product_mhz / points_[0].relative_v2;
+  // V^2 = offset + slope f, so that slope f^2 + offset f is the product.
+  const VoltagePoint& low = points_[upper - 1];
+  const VoltagePoint& high = points_[upper];
+  const double slope = (high.relative_v2 - low.relative_v2) / (high.clock_mhz - low.clock_mhz);
+  const double offset = low.relative_v2 - slope * low.clock_mhz;
+  return 2 * product_mhz / (offset + std::sqrt(offset * offset + 4 * slope * product_mhz));
+}
+
 }  // namespace lowgear::power

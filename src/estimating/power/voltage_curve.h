@@ -27,6 +27,8 @@ class VoltageCurve {
 
   /// Constant below the first point and above the last.
   [[nodiscard]] double relative_v2(double clock_mhz) const { return at(clock_mhz, &VoltagePoint::relative_v2, 1); }
+  /// The clock whose product with relative_v2 is this.
+  [[nodiscard]] double clock_of_product(double product_mhz) const;
   [[nodiscard]] double error(double clock_mhz) const { return at(clock_mhz, &VoltagePoint::error, 0); }
   [[nodiscard]] bool is_measured(double clock_mhz) const { return clock_mhz >= measured_from_mhz_; }
   [[nodiscard]] double measured_from_mhz() const { return measured_from_mhz_; }

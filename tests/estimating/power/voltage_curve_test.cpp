@@ -27,6 +27,14 @@ TEST(VoltageCurve, IsLinearBetweenItsPointsAndConstantBeyond) {
   EXPECT_EQ(curve.points().size(), 3U);
 }
 
+TEST(VoltageCurve, FindsTheClockOfAProduct) {
+  const VoltageCurve curve(std::vector<VoltagePoint>{{400, 0.25}, {600, 0.5}, {700, 0.5}, {1000, 1}}, 600);
+  for (const double clock_mhz : {50.0, 400.0, 450.0, 600.0, 650.0, 700.0, 999.0, 1000.0, 1200.0}) {
+    EXPECT_NEAR(curve.clock_of_product(clock_mhz * curve.relative_v2(clock_mhz)), clock_mhz, 1e-9);
+  }
+  EXPECT_EQ(VoltageCurve().clock_of_product(321), 321);
+}
+
 TEST(VoltageCurve, WithoutPointsIsOne) {
   EXPECT_EQ(VoltageCurve().relative_v2(500), 1);
   EXPECT_EQ(VoltageCurve().error(500), 0);

@@ -40,12 +40,20 @@ WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustain
               (gpu.power.blocking_w - gpu.power.static_w) * work.link_s),
       sustained_mhz_(sustained_clock_mhz) {}
 
+/// In a stated time, energy is linear in clock x V^2.
 double WorkEnergy::clock_of_stated_time_mhz(double limit_w) const {
+  const power::GpuPower& power = gpu_->power;
+  const power::ClockSteps& clocks = gpu_->clocks;
   const double time_s = work_.time_s();
-  if (!(time_s > 0) || !(limit_w > 0)) return gpu_->clocks.max_mhz;
-  return power::highest_clock_within(gpu_->clocks.min_mhz, gpu_->clocks.max_mhz, limit_w, [&](double clock_mhz) {
-    return split(clock_mhz, work_.core_s * clock_mhz / gpu_->clocks.max_mhz, time_s).total_j() / time_s;
-  });
+  if (!(time_s > 0) || !(limit_w > 0)) return clocks.max_mhz;
+  const double always_j = power.static_power_w(0) * time_s + power.memory_w * work_.memory_s + link_j_;
+  const double switched_j = power.clock_tree_w * time_s + power.compute_w * work_.core_load * work_.core_s +
+                            power.memory_sm_w * work_.memory_s;
+  const double left_j = limit_w * time_s - always_j;
+  if (left_j >= switched_j) return clocks.max_mhz;
+  if (left_j <= 0) return clocks.min_mhz;
+  return std::clamp<double>(power.voltage.clock_of_product(left_j / switched_j * clocks.max_mhz), clocks.min_mhz,
+                            clocks.max_mhz);
 }
 
 double WorkEnergy::time_s(double clock_mhz) const {
