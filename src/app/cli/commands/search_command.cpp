@@ -38,11 +38,12 @@ double utilization(const estimator::SearchRequest& request, const estimator::Sea
 std::string head_text(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
   return fmt::format(
       "{} on {} {}, global batch {} x {} tokens: best by {}\n"
+      "power by clock {}\n"
       "{} layouts estimated of {} that divide evenly; {} do not fit into memory. {:.2f} s, {:.0f} layouts per "
       "second\n\n",
       request.job.model.name, request.limits.gpus, describe(request.job.gpu), request.job.batch.global,
-      request.job.batch.sequence_length, name(request.objective), found.results.size(), found.layouts, found.too_large,
-      found.evaluate_s, static_cast<double>(found.layouts) / found.evaluate_s);
+      request.job.batch.sequence_length, name(request.objective), request.job.gpu.power_source, found.results.size(),
+      found.layouts, found.too_large, found.evaluate_s, static_cast<double>(found.layouts) / found.evaluate_s);
 }
 
 std::string best_text(const estimator::SearchRequest& request, const PriceArguments& prices,
