@@ -46,15 +46,16 @@ struct GpuFile {
 
   Estimated byte_pj;           ///< of a byte of device memory at the highest clock; 0: not measured
   Estimated byte_clock_share;  ///< the part of byte_pj that goes with V^2
-  VoltageCurve voltage;
+  VoltageCurve voltage;        ///< of the multiprocessors alone
 };
 
 /// Reads a GPU file. Throws InputError with file, line and column, or the member's path.
 [[nodiscard]] GpuFile parse_gpu_file(std::string_view text, const std::string& source);
 
 /// Replaces static power, power of memory and the voltage curve of a model by those of a file; work still sustains the
-/// same clock under the power limit. `memory_bytes_per_s` is the data sheet's bandwidth. Throws InputError if the
-/// file's highest clock is not `max_clock_mhz`.
+/// same clock under the power limit. The energy of work follows the core's curve but for a fixed share.
+/// `memory_bytes_per_s` is the data sheet's bandwidth. Throws InputError if the file's highest clock is not
+/// `max_clock_mhz`.
 void replace(GpuPower& power, const GpuFile& file, double max_clock_mhz, double memory_bytes_per_s);
 
 /// One line about the origin of a file's numbers.

@@ -182,10 +182,10 @@ void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlan
   planned.rows.push_back({fmt::format("within {:.4g} s", *deadline_s), "planned", job.plan(*deadline_s)});
 }
 
-/// A saving at clocks that no sample reached is less certain.
+/// A saving by a lower voltage than any that was measured is less certain.
 void add_curve_note(PlannedEstimate& planned, const GpuModel& gpu, int lowest_clock_mhz) {
   const power::VoltageCurve& voltage = gpu.power.voltage;
-  if (voltage.is_measured(lowest_clock_mhz)) return;
+  if (voltage.relative_v2(lowest_clock_mhz) >= voltage.relative_v2(voltage.measured_from_mhz())) return;
   if (!planned.note.empty()) planned.note += "; ";
   planned.note += gpu.power.voltage_basis == power::Basis::assumed
                       ? "the voltage curve of this GPU is assumed"
