@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "estimating/curve/curve_sample.h"
+#include "estimating/power/gpu_file.h"
+#include "estimating/power/voltage_curve.h"
+
+namespace lowgear::curve {
+
+/// What samples at natural clocks hardly show, as an expectation with its standard deviation.
+struct CurveFitOptions {
+  power::Estimated clock_tree_share = {0.3, 0.15};  ///< part of the static power that goes with clock x voltage^2
+  power::Estimated byte_clock_share = {0.5, 0.3};   ///< part of a byte's energy that goes with voltage^2
+  double lowest_clock_mhz = 0;  ///< the curve is extrapolated to this clock; 0: to half of the lowest measured
+};
+
+/// Energy of one kind of load: its type, data and additions, without its numbers of multiprocessors.
+struct LoadEnergy {
+  CurveLoad load;
+  power::Estimated pj;          ///< of an operation at the highest clock
+  double ops_per_cycle_sm = 0;  ///< mean
+  int samples = 0;
+};
+
+/// A sample and what the fit makes of it.
+struct FittedSample {
+  double fitted_w = 0;
+  double relative_v2 = 1;        ///< what this sample alone says about V^2, given everything else
+  double relative_v2_error = 0;  ///< one standard deviation, of the sample's power alone
+  std::string left_out = {};     ///< the reason; empty for a sample that the fit uses
+};
+
+/// Power of a GPU as a function of its load and clock:
+///   P = S + s (T - 40 C) + d t - C (1 - f V^2 / f_max) + sum of e V^2 operations/s + (a + b V^2) bytes/s
+/// with static power S and its growth s with temperature, a drift d over the time of measurement, a clock tree C,
+/// energies e of an operation by kind of load, and V^2 as a table over the clock f, 1 at the highest.
+struct CurveFit {
+  double max_clock_mhz = 0;
+  power::GpuFile::StaticPower static_power;
+  power::Estimated drift_w;  ///< over all the time of measurement
+  std::vector<LoadEnergy> loads;
+  power::Estimated byte_pj;  ///< at the highest clock; 0: no sample reads memory
+  power::Estimated byte_clock_share;
+  power::VoltageCurve voltage;
+  std::vector<FittedSample> samples;  ///< in the order given
+  double residual = 0;                ///< standard deviation of measured over fitted power, of the samples used
+
+  [[nodiscard]] std::size_t left_out() const;
+};
+
+/// Fits by least squares, weighted by the errors of the samples, which are raised to explain the residuals. Leaves out,
+/// with a reason: samples whose clock heat held down, idle ones below the highest clock, and outliers of more than five
+/// standard deviations. Errors of the result follow from the residuals and the expectations in `options`. Throws
+/// InputError where the samples do not suffice: fewer than eight, or none below the highest clock.
+[[nodiscard]] CurveFit fit_curve(std::span<const CurveSample> samples, const CurveFitOptions& options = {});
+
+/// Power of a sample's load at its clock and temperature.
+[[nodiscard]] double power_w(const CurveFit& fit, const CurveSample& sample);
+
+/// Origin of samples.
+struct CurveOrigin {
+  std::string gpu = {};  ///< as the driver names it
+  std::string driver = {};
+  std::string date = {};
+  bool simulated = false;
+  double limit_w = 0;
+  int multiprocessors = 0;
+};
+/// The file of a fitted GPU. Its energies of operations are those of finite numbers, where there are samples of them.
+[[nodiscard]] power::GpuFile gpu_file(const CurveFit& fit, const CurveOrigin& origin);
+
+}  // namespace lowgear::curve

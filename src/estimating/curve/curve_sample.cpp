@@ -1,0 +1,167 @@
+#include "estimating/curve/curve_sample.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "base/core/error.h"
+#include "base/core/formats/csv.h"
+#include "base/core/probability.h"
+
+namespace lowgear::curve {
+namespace {
+
+constexpr std::array<std::string_view, 3> kTypes = {"bf16", "fp8", "tf32"};
+constexpr std::array<std::string_view, 3> kData = {"bits", "numbers", "zeros"};
+
+constexpr std::string_view kHeader =
+    "sms,type,data,adds,stream_sms,begin_s,time_s,energy_j,energy_error_j,power_w,clock_mhz,lowest_clock_mhz,"
+    "highest_clock_mhz,memory_clock_mhz,temperature_c,capped_s,thermal_s,limit_w,operations,bytes\n";
+
+int word_of(const CsvTable& table, std::size_t row, std::string_view column, std::span<const std::string_view> words) {
+  const std::size_t index = table.column(column);
+  const auto found = std::ranges::find(words, std::string_view(table.text(row, index)));
+  if (found == words.end()) {
+    throw_input_error(table.where(row, index), fmt::format("{} is not a known word; there are {}, {} and {}",
+                                                           table.text(row, index), words[0], words[1], words[2]));
+  }
+  return static_cast<int>(found - words.begin());
+}
+
+int sms_of(const CsvTable& table, std::size_t row, std::string_view column) {
+  constexpr long long kMost = 100'000;
+  const std::size_t index = table.column(column);
+  const long long value = table.integer(row, index);
+  if (value < 0 || value > kMost)
+    throw_input_error(table.where(row, index), "a number of multiprocessors is not negative");
+  return static_cast<int>(value);
+}
+
+double amount_of(const CsvTable& table, std::size_t row, std::string_view column) {
+  const std::size_t index = table.column(column);
+  const double value = table.number(row, index);
+  if (value < 0) throw_input_error(table.where(row, index), fmt::format("{} is not negative", column));
+  return value;
+}
+
+double positive(const CsvTable& table, std::size_t row, std::string_view column) {
+  const double value = amount_of(table, row, column);
+  if (value > 0) return value;
+  throw_input_error(table.where(row, table.column(column)), fmt::format("{} is above 0", column));
+}
+
+CurveSample sample_of(const CsvTable& table, std::size_t row) {
+  CurveSample sample;
+  sample.load.product_sms = sms_of(table, row, "sms");
+  sample.load.type = static_cast<ProductType>(word_of(table, row, "type", kTypes));
+  sample.load.data = static_cast<ProductData>(word_of(table, row, "data", kData));
+  sample.load.adds = sms_of(table, row, "adds") != 0;
+  sample.load.stream_sms = sms_of(table, row, "stream_sms");
+  sample.begin_s = amount_of(table, row, "begin_s");
+  sample.time_s = positive(table, row, "time_s");
+  sample.energy_j = positive(table, row, "energy_j");
+  sample.energy_error_j = amount_of(table, row, "energy_error_j");
+  sample.clock_mhz = positive(table, row, "clock_mhz");
+  sample.lowest_clock_mhz = amount_of(table, row, "lowest_clock_mhz");
+  sample.highest_clock_mhz = amount_of(table, row, "highest_clock_mhz");
+  sample.memory_clock_mhz = amount_of(table, row, "memory_clock_mhz");
+  sample.temperature_c = table.number(row, table.column("temperature_c"));
+  sample.capped_s = amount_of(table, row, "capped_s");
+  sample.thermal_s = amount_of(table, row, "thermal_s");
+  sample.limit_w = amount_of(table, row, "limit_w");
+  sample.operations = amount_of(table, row, "operations");
+  sample.bytes = amount_of(table, row, "bytes");
+  return sample;
+}
+
+/// Shares of the multiprocessors, in sixteenths.
+constexpr std::array<int, 9> kWide = {2, 4, 6, 8, 10, 12, 14, 15, 16};
+constexpr std::array<int, 4> kFew = {2, 5, 10, 16};
+
+int share(int multiprocessors, int sixteenths) { return std::max(1, multiprocessors * sixteenths / 16); }
+
+void add_products(std::vector<CurveLoad>& loads, int multiprocessors, std::span<const int> sixteenths, CurveLoad load) {
+  for (const int part : sixteenths) {
+    load.product_sms = share(multiprocessors, part);
+    loads.push_back(load);
+  }
+}
+
+std::vector<CurveLoad> distinct_loads(int multiprocessors, std::span<const ProductType> types) {
+  std::vector<CurveLoad> loads = {{}, {}, {}};
+  for (const ProductType type : types) {
+    add_products(loads, multiprocessors, kWide, {.type = type, .data = ProductData::bits});
+    add_products(loads, multiprocessors, kFew, {.type = type, .data = ProductData::numbers});
+    add_products(loads, multiprocessors, kFew, {.type = type, .data = ProductData::bits, .adds = true});
+    // Beside a stream the same clock belongs to less work.
+    for (const auto& [products, streams] : {std::pair{8, 4}, std::pair{12, 4}, std::pair{8, 8}}) {
+      loads.push_back({.product_sms = share(multiprocessors, products),
+                       .type = type,
+                       .data = ProductData::bits,
+                       .stream_sms = std::min(share(multiprocessors, streams),
+                                              multiprocessors - share(multiprocessors, products))});
+    }
+  }
+  if (!types.empty()) {
+    add_products(loads, multiprocessors, kFew, {.type = types.front(), .data = ProductData::zeros});
+    for (const int part : {1, 2, 4, 8, 16}) {
+      loads.push_back({.type = types.front(), .stream_sms = share(multiprocessors, part)});
+    }
+  }
+  return loads;
+}
+
+}  // namespace
+
+std::string_view name(ProductType type) { return kTypes.at(static_cast<std::size_t>(type)); }
+std::string_view name(ProductData data) { return kData.at(static_cast<std::size_t>(data)); }
+
+std::string describe(const CurveLoad& load) {
+  if (load.product_sms == 0 && load.stream_sms == 0) return "idle";
+  std::string text;
+  if (load.product_sms > 0) {
+    text = fmt::format("{} {}{} on {} SMs", name(load.type), name(load.data), load.adds ? " + adds" : "",
+                       load.product_sms);
+  }
+  if (load.stream_sms > 0) text += fmt::format("{}stream on {}", text.empty() ? "" : ", ", load.stream_sms);
+  return text;
+}
+
+std::string curve_header() { return std::string(kHeader); }
+
+std::string curve_row(const CurveSample& sample) {
+  const CurveLoad& load = sample.load;
+  return fmt::format(
+      "{},{},{},{},{},{:.3f},{:.4f},{:.3f},{:.3f},{:.2f},{:.1f},{:.0f},{:.0f},{:.0f},{:.2f},{:.3f},{:.3f},{},{:.6e},{:."
+      "6e}\n",
+      load.product_sms, name(load.type), name(load.data), load.adds ? 1 : 0, load.stream_sms, sample.begin_s,
+      sample.time_s, sample.energy_j, sample.energy_error_j, sample.power_w(), sample.clock_mhz,
+      sample.lowest_clock_mhz, sample.highest_clock_mhz, sample.memory_clock_mhz, sample.temperature_c, sample.capped_s,
+      sample.thermal_s, sample.limit_w, sample.operations, sample.bytes);
+}
+
+std::vector<CurveSample> parse_curve_samples(std::string_view text, const std::string& source) {
+  const CsvTable table(text, source);
+  std::vector<CurveSample> samples;
+  for (std::size_t row = 0; row < table.rows(); ++row) samples.push_back(sample_of(table, row));
+  return samples;
+}
+
+std::vector<CurveLoad> plan_curve(int multiprocessors, std::span<const ProductType> types, int rounds) {
+  const std::vector<CurveLoad> loads = distinct_loads(multiprocessors, types);
+  std::vector<CurveLoad> plan;
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::pair<std::uint64_t, std::size_t>> order;
+    for (std::size_t i = 0; i < loads.size(); ++i) {
+      order.emplace_back(random_bits(static_cast<std::uint64_t>(round) * loads.size() + i), i);
+    }
+    std::ranges::sort(order);
+    for (const auto& [bits, i] : order) plan.push_back(loads[i]);
+  }
+  return plan;
+}
+
+}  // namespace lowgear::curve

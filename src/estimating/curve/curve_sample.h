@@ -1,0 +1,68 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lowgear::curve {
+
+/// Elements of matrix products.
+enum class ProductType : unsigned char { bf16, fp8, tf32 };
+/// Values of the elements, on which the energy of a product depends.
+enum class ProductData : unsigned char {
+  bits,     ///< every bit is random, so that some elements are NaN or infinite: the most energy
+  numbers,  ///< random, finite and of similar size
+  zeros,
+};
+[[nodiscard]] std::string_view name(ProductType type);
+[[nodiscard]] std::string_view name(ProductData data);
+
+/// Work on a GPU that does not end: products on some multiprocessors, reads of device memory on others. Without both
+/// the GPU is awake and idle.
+struct CurveLoad {
+  int product_sms = 0;
+  ProductType type = ProductType::bf16;
+  ProductData data = ProductData::numbers;
+  bool adds = false;  ///< ordinary multiply-adds beside the products, on the same multiprocessors
+  int stream_sms = 0;
+
+  friend bool operator==(const CurveLoad&, const CurveLoad&) = default;
+};
+/// `fp8 bits + adds on 66 SMs, stream on 16`
+[[nodiscard]] std::string describe(const CurveLoad& load);
+
+/// A load, measured for some seconds at the clock that the GPU chose.
+struct CurveSample {
+  CurveLoad load = {};
+  double begin_s = 0;  ///< since the first sample
+  double time_s = 0;
+  double energy_j = 0;
+  double energy_error_j = 0;  ///< +-, from the counter's steps
+  double clock_mhz = 0;       ///< mean of the readings, as the next two
+  double lowest_clock_mhz = 0;
+  double highest_clock_mhz = 0;
+  double memory_clock_mhz = 0;  ///< 0: not reported
+  double temperature_c = 0;     ///< mean of the readings
+  double capped_s = 0;          ///< time in which the power limit held the clock down
+  double thermal_s = 0;         ///< time in which heat did
+  double limit_w = 0;           ///< enforced power limit
+  double operations = 0;        ///< of the products; a multiply and an add are two
+  double bytes = 0;             ///< read from device memory
+
+  [[nodiscard]] double power_w() const { return energy_j / time_s; }
+};
+
+/// The columns, with a line break.
+[[nodiscard]] std::string curve_header();
+/// One row, with a line break.
+[[nodiscard]] std::string curve_row(const CurveSample& sample);
+/// Throws InputError with file, line and column.
+[[nodiscard]] std::vector<CurveSample> parse_curve_samples(std::string_view text, const std::string& source);
+
+/// The loads of a curve on a GPU of so many multiprocessors, each `rounds` times, in a random order that mixes every
+/// round. Products take from an eighth to all of the multiprocessors, so that the power limit binds at some of them.
+[[nodiscard]] std::vector<CurveLoad> plan_curve(int multiprocessors, std::span<const ProductType> types, int rounds);
+
+}  // namespace lowgear::curve

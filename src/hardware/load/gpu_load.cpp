@@ -1,0 +1,112 @@
+#include "hardware/load/gpu_load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "base/core/error.h"
+
+namespace lowgear::load {
+namespace {
+
+/// More than the last-level cache for a few multiprocessors together.
+constexpr std::size_t kRegionBytes = std::size_t{32} << 20U;
+/// So many chunks take a minute or two, should nobody stop them.
+constexpr std::uint64_t kMostChunks = 120'000;
+
+}  // namespace
+
+CudaLoad::CudaLoad() : driver_(0) {
+  const auto blocks = static_cast<std::size_t>(driver_.multiprocessors());
+  control_ = driver_.allocate_shared(kChunksOffset + 8 * blocks);
+}
+
+CudaLoad::~CudaLoad() {
+  try {
+    stop();
+  } catch (const Error&) {  // the context goes, and the load with it
+    running_ = nullptr;
+  }
+}
+
+bool CudaLoad::multiplies(curve::ProductType type) const {
+  try {
+    (void)load_kernel(driver_.compute_capability(), type);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+const CudaLoad::Compiled& CudaLoad::compiled(const curve::CurveLoad& load) {
+  const auto found = kernels_.find(load.type);
+  if (found != kernels_.end()) return found->second;
+  Compiled compiled;
+  compiled.kernel = load_kernel(driver_.compute_capability(), load.type);
+  void* module = driver_.load_module(compiled.kernel.ptx);
+  compiled.work = driver_.function(module, kLoadFunction);
+  driver_.allow_shared_bytes(compiled.work, compiled.kernel.shared_bytes);
+  if (memory_ == 0) {
+    region_bytes_ = kRegionBytes / compiled.kernel.region_bytes * compiled.kernel.region_bytes;
+    std::uint64_t words = region_bytes_ * static_cast<std::size_t>(driver_.multiprocessors()) / 4;
+    memory_ = driver_.allocate(words * 4);
+    std::array<void*, 2> parameters = {&memory_, &words};
+    constexpr unsigned kThreads = 256;
+    driver_.launch(driver_.function(module, kFillFunction), 8U * static_cast<unsigned>(driver_.multiprocessors()),
+                   kThreads, 0, parameters.data());
+    driver_.synchronize();
+  }
+  return kernels_.emplace(load.type, std::move(compiled)).first->second;
+}
+
+void CudaLoad::start(const curve::CurveLoad& load) {
+  stop();
+  load_ = load;
+  const int blocks = load.product_sms + load.stream_sms;
+  if (blocks == 0) return;
+  if (blocks > driver_.multiprocessors()) {
+    throw InputError(fmt::format("{}: the GPU has {} multiprocessors", describe(load), driver_.multiprocessors()));
+  }
+  const Compiled& kernel = compiled(load);
+  ElementMasks masks = element_masks(load.type, load.data);
+  std::memset(control_.host, 0, kChunksOffset + 8 * static_cast<std::size_t>(driver_.multiprocessors()));
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  CudaDriver::Address control = control_.device;
+  auto products = static_cast<unsigned>(load.product_sms);
+  unsigned adds = load.adds ? kernel.kernel.adds : 0;
+  std::uint64_t region = region_bytes_;
+  std::uint64_t most = kMostChunks;
+  std::array<void*, 8> parameters = {&control, &products, &adds, &masks.kept, &masks.set, &memory_, &region, &most};
+  driver_.launch(kernel.work, static_cast<unsigned>(blocks), kernel.kernel.threads, kernel.kernel.shared_bytes,
+                 parameters.data());
+  running_ = &kernel;
+}
+
+LoadWork CudaLoad::work() const {
+  LoadWork work;
+  if (running_ == nullptr) return work;
+  const auto* chunks =
+      reinterpret_cast<const volatile std::uint64_t*>(static_cast<const char*>(control_.host) + kChunksOffset);
+  for (int block = 0; block < load_.product_sms + load_.stream_sms; ++block) {
+    const auto done = static_cast<double>(chunks[block]);
+    if (block < load_.product_sms) {
+      work.operations += done * running_->kernel.product_operations;
+    } else {
+      work.bytes += done * running_->kernel.stream_bytes;
+    }
+  }
+  return work;
+}
+
+void CudaLoad::stop() {
+  if (running_ == nullptr) return;
+  *static_cast<volatile std::uint32_t*>(control_.host) = 1;
+  running_ = nullptr;
+  driver_.synchronize();
+}
+
+}  // namespace lowgear::load

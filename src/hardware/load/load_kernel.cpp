@@ -1,0 +1,288 @@
+#include "hardware/load/load_kernel.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/core/error.h"
+
+namespace lowgear::load {
+namespace {
+
+using curve::ProductData;
+using curve::ProductType;
+
+// A block: two groups of four warps multiply, the third computes with ordinary multiply-adds or waits.
+constexpr unsigned kThreads = 384;
+constexpr int kProductWarps = 8;
+constexpr int kAccumulators = 128;
+constexpr int kInner = 256;  ///< rounds of products in a chunk
+constexpr int kLoads = 8;    ///< reads of 16 bytes that a thread has under way
+constexpr int kStreamInner = 512;
+constexpr std::uint64_t kStreamStep = std::uint64_t{kThreads} * kLoads * 16;
+
+// Hopper: four stages of a tile of 64 rows for each of two groups, and one of 256 columns, each of 128 bytes.
+constexpr int kStages = 4;
+constexpr int kRowTileBytes = 64 * 128;
+constexpr int kColumnTileBytes = 256 * 128;
+constexpr int kStageBytes = 2 * kRowTileBytes + kColumnTileBytes;
+constexpr int kStepsPerStage = 4;  ///< of 32 bytes
+
+/// `{f0, f1, ...}`
+std::string registers(char letter, int first, int count) {
+  std::string text = "{";
+  for (int i = 0; i < count; ++i) text += fmt::format("{}%{}{}", i == 0 ? "" : ", ", letter, first + i);
+  return text + "}";
+}
+
+/// Elements that one instruction sums over.
+int inner_dimension(ProductType type) {
+  constexpr int kRowBytes = 32;
+  return kRowBytes / (type == ProductType::fp8 ? 1 : type == ProductType::bf16 ? 2 : 4);
+}
+
+std::string_view ptx_type(ProductType type) {
+  switch (type) {
+    case ProductType::bf16:
+      return "bf16";
+    case ProductType::fp8:
+      return "e4m3";
+    case ProductType::tf32:
+      return "tf32";
+  }
+  return "";
+}
+
+/// One round of a warpgroup: products of all stages, summed from zero. %rd8, %rd9: descriptors of both tiles.
+std::string warpgroup_round(ProductType type) {
+  std::string text = "  wgmma.fence.sync.aligned;\n";
+  const std::string sums = registers('f', 0, kAccumulators);
+  const std::string_view transposed = type == ProductType::bf16 ? ", 0, 0" : "";
+  for (int step = 0; step < kStages * kStepsPerStage; ++step) {
+    // In units of 16 bytes.
+    const int offset = (step / kStepsPerStage * kStageBytes + step % kStepsPerStage * 32) / 16;
+    text += fmt::format("  add.s64 %rd10, %rd8, {0};\n  add.s64 %rd11, %rd9, {0};\n", offset);
+    text += fmt::format("  wgmma.mma_async.sync.aligned.m64n256k{0}.f32.{1}.{1} {2}, %rd10, %rd11, {3}, 1, 1{4};\n",
+                        inner_dimension(type), ptx_type(type), sums, step == 0 ? "%p7" : "%p8", transposed);
+  }
+  return text + "  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;\n";
+}
+
+std::string warpgroup_setup() {
+  // Both tiles: rows of 128 bytes, swizzled, groups of eight rows 1024 bytes apart.
+  const std::uint64_t layout =
+      (std::uint64_t{1} << 62U) | (std::uint64_t{1024 >> 4} << 32U) | (std::uint64_t{1} << 16U);
+  return fmt::format(
+      "  mad.lo.u32 %r20, %r6, {}, %r5;\n"
+      "  shr.u32 %r20, %r20, 4;\n  cvt.u64.u32 %rd8, %r20;\n  or.b64 %rd8, %rd8, {};\n"
+      "  add.u32 %r21, %r5, {};\n"
+      "  shr.u32 %r21, %r21, 4;\n  cvt.u64.u32 %rd9, %r21;\n  or.b64 %rd9, %rd9, {};\n"
+      "  setp.ne.u32 %p7, 0, 0;\n  setp.eq.u32 %p8, 0, 0;\n",
+      kRowTileBytes, layout, 2 * kRowTileBytes, layout);
+}
+
+// GPUs without warpgroups: each warp multiplies 4 tiles of rows with 8 of columns, all in registers.
+constexpr int kRowTiles = 4;
+constexpr int kColumnTiles = 6;
+constexpr int kRotations = 4;
+constexpr int kFirstRowRegister = 100;
+constexpr int kFirstColumnRegister = kFirstRowRegister + 4 * kRowTiles;
+
+std::string warp_round(ProductType type) {
+  const int inner = inner_dimension(type);
+  std::string text;
+  for (int rotation = 0; rotation < kRotations; ++rotation) {
+    for (int row = 0; row < kRowTiles; ++row) {
+      for (int column = 0; column < kColumnTiles; ++column) {
+        const std::string sums = registers('f', 4 * (row * kColumnTiles + column), 4);
+        const std::string from = rotation == 0 ? "{%f130, %f130, %f130, %f130}" : sums;
+        text +=
+            fmt::format("  mma.sync.aligned.m16n8k{0}.row.col.f32.{1}.{1}.f32 {2}, {3}, {4}, {5};\n", inner,
+                        ptx_type(type), sums, registers('r', kFirstRowRegister + 4 * ((row + rotation) % kRowTiles), 4),
+                        registers('r', kFirstColumnRegister + 2 * ((column + 3 * rotation) % kColumnTiles), 2), from);
+      }
+    }
+  }
+  return text;
+}
+
+/// %r30 becomes pseudo-random bits of the seed %r31.
+constexpr std::string_view kHash =
+    "  xor.b32 %r30, %r31, 0x9E3779B9;\n"
+    "  shr.u32 %r32, %r30, 16;\n  xor.b32 %r30, %r30, %r32;\n  mul.lo.u32 %r30, %r30, 0x7FEB352D;\n"
+    "  shr.u32 %r32, %r30, 15;\n  xor.b32 %r30, %r30, %r32;\n  mul.lo.u32 %r30, %r30, 0x846CA68B;\n"
+    "  shr.u32 %r32, %r30, 16;\n  xor.b32 %r30, %r30, %r32;\n";
+
+std::string warp_setup() {
+  std::string text = "  mov.f32 %f130, 0f00000000;\n  mad.lo.u32 %r31, %r4, 1021, %r3;\n";
+  for (int i = 0; i < 4 * kRowTiles + 2 * kColumnTiles; ++i) {
+    text += fmt::format("  add.u32 %r31, %r31, 7919;\n{}  and.b32 %r30, %r30, %r11;\n  or.b32 %r{}, %r30, %r12;\n",
+                        kHash, kFirstRowRegister + i);
+  }
+  return text;
+}
+
+/// Shared memory: elements of the tiles (%r7 bytes), and after them the word that says to stop.
+std::string fill_shared() {
+  return fmt::format(
+      "  shl.b32 %r8, %r3, 2;\n"
+      "FILL:\n  setp.ge.u32 %p1, %r8, %r7;\n  @%p1 bra FILLED;\n"
+      "  mad.lo.u32 %r31, %r4, 524287, %r8;\n{}"
+      "  and.b32 %r30, %r30, %r11;\n  or.b32 %r30, %r30, %r12;\n"
+      "  add.u32 %r9, %r5, %r8;\n  st.shared.u32 [%r9], %r30;\n  add.u32 %r8, %r8, {};\n  bra FILL;\nFILLED:\n",
+      kHash, kThreads * 4);
+}
+
+/// The third group: z <- z^2 + c, which never comes to rest. %r13 rounds.
+std::string multiply_adds() {
+  constexpr int kChains = 16;
+  std::string text =
+      "  setp.eq.u32 %p2, %r13, 0;\n  @%p2 bra CHUNK_DONE;\n  mov.u32 %r15, %r13;\n"
+      "ADDS:\n";
+  for (int unrolled = 0; unrolled < 8; ++unrolled) {
+    for (int i = 0; i < kChains; ++i) text += fmt::format("  fma.rn.f32 %f{0}, %f{0}, %f{0}, %f131;\n", 140 + i);
+  }
+  return text + "  sub.u32 %r15, %r15, 1;\n  setp.ne.u32 %p2, %r15, 0;\n  @%p2 bra ADDS;\n  bra CHUNK_DONE;\n";
+}
+
+std::string multiply_add_setup() {
+  std::string text = "  mov.f32 %f131, 0fBFF33333;\n";  // -1.9
+  for (int i = 0; i < 16; ++i) {
+    text += fmt::format(
+        "  mad.lo.u32 %r31, %r3, 31, {};\n{}  and.b32 %r30, %r30, 0x007FFFFF;\n  or.b32 %r30, %r30, 0x3F000000;\n"
+        "  mov.b32 %f{}, %r30;\n",
+        i, kHash, 140 + i);
+  }
+  return text;
+}
+
+std::string stream() {
+  std::string text = fmt::format("STREAM:\n  mov.u32 %r15, {};\nREADS:\n", kStreamInner);
+  for (int i = 0; i < kLoads; ++i) {
+    text += fmt::format("  ld.global.nc.L1::no_allocate.v4.u32 {}, [%rd14+{}];\n", registers('r', 60 + 4 * i, 4),
+                        std::uint64_t{kThreads} * 16 * static_cast<std::uint64_t>(i));
+  }
+  for (int i = 0; i < 4 * kLoads; ++i) text += fmt::format("  xor.b32 %r16, %r16, %r{};\n", 60 + i);
+  return text + fmt::format(
+                    "  add.s64 %rd14, %rd14, {};\n  setp.ge.u64 %p3, %rd14, %rd15;\n  @%p3 mov.u64 %rd14, %rd13;\n"
+                    "  sub.u32 %r15, %r15, 1;\n  setp.ne.u32 %p4, %r15, 0;\n  @%p4 bra READS;\n",
+                    kStreamStep);
+}
+
+/// Uses every result where a block has done no chunk, so never; the compiler cannot know.
+std::string keep_results() {
+  std::string text = "  setp.ne.u64 %p5, %rd6, 0;\n  @%p5 bra END;\n";
+  for (int i = 0; i < kAccumulators; ++i) text += fmt::format("  st.volatile.global.f32 [%rd1], %f{};\n", i);
+  for (int i = 0; i < 16; ++i) text += fmt::format("  st.volatile.global.f32 [%rd1], %f{};\n", 140 + i);
+  return text + "  st.volatile.global.u32 [%rd1], %r16;\n";
+}
+
+std::string accumulators_zero() {
+  std::string text;
+  for (int i = 0; i < kAccumulators; ++i) text += fmt::format("  mov.f32 %f{}, 0f00000000;\n", i);
+  return text;
+}
+
+/// Parameters: control memory, blocks of products, rounds of multiply-adds, masks of elements, device memory, bytes of
+/// a block's region, most chunks.
+std::string work_kernel(ProductType type, bool warpgroup, unsigned tile_bytes) {
+  std::string text = fmt::format(
+      ".visible .entry work(.param .u64 control, .param .u32 products, .param .u32 adds, .param .u32 and_mask,\n"
+      "  .param .u32 or_mask, .param .u64 memory, .param .u64 region, .param .u64 most)\n"
+      ".maxntid {}, 1, 1\n.minnctapersm 1\n{{\n"
+      "  .reg .pred %p<12>;\n  .reg .b32 %r<160>;\n  .reg .b64 %rd<24>;\n  .reg .f32 %f<160>;\n"
+      "  ld.param.u64 %rd1, [control];\n  cvta.to.global.u64 %rd1, %rd1;\n"
+      "  ld.param.u32 %r10, [products];\n  ld.param.u32 %r13, [adds];\n"
+      "  ld.param.u32 %r11, [and_mask];\n  ld.param.u32 %r12, [or_mask];\n"
+      "  ld.param.u64 %rd12, [memory];\n  cvta.to.global.u64 %rd12, %rd12;\n"
+      "  ld.param.u64 %rd7, [region];\n  ld.param.u64 %rd16, [most];\n"
+      "  mov.u32 %r3, %tid.x;\n  mov.u32 %r4, %ctaid.x;\n  shr.u32 %r6, %r3, 7;\n"
+      "  mov.u32 %r5, tiles;\n  mov.u32 %r7, {};\n  mov.u32 %r16, 0;\n  mov.u64 %rd6, 0;\n",
+      kThreads, tile_bytes);
+  text += fill_shared() + accumulators_zero() + multiply_add_setup();
+  text += warpgroup ? "  fence.proxy.async;\n" : "";
+  text += warpgroup ? warpgroup_setup() : warp_setup();
+  // Of the streaming blocks: this thread's place in the block's region, its begin and end.
+  text +=
+      "  sub.u32 %r17, %r4, %r10;\n  cvt.u64.u32 %rd13, %r17;\n  mul.lo.u64 %rd13, %rd13, %rd7;\n"
+      "  add.s64 %rd13, %rd13, %rd12;\n  add.s64 %rd15, %rd13, %rd7;\n"
+      "  mul.wide.u32 %rd17, %r3, 16;\n  add.s64 %rd13, %rd13, %rd17;\n  mov.u64 %rd14, %rd13;\n"
+      "  mul.wide.u32 %rd18, %r4, 8;\n  add.s64 %rd18, %rd18, %rd1;\n"
+      "  setp.ge.u32 %p6, %r4, %r10;\n  setp.ge.u32 %p9, %r6, 2;\n  bar.sync 0;\n"
+      "CHUNK:\n  @%p6 bra STREAM;\n  @%p9 bra THIRD;\n";
+  text += fmt::format("  mov.u32 %r14, {};\nPRODUCTS:\n", kInner);
+  text += warpgroup ? warpgroup_round(type) : warp_round(type);
+  text += "  sub.u32 %r14, %r14, 1;\n  setp.ne.u32 %p1, %r14, 0;\n  @%p1 bra PRODUCTS;\n  bra CHUNK_DONE;\nTHIRD:\n";
+  text += multiply_adds() + stream();
+  text += fmt::format(
+      "CHUNK_DONE:\n  bar.sync 0;\n  add.s64 %rd6, %rd6, 1;\n"
+      "  setp.ne.u32 %p10, %r3, 0;\n  @%p10 bra ASKED;\n"
+      "  st.volatile.global.u64 [%rd18+{}], %rd6;\n  ld.volatile.global.u32 %r18, [%rd1];\n"
+      "  setp.ge.u64 %p11, %rd6, %rd16;\n  selp.u32 %r18, 1, %r18, %p11;\n  st.shared.u32 [%r5+{}], %r18;\n"
+      "ASKED:\n  bar.sync 0;\n  ld.volatile.shared.u32 %r18, [%r5+{}];\n  setp.eq.u32 %p10, %r18, 0;\n"
+      "  @%p10 bra CHUNK;\n",
+      kChunksOffset, tile_bytes, tile_bytes);
+  return text + keep_results() + "END:\n  ret;\n}\n";
+}
+
+std::string fill_kernel() {
+  return fmt::format(
+      ".visible .entry fill(.param .u64 memory, .param .u64 words)\n{{\n"
+      "  .reg .pred %p<2>;\n  .reg .b32 %r<40>;\n  .reg .b64 %rd<8>;\n"
+      "  ld.param.u64 %rd1, [memory];\n  cvta.to.global.u64 %rd1, %rd1;\n  ld.param.u64 %rd2, [words];\n"
+      "  mov.u32 %r1, %tid.x;\n  mov.u32 %r2, %ctaid.x;\n  mov.u32 %r3, %ntid.x;\n  mov.u32 %r4, %nctaid.x;\n"
+      "  mad.lo.u32 %r5, %r2, %r3, %r1;\n  mul.lo.u32 %r6, %r3, %r4;\n"
+      "  cvt.u64.u32 %rd3, %r5;\n  cvt.u64.u32 %rd4, %r6;\n"
+      "NEXT:\n  setp.ge.u64 %p1, %rd3, %rd2;\n  @%p1 bra DONE;\n"
+      "  cvt.u32.u64 %r31, %rd3;\n{}  shl.b64 %rd5, %rd3, 2;\n  add.s64 %rd5, %rd5, %rd1;\n"
+      "  st.global.u32 [%rd5], %r30;\n  add.s64 %rd3, %rd3, %rd4;\n  bra NEXT;\nDONE:\n  ret;\n}}\n",
+      kHash);
+}
+
+}  // namespace
+
+ElementMasks element_masks(ProductType type, ProductData data) {
+  if (data == ProductData::zeros) return {0, 0};
+  if (data == ProductData::bits) return {0xFFFFFFFF, 0};
+  // Finite, with exponents that differ by up to eight, so that sums neither overflow nor ignore terms.
+  switch (type) {
+    case ProductType::bf16:
+      return {0x83FF83FF, 0x3C003C00};
+    case ProductType::fp8:
+      return {0xBFBFBFBF, 0};
+    case ProductType::tf32:
+      return {0x83FFFFFF, 0x3C000000};
+  }
+  return {0, 0};
+}
+
+LoadKernel load_kernel(int compute_capability, ProductType type) {
+  const int least = type == ProductType::fp8 ? 89 : 80;
+  if (compute_capability < least) {
+    throw InputError(fmt::format("a GPU of compute capability {}.{} has no products of {}; it needs {}.{} or more",
+                                 compute_capability / 10, compute_capability % 10, curve::name(type), least / 10,
+                                 least % 10));
+  }
+  const bool warpgroup = compute_capability == 90;
+  const unsigned tile_bytes = warpgroup ? kStages * kStageBytes : 0;
+  const double inner = inner_dimension(type);
+  LoadKernel kernel;
+  kernel.ptx =
+      fmt::format(".version {}\n.target sm_{}\n.address_size 64\n.extern .shared .align 1024 .b8 tiles[];\n{}{}",
+                  type == ProductType::fp8 && !warpgroup ? "8.4" : "8.0",
+                  warpgroup     ? "90a"
+                  : least == 89 ? "89"
+                                : "80",
+                  work_kernel(type, warpgroup, tile_bytes), fill_kernel());
+  kernel.threads = kThreads;
+  kernel.shared_bytes = tile_bytes + 16;
+  kernel.product_operations =
+      warpgroup ? 2.0 * kInner * kStages * kStepsPerStage * 2 * 64 * 256 * inner
+                : double{kProductWarps} * kInner * kRotations * kRowTiles * kColumnTiles * 2 * 16 * 8 * inner;
+  kernel.adds = warpgroup ? 7680 : 2880;
+  kernel.stream_bytes = static_cast<double>(kStreamStep) * kStreamInner;
+  kernel.region_bytes = kStreamStep;
+  return kernel;
+}
+
+}  // namespace lowgear::load
