@@ -26,8 +26,10 @@ constexpr double kOutlierShare = 0.01;
 /// A clock this close to the highest is the highest.
 constexpr double kSameClockMhz = 2;
 /// Expected growth of static power with temperature, and drift.
-constexpr Estimated kPerKelvinW = {0.3, 0.5};
+constexpr Estimated kPerKelvinW = {0.8, 0.8};
 constexpr Estimated kDriftW = {0, 3};
+constexpr Estimated kAwakeW = {0, 40};
+constexpr Estimated kLossPerKw = {0.2, 0.3};
 
 CurveLoad kind_of(CurveLoad load) {
   load.product_sms = 0;
@@ -35,8 +37,47 @@ CurveLoad kind_of(CurveLoad load) {
   return load;
 }
 
+/// Rate of reads at which memory draws half of what it draws for being awake.
+constexpr double kHalfAwake = 0.5;
+double awake_share(double tera_bytes) { return tera_bytes / (tera_bytes + kHalfAwake); }
+
 /// Parameters of the fit by their place in the vector; energies of loads from `kLoads` on, then V^2 of the knots.
-enum Place : Eigen::Index { kStatic, kPerKelvin, kDrift, kTree, kByteFixed, kByteClocked, kLoads };
+enum Place : Eigen::Index { kStatic, kPerKelvin, kDrift, kTree, kByteFixed, kByteClocked, kAwake, kLoss, kLoads };
+
+/// Operations of a multiprocessor in a cycle of the reported clock.
+double ops_per_cycle(const CurveSample& sample) {
+  return sample.operations / sample.time_s / (sample.clock_mhz * 1e6) / sample.load.product_sms;
+}
+
+/// A kind's operations in a cycle at steady clocks. The driver reports no more than the highest clock, also where the
+/// GPU runs a step or two above it, so the lower values count. Empty without a steady sample.
+std::optional<double> steady_ops_per_cycle(std::span<const CurveSample> samples, const CurveLoad& kind) {
+  constexpr double kSteadyMhz = 30;
+  std::vector<double> values;
+  for (const CurveSample& sample : samples) {
+    const bool steady = sample.highest_clock_mhz - sample.lowest_clock_mhz <= kSteadyMhz;
+    if (sample.load.product_sms > 0 && kind_of(sample.load) == kind && steady) values.push_back(ops_per_cycle(sample));
+  }
+  if (values.empty()) return std::nullopt;
+  std::ranges::sort(values);
+  return values[values.size() / 4];
+}
+
+/// Clocks of samples by the rate of their products; the reported mean where there are none, or where the rate depends
+/// on more than the clock.
+std::vector<double> clocks_by_rate(std::span<const CurveSample> samples) {
+  constexpr double kPlausible = 0.04;
+  std::vector<double> clocks;
+  for (const CurveSample& sample : samples) {
+    clocks.push_back(sample.clock_mhz);
+    if (sample.load.product_sms == 0) continue;
+    const auto steady = steady_ops_per_cycle(samples, kind_of(sample.load));
+    if (!steady) continue;
+    const double relative = ops_per_cycle(sample) / *steady;
+    if (std::fabs(relative - 1) <= kPlausible) clocks.back() *= relative;
+  }
+  return clocks;
+}
 
 class Fit {
  public:
@@ -44,6 +85,7 @@ class Fit {
     require_enough();
     for (const CurveSample& sample : samples) max_mhz_ = std::max(max_mhz_, sample.clock_mhz);
     max_mhz_ = std::round(max_mhz_);
+    clocks_ = clocks_by_rate(samples);
     for (const CurveSample& sample : samples) {
       if (sample.load.product_sms == 0) continue;
       const CurveLoad kind = kind_of(sample.load);
@@ -89,7 +131,7 @@ class Fit {
   [[nodiscard]] std::vector<double> used_clocks() const {
     std::vector<double> clocks;
     for (std::size_t i = 0; i < samples_.size(); ++i) {
-      if (left_out_[i].empty()) clocks.push_back(samples_[i].clock_mhz);
+      if (left_out_[i].empty()) clocks.push_back(clocks_[i]);
     }
     return clocks;
   }
@@ -133,14 +175,15 @@ class Fit {
     double tera_bytes = 0;  ///< in a second
     Eigen::Index load = 0;  ///< place of its energy; 0: none
   };
-  [[nodiscard]] Terms terms(const CurveSample& sample) const {
+  [[nodiscard]] Terms terms(std::size_t i) const {
+    const CurveSample& sample = samples_[i];
     const double last_s = std::max(1.0, samples_.back().begin_s);
     Terms terms = {.static_time = sample.begin_s / last_s - 0.5,
                    .kelvin = sample.temperature_c - power::kReferenceC,
-                   .clock = sample.clock_mhz / max_mhz_,
+                   .clock = clocks_[i] / max_mhz_,
                    .tera_ops = sample.operations / sample.time_s / kTera,
                    .tera_bytes = sample.bytes / sample.time_s / kTera};
-    terms.v2 = v2_at(sample.clock_mhz);
+    terms.v2 = v2_at(clocks_[i]);
     const auto kind = std::ranges::find(kinds_, kind_of(sample.load));
     if (sample.load.product_sms > 0 && kind != kinds_.end()) terms.load = kLoads + (kind - kinds_.begin());
     return terms;
@@ -156,35 +199,47 @@ class Fit {
 
   [[nodiscard]] double fixed_w(const Terms& terms) const {
     return values_[kStatic] + values_[kPerKelvin] * terms.kelvin + values_[kDrift] * terms.static_time -
-           values_[kTree] + values_[kByteFixed] * terms.tera_bytes;
+           values_[kTree] + values_[kByteFixed] * terms.tera_bytes + values_[kAwake] * awake_share(terms.tera_bytes);
   }
-  /// Power that goes with V^2, where that is 1.
-  [[nodiscard]] double switched_w(const Terms& terms) const {
+  /// Power of work that goes with V^2, where that is 1.
+  [[nodiscard]] double work_w(const Terms& terms) const {
     const double operations_w = terms.load > 0 ? values_[terms.load] * terms.tera_ops : 0;
-    return values_[kTree] * terms.clock + operations_w + values_[kByteClocked] * terms.tera_bytes;
+    return operations_w + values_[kByteClocked] * terms.tera_bytes;
   }
-  [[nodiscard]] double fitted_w(const CurveSample& sample) const {
-    const Terms now = terms(sample);
-    return fixed_w(now) + switched_w(now) * now.v2;
+  [[nodiscard]] double fitted_w(const Terms& terms) const {
+    const double work_w = this->work_w(terms) * terms.v2;
+    return fixed_w(terms) + values_[kTree] * terms.clock * terms.v2 + work_w + values_[kLoss] * work_w * work_w / 1e3;
+  }
+  [[nodiscard]] double fitted_w(std::size_t i) const { return fitted_w(terms(i)); }
+  /// Growth of the delivered power with that of the work.
+  [[nodiscard]] double delivery(const Terms& terms) const {
+    return 1 + 2 * values_[kLoss] * work_w(terms) * terms.v2 / 1e3;
+  }
+  /// Growth of the power with V^2.
+  [[nodiscard]] double slope_w(const Terms& terms) const {
+    return values_[kTree] * terms.clock + work_w(terms) * delivery(terms);
   }
 
-  [[nodiscard]] Eigen::VectorXd gradient(const CurveSample& sample) const {
-    const Terms now = terms(sample);
+  [[nodiscard]] Eigen::VectorXd gradient(std::size_t i) const {
+    const Terms now = terms(i);
     Eigen::VectorXd row = Eigen::VectorXd::Zero(unknowns());
     row[kStatic] = 1;
     row[kPerKelvin] = now.kelvin;
     row[kDrift] = now.static_time;
     row[kTree] = now.clock * now.v2 - 1;
     row[kByteFixed] = now.tera_bytes;
-    row[kByteClocked] = now.tera_bytes * now.v2;
-    if (now.load > 0) row[now.load] = now.tera_ops * now.v2;
-    for (const VoltageTable::Weight& weight : table_.weights(sample.clock_mhz)) {
-      if (weight.knot >= 0) row[first_knot() + weight.knot] = weight.weight * switched_w(now);
+    row[kByteClocked] = now.tera_bytes * now.v2 * delivery(now);
+    row[kAwake] = awake_share(now.tera_bytes);
+    row[kLoss] = std::pow(work_w(now) * now.v2, 2) / 1e3;
+    if (now.load > 0) row[now.load] = now.tera_ops * now.v2 * delivery(now);
+    for (const VoltageTable::Weight& weight : table_.weights(clocks_[i])) {
+      if (weight.knot >= 0) row[first_knot() + weight.knot] = weight.weight * slope_w(now);
     }
     return row;
   }
 
-  [[nodiscard]] double error_w(const CurveSample& sample) const {
+  [[nodiscard]] double error_w(std::size_t i) const {
+    const CurveSample& sample = samples_[i];
     return error_scale_ * std::max(sample.energy_error_j / sample.time_s, kLeastError * sample.power_w());
   }
 
@@ -202,7 +257,7 @@ class Fit {
     Normal normal = {Eigen::MatrixXd::Zero(unknowns(), unknowns()), Eigen::VectorXd::Zero(unknowns())};
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       if (!left_out_[i].empty()) continue;
-      normal.add(gradient(samples_[i]), samples_[i].power_w() - fitted_w(samples_[i]), error_w(samples_[i]));
+      normal.add(gradient(i), samples_[i].power_w() - fitted_w(i), error_w(i));
     }
     add_expectations(normal);
     add_smoothness(normal);
@@ -217,6 +272,8 @@ class Fit {
     };
     expect(kPerKelvin, kPerKelvinW.value, kPerKelvinW.error);
     expect(kDrift, kDriftW.value, kDriftW.error);
+    expect(kAwake, kAwakeW.value, kAwakeW.error);
+    expect(kLoss, kLossPerKw.value, kLossPerKw.error);
     const double static_w = values_[kStatic];
     expect(kTree, options_.clock_tree_share.value * static_w,
            std::max(options_.clock_tree_share.error, 1e-6) * static_w);
@@ -272,6 +329,8 @@ class Fit {
       // Half a step at first: V^2 and energies multiply each other.
       values_ += (step < 3 ? 0.5 : 1.0) * change;
       for (Eigen::Index k = first_knot(); k < unknowns(); ++k) values_[k] = std::clamp(values_[k], 0.02, 1.2);
+      for (const Eigen::Index place : {kTree, kLoss, kByteFixed, kByteClocked})
+        values_[place] = std::max(0.0, values_[place]);
       if (change.cwiseAbs().maxCoeff() < 1e-9 * (1 + values_.cwiseAbs().maxCoeff())) break;
     }
     covariance_ = normal_equations().matrix.ldlt().solve(Eigen::MatrixXd::Identity(unknowns(), unknowns()));
@@ -279,13 +338,13 @@ class Fit {
 
   /// Deviation of a sample from the fit in its standard deviations, which are smaller where the fit follows the sample.
   /// Empty where the fit takes the sample as it is, so that it says nothing.
-  [[nodiscard]] std::optional<double> deviation(const CurveSample& sample) const {
+  [[nodiscard]] std::optional<double> deviation(std::size_t i) const {
     constexpr double kFollowed = 0.8;
-    const double error = error_w(sample);
-    const Eigen::VectorXd row = gradient(sample) / error;
+    const double error = error_w(i);
+    const Eigen::VectorXd row = gradient(i) / error;
     const double leverage = row.dot(covariance_ * row);
     if (leverage > kFollowed) return std::nullopt;
-    return (sample.power_w() - fitted_w(sample)) / error / std::sqrt(1 - leverage);
+    return (samples_[i].power_w() - fitted_w(i)) / error / std::sqrt(1 - leverage);
   }
 
   /// Raises the errors so that they explain the residuals; does not lower them below what the samples say.
@@ -293,7 +352,7 @@ class Fit {
     std::vector<double> deviations;
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       if (!left_out_[i].empty()) continue;
-      if (const auto off = deviation(samples_[i])) deviations.push_back(std::fabs(*off));
+      if (const auto off = deviation(i)) deviations.push_back(std::fabs(*off));
     }
     if (deviations.empty()) return;
     constexpr double kMedianOfNormal = 0.6745;
@@ -306,8 +365,8 @@ class Fit {
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       if (!left_out_[i].empty()) continue;
       const double power_w = samples_[i].power_w();
-      const double off_w = power_w - fitted_w(samples_[i]);
-      if (std::fabs(deviation(samples_[i]).value_or(0)) < kOutlier || std::fabs(off_w) < kOutlierShare * power_w) {
+      const double off_w = power_w - fitted_w(i);
+      if (std::fabs(deviation(i).value_or(0)) < kOutlier || std::fabs(off_w) < kOutlierShare * power_w) {
         continue;
       }
       left_out_[i] = fmt::format("outlier: {:+.1f} W of {:.1f} W", off_w, power_w);
@@ -331,6 +390,7 @@ class Fit {
     fit.static_power.clock_tree_assumed =
         fit.static_power.clock_tree_w.error > kShown * options_.clock_tree_share.error * values_[kStatic];
     fit.drift_w = estimated(kDrift);
+    fit.loss_per_kw = estimated(kLoss);
     add_bytes(fit);
     add_loads(fit);
     fit.voltage = table();
@@ -339,9 +399,14 @@ class Fit {
   }
 
   void add_bytes(CurveFit& fit) const {
-    const double pj = values_[kByteFixed] + values_[kByteClocked];
+    double most = 0;
+    for (const CurveSample& sample : samples_) most = std::max(most, sample.bytes / sample.time_s / kTera);
     fit.byte_clock_share = options_.byte_clock_share;
-    if (pj <= 0) return;
+    if (most == 0) return;
+    fit.awake_memory_w = estimated(kAwake);
+    fit.byte_fixed_pj = values_[kByteFixed];
+    fit.byte_clocked_pj = values_[kByteClocked];
+    const double pj = values_[kByteFixed] + values_[kByteClocked] + values_[kAwake] * awake_share(most) / most;
     const double variance = covariance_(kByteFixed, kByteFixed) + covariance_(kByteClocked, kByteClocked) +
                             2 * covariance_(kByteFixed, kByteClocked);
     fit.byte_pj = {pj, std::sqrt(std::max(0.0, variance))};
@@ -382,12 +447,11 @@ class Fit {
     int used = 0;
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       const CurveSample& sample = samples_[i];
-      const Terms now = terms(sample);
-      const double switched = switched_w(now);
-      fit.samples.push_back({.fitted_w = fitted_w(sample), .left_out = left_out_[i]});
+      const Terms now = terms(i);
+      fit.samples.push_back({.clock_mhz = clocks_[i], .fitted_w = fitted_w(i), .left_out = left_out_[i]});
       if (now.load > 0) {
-        fit.samples.back().relative_v2 = (sample.power_w() - fixed_w(now)) / switched;
-        fit.samples.back().relative_v2_error = error_w(sample) / switched;
+        fit.samples.back().relative_v2 = now.v2 + (sample.power_w() - fitted_w(now)) / slope_w(now);
+        fit.samples.back().relative_v2_error = error_w(i) / slope_w(now);
       }
       if (!left_out_[i].empty()) continue;
       squares += std::pow(sample.power_w() / fit.samples.back().fitted_w - 1, 2);
@@ -399,6 +463,7 @@ class Fit {
   std::span<const CurveSample> samples_;
   CurveFitOptions options_;
   double max_mhz_ = 0;
+  std::vector<double> clocks_;  ///< of the samples
   std::vector<CurveLoad> kinds_;
   std::vector<std::string> left_out_;
   VoltageTable table_;
@@ -421,16 +486,16 @@ CurveFit fit_curve(std::span<const CurveSample> samples, const CurveFitOptions& 
 double power_w(const CurveFit& fit, const CurveSample& sample) {
   const double v2 = fit.voltage.relative_v2(sample.clock_mhz);
   const auto& still = fit.static_power;
-  const double tree_w = still.clock_tree_w.value * (1 - v2 * sample.clock_mhz / fit.max_clock_mhz);
-  double power_w =
-      still.at_reference_w.value + still.per_k_w.value * (sample.temperature_c - still.reference_c) - tree_w;
-  const CurveLoad kind = kind_of(sample.load);
-  const auto load = std::ranges::find(fit.loads, kind, &LoadEnergy::load);
+  const double still_w = still.at_reference_w.value + still.per_k_w.value * (sample.temperature_c - still.reference_c) -
+                         still.clock_tree_w.value * (1 - v2 * sample.clock_mhz / fit.max_clock_mhz);
+  const double tera_bytes = sample.bytes / sample.time_s / kTera;
+  double work_w = fit.byte_clocked_pj * v2 * tera_bytes;
+  const auto load = std::ranges::find(fit.loads, kind_of(sample.load), &LoadEnergy::load);
   if (sample.load.product_sms > 0 && load != fit.loads.end()) {
-    power_w += load->pj.value * v2 * sample.operations / sample.time_s / kTera;
+    work_w += load->pj.value * v2 * sample.operations / sample.time_s / kTera;
   }
-  const double share = fit.byte_clock_share.value;
-  return power_w + fit.byte_pj.value * (1 - share + share * v2) * sample.bytes / sample.time_s / kTera;
+  return still_w + fit.byte_fixed_pj * tera_bytes + fit.awake_memory_w.value * awake_share(tera_bytes) + work_w +
+         fit.loss_per_kw.value * work_w * work_w / 1e3;
 }
 
 power::GpuFile gpu_file(const CurveFit& fit, const CurveOrigin& origin) {

@@ -28,6 +28,7 @@ struct LoadEnergy {
 
 /// A sample and what the fit makes of it.
 struct FittedSample {
+  double clock_mhz = 0;  ///< by the rate of its products, which a driver's readings miss by up to 1 %
   double fitted_w = 0;
   double relative_v2 = 1;        ///< what this sample alone says about V^2, given everything else
   double relative_v2_error = 0;  ///< one standard deviation, of the sample's power alone
@@ -35,16 +36,22 @@ struct FittedSample {
 };
 
 /// Power of a GPU as a function of its load and clock:
-///   P = S + s (T - 40 C) + d t - C (1 - f V^2 / f_max) + sum of e V^2 operations/s + (a + b V^2) bytes/s
+///   P = S + s (T - 40 C) + d t - C (1 - f V^2 / f_max) + a B + m B / (B + 0.5 TB/s) + W + q W^2
+///   W = (e operations/s + b B) V^2
 /// with static power S and its growth s with temperature, a drift d over the time of measurement, a clock tree C,
-/// energies e of an operation by kind of load, and V^2 as a table over the clock f, 1 at the highest.
+/// energies e of an operation by kind of load, bytes B in a second, memory that is awake m, a loss q in the delivery of
+/// the power, and V^2 as a table over the clock f, 1 at the highest.
 struct CurveFit {
   double max_clock_mhz = 0;
   power::GpuFile::StaticPower static_power;
-  power::Estimated drift_w;  ///< over all the time of measurement
+  power::Estimated loss_per_kw;  ///< q
+  power::Estimated drift_w;      ///< over all the time of measurement
   std::vector<LoadEnergy> loads;
-  power::Estimated byte_pj;  ///< at the highest clock; 0: no sample reads memory
+  power::Estimated byte_pj;  ///< at the highest clock and the highest rate of the samples; 0: none reads memory
   power::Estimated byte_clock_share;
+  power::Estimated awake_memory_w;  ///< m
+  double byte_fixed_pj = 0;         ///< a
+  double byte_clocked_pj = 0;       ///< b
   power::VoltageCurve voltage;
   std::vector<FittedSample> samples;  ///< in the order given
   double residual = 0;                ///< standard deviation of measured over fitted power, of the samples used

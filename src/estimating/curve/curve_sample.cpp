@@ -90,26 +90,34 @@ void add_products(std::vector<CurveLoad>& loads, int multiprocessors, std::span<
   }
 }
 
+/// Beside a stream the same clock belongs to less work.
+void add_mixtures(std::vector<CurveLoad>& loads, int multiprocessors, CurveLoad load) {
+  for (const auto& [products, streams] : {std::pair{8, 4}, std::pair{12, 4}, std::pair{8, 8}}) {
+    load.product_sms = share(multiprocessors, products);
+    load.stream_sms = std::min(share(multiprocessors, streams), multiprocessors - load.product_sms);
+    loads.push_back(load);
+  }
+}
+
+/// Most samples are of the first type, which reaches the lowest clocks.
 std::vector<CurveLoad> distinct_loads(int multiprocessors, std::span<const ProductType> types) {
+  using enum ProductData;
   std::vector<CurveLoad> loads = {{}, {}, {}};
   for (const ProductType type : types) {
-    add_products(loads, multiprocessors, kWide, {.type = type, .data = ProductData::bits});
-    add_products(loads, multiprocessors, kFew, {.type = type, .data = ProductData::numbers});
-    add_products(loads, multiprocessors, kFew, {.type = type, .data = ProductData::bits, .adds = true});
-    // Beside a stream the same clock belongs to less work.
-    for (const auto& [products, streams] : {std::pair{8, 4}, std::pair{12, 4}, std::pair{8, 8}}) {
-      loads.push_back({.product_sms = share(multiprocessors, products),
-                       .type = type,
-                       .data = ProductData::bits,
-                       .stream_sms = std::min(share(multiprocessors, streams),
-                                              multiprocessors - share(multiprocessors, products))});
-    }
+    const bool first = type == types.front();
+    const bool last = types.size() > 2 && type == types.back();
+    add_products(loads, multiprocessors, last ? std::span<const int>(kFew) : kWide, {.type = type, .data = numbers});
+    if (last) continue;
+    add_products(loads, multiprocessors, first ? std::span<const int>(kWide) : kFew,
+                 {.type = type, .data = numbers, .adds = true});
+    add_mixtures(loads, multiprocessors, {.type = type, .data = numbers, .adds = first});
   }
-  if (!types.empty()) {
-    add_products(loads, multiprocessors, kFew, {.type = types.front(), .data = ProductData::zeros});
-    for (const int part : {1, 2, 4, 8, 16}) {
-      loads.push_back({.type = types.front(), .stream_sms = share(multiprocessors, part)});
-    }
+  if (types.empty()) return loads;
+  for (const ProductData data : {bits, zeros}) {
+    add_products(loads, multiprocessors, kFew, {.type = types.front(), .data = data});
+  }
+  for (const int part : {1, 2, 4, 8, 16}) {
+    loads.push_back({.type = types.front(), .stream_sms = share(multiprocessors, part)});
   }
   return loads;
 }

@@ -12,8 +12,8 @@ namespace lowgear::curve {
 enum class ProductType : unsigned char { bf16, fp8, tf32 };
 /// Values of the elements, on which the energy of a product depends.
 enum class ProductData : unsigned char {
-  bits,     ///< every bit is random, so that some elements are NaN or infinite: the most energy
-  numbers,  ///< random, finite and of similar size
+  bits,     ///< every bit is random, so that some elements are NaN or infinite
+  numbers,  ///< random, finite and of similar size: the most energy
   zeros,
 };
 [[nodiscard]] std::string_view name(ProductType type);
@@ -25,7 +25,7 @@ struct CurveLoad {
   int product_sms = 0;
   ProductType type = ProductType::bf16;
   ProductData data = ProductData::numbers;
-  bool adds = false;  ///< ordinary multiply-adds beside the products, on the same multiprocessors
+  bool adds = false;  ///< beside the products ordinary multiply-adds and reads of the last-level cache
   int stream_sms = 0;
 
   friend bool operator==(const CurveLoad&, const CurveLoad&) = default;

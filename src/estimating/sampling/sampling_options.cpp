@@ -38,8 +38,10 @@ constexpr auto kOptions = std::to_array<SamplingOption>({
     {"--part", "K/N", "Measure only part K of N of the points, to divide them among N machines"},
     {"--repeats", "N", "Largest number of timed runs per pass (default 20)"},
     {"--energy", "N", "Points per operator whose energy is measured (default 2)"},
-    {"--window", "S", "Length of one energy measurement, in s (default 1.5)"},
-    {"--time-limit", "S", "Stop after the row that is being measured when this time has passed, in s"},
+    {"--window", "S", "Length of one energy measurement, in s (default 1.5; of a curve 2.2)"},
+    {"--time-limit", "S",
+     "Stop after the row that is being measured when this time has passed, in s (of a curve: 540)"},
+    {"--fit", "", "Curve: fit the samples in --out again, without a GPU"},
     {"--json", "", "Print one JSON object instead of text"},
 });
 
@@ -150,19 +152,24 @@ void refuse_options_of_others(const Reader& reader, SamplingSubject subject) {
       {"--operators", "--quick", "--hidden", "--tp", "--microbatch", "--seq", "--head-dim", "--heads", "--parameters",
        "--layers", "--experts", "--expert-width", "--experts-per-token", "--part"});
   constexpr std::array<std::string_view, 3> kOfCollectives = {"--collectives", "--min-bytes", "--max-bytes"};
+  constexpr auto kOfBoth = std::to_array<std::string_view>({"--dtype", "--device", "--repeats", "--energy"});
+  constexpr std::array<std::string_view, 1> kOfCurves = {"--fit"};
   const auto refuse_all = [&reader](std::span<const std::string_view> options, std::string_view subject_name) {
     for (const std::string_view option : options) {
       if (reader.has(option)) throw InputError(fmt::format("{}: can only be used with {}", option, subject_name));
     }
   };
-  if (subject == SamplingSubject::operators) refuse_all(kOfCollectives, "collectives");
-  if (subject == SamplingSubject::collectives) refuse_all(kOfOperators, "operators");
+  if (subject != SamplingSubject::collectives) refuse_all(kOfCollectives, "collectives");
+  if (subject != SamplingSubject::operators) refuse_all(kOfOperators, "operators");
+  if (subject == SamplingSubject::curve) refuse_all(kOfBoth, "operators and collectives");
+  if (subject != SamplingSubject::curve) refuse_all(kOfCurves, "curve");
 }
 
 SamplingSubject subject_named(std::string_view word) {
   if (word == "operators") return SamplingSubject::operators;
   if (word == "collectives") return SamplingSubject::collectives;
-  throw InputError(fmt::format("{} cannot be sampled; there are operators and collectives", quote(word)));
+  if (word == "curve") return SamplingSubject::curve;
+  throw InputError(fmt::format("{} cannot be sampled; there are operators, collectives and curve", quote(word)));
 }
 
 SampleType type_named(const Reader& reader) {
@@ -183,7 +190,7 @@ bool is_gpu(const Reader& reader) {
 std::span<const SamplingOption> sampling_options() { return kOptions; }
 
 SamplingOptions parse_sampling_options(std::span<const std::string> words) {
-  if (words.empty()) throw InputError("say what to sample: operators or collectives");
+  if (words.empty()) throw InputError("say what to sample: operators, collectives or curve");
   SamplingOptions options;
   options.subject = subject_named(words.front());
   const Values values = read_words(words.subspan(1));
@@ -202,6 +209,11 @@ SamplingOptions parse_sampling_options(std::span<const std::string> words) {
   read_part(reader, options.part);
   reader.whole("--repeats", 1, 1000, options.repeats);
   reader.whole("--energy", 0, 1000, options.energy_points);
+  if (options.subject == SamplingSubject::curve) {
+    options.window_s = 2.2;
+    options.time_limit_s = 540;
+  }
+  options.fit_only = reader.has("--fit");
   reader.seconds("--window", 0.1, 600, options.window_s);
   reader.seconds("--time-limit", 1, 1e7, options.time_limit_s);
   options.json = reader.has("--json");

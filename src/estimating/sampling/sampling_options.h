@@ -10,7 +10,7 @@
 
 namespace lowgear::sampling {
 
-enum class SamplingSubject : unsigned char { operators, collectives };
+enum class SamplingSubject : unsigned char { operators, collectives, curve };
 
 /// Options of sampling. Both `lowgear sample` and lowgear-sampler, the program that measures, read them from words of a
 /// command line.
@@ -28,6 +28,7 @@ struct SamplingOptions {
   int energy_points = 2;    ///< energy measurements of each operator or collective; 0: none
   double window_s = 1.5;    ///< length of an energy measurement
   double time_limit_s = 0;  ///< sampling ends with the first row after it; 0: no limit
+  bool fit_only = false;    ///< of a curve: fits the samples in the folder again, without a GPU
   bool json = false;
 };
 

@@ -3,9 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "hardware/gpu/gpu.h"
 
@@ -35,14 +33,12 @@ struct CudaDriver::Library {
   Library() : handle(dlopen(kFile, RTLD_NOW | RTLD_LOCAL)) {
     if (handle == nullptr) {
       fail(gpu::GpuErrorCode::driver_missing,
-           fmt::format("{} cannot be loaded; the clock-energy curve needs a GPU with NVIDIA's driver", kFile));
+           fmt::format("CUDA's driver library {} cannot be loaded; install NVIDIA's driver (Debian: libcuda1)", kFile));
     }
     find(handle, init, "cuInit");
     find(handle, get_error_string, "cuGetErrorString");
-    find(handle, device_count, "cuDeviceGetCount");
-    find(handle, device_get, "cuDeviceGet");
+    find(handle, device_by_pci, "cuDeviceGetByPCIBusId");
     find(handle, device_attribute, "cuDeviceGetAttribute");
-    find(handle, device_pci, "cuDeviceGetPCIBusId");
     find(handle, retain_context, "cuDevicePrimaryCtxRetain");
     find(handle, release_context, "cuDevicePrimaryCtxRelease_v2");
     find(handle, set_context, "cuCtxSetCurrent");
@@ -62,10 +58,8 @@ struct CudaDriver::Library {
   void* handle;
   int (*init)(unsigned) = nullptr;
   int (*get_error_string)(int, const char**) = nullptr;
-  int (*device_count)(int*) = nullptr;
-  int (*device_get)(int*, int) = nullptr;
+  int (*device_by_pci)(int*, const char*) = nullptr;
   int (*device_attribute)(int*, int, int) = nullptr;
-  int (*device_pci)(char*, int, int) = nullptr;
   int (*retain_context)(void**, int) = nullptr;
   int (*release_context)(int) = nullptr;
   int (*set_context)(void*) = nullptr;
@@ -80,17 +74,9 @@ struct CudaDriver::Library {
                 void**) = nullptr;
 };
 
-CudaDriver::CudaDriver(int device) : library_(std::make_unique<Library>()) {
+CudaDriver::CudaDriver(const std::string& pci_address) : library_(std::make_unique<Library>()) {
   check(library_->init(0), "initialise CUDA");
-  int devices = 0;
-  check(library_->device_count(&devices), "count GPUs");
-  if (device >= devices) throw InputError(fmt::format("CUDA shows this process {} GPUs", devices));
-  check(library_->device_get(&device_, device), "find a GPU");
-  std::array<char, 32> text{};
-  check(library_->device_pci(text.data(), static_cast<int>(text.size()), device_), "read the GPU's PCI address");
-  pci_address_ = text.data();
-  std::ranges::transform(pci_address_, pci_address_.begin(),
-                         [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  check(library_->device_by_pci(&device_, pci_address.c_str()), "find the GPU at " + pci_address);
   int major = 0;
   int minor = 0;
   check(library_->device_attribute(&multiprocessors_, kAttributeMultiprocessors, device_), "count multiprocessors");

@@ -15,13 +15,12 @@ class CudaDriver {
   using Address = std::uint64_t;  ///< of the GPU's memory
   using Function = void*;
 
-  /// The GPU with this number among those that CUDA shows this process.
-  explicit CudaDriver(int device);
+  /// The GPU at this PCI address.
+  explicit CudaDriver(const std::string& pci_address);
   ~CudaDriver();
   CudaDriver(const CudaDriver&) = delete;
   CudaDriver& operator=(const CudaDriver&) = delete;
 
-  [[nodiscard]] const std::string& pci_address() const { return pci_address_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
   /// 90: 9.0
   [[nodiscard]] int compute_capability() const { return compute_capability_; }
@@ -49,7 +48,6 @@ class CudaDriver {
   std::unique_ptr<Library> library_;
   void* context_ = nullptr;
   int device_ = 0;
-  std::string pci_address_;
   int multiprocessors_ = 0;
   int compute_capability_ = 0;
 };

@@ -16,7 +16,7 @@ struct CurveRun {
   const gpu::GpuSystem& system;
   gpu::Gpu& gpu;
   GpuLoad& load;
-  double settle_s = 0.8;  ///< of a load before it is measured: the power limit has found its clock
+  double settle_s = 1.4;  ///< of a load before it is measured: the power limit has found its clock
   double window_s = 2.2;  ///< of the measurement
   std::function<bool()> asked_to_end = [] { return false; };  ///< ends the run after a sample
   /// Called with every sample.

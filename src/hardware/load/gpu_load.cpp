@@ -20,7 +20,7 @@ constexpr std::uint64_t kMostChunks = 120'000;
 
 }  // namespace
 
-CudaLoad::CudaLoad() : driver_(0) {
+CudaLoad::CudaLoad(const std::string& pci_address) : driver_(pci_address) {
   const auto blocks = static_cast<std::size_t>(driver_.multiprocessors());
   control_ = driver_.allocate_shared(kChunksOffset + 8 * blocks);
 }

@@ -21,7 +21,6 @@ struct LoadWork {
 class GpuLoad {
  public:
   virtual ~GpuLoad() = default;
-  [[nodiscard]] virtual const std::string& pci_address() const = 0;
   [[nodiscard]] virtual int multiprocessors() const = 0;
   /// Whether its tensor cores multiply this type.
   [[nodiscard]] virtual bool multiplies(curve::ProductType type) const = 0;
@@ -35,11 +34,10 @@ class GpuLoad {
 /// Loads a GPU through NVIDIA's driver.
 class CudaLoad final : public GpuLoad {
  public:
-  /// The first GPU that CUDA shows this process. Throws gpu::GpuError without driver or GPU.
-  CudaLoad();
+  /// The GPU at this PCI address. Throws gpu::GpuError without driver or GPU.
+  explicit CudaLoad(const std::string& pci_address);
   ~CudaLoad() override;
 
-  [[nodiscard]] const std::string& pci_address() const override { return driver_.pci_address(); }
   [[nodiscard]] int multiprocessors() const override { return driver_.multiprocessors(); }
   [[nodiscard]] bool multiplies(curve::ProductType type) const override;
   void start(const curve::CurveLoad& load) override;

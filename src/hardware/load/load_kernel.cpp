@@ -16,8 +16,12 @@ using curve::ProductType;
 constexpr unsigned kThreads = 384;
 constexpr int kProductWarps = 8;
 constexpr int kAccumulators = 128;
-constexpr int kInner = 256;  ///< rounds of products in a chunk
-constexpr int kLoads = 8;    ///< reads of 16 bytes that a thread has under way
+constexpr int kInner = 256;     ///< rounds of products in a chunk
+constexpr int kLoads = 8;       ///< reads of 16 bytes that a streaming thread has under way
+constexpr int kCacheReads = 4;  ///< and one of the third group
+constexpr int kGroupThreads = 128;
+constexpr int kCachedBytes = 1 << 24;
+constexpr int kChains = 16;  ///< of multiply-adds in a thread
 constexpr int kStreamInner = 512;
 constexpr std::uint64_t kStreamStep = std::uint64_t{kThreads} * kLoads * 16;
 
@@ -53,17 +57,20 @@ std::string_view ptx_type(ProductType type) {
   return "";
 }
 
-/// One round of a warpgroup: products of all stages, summed from zero. %rd8, %rd9: descriptors of both tiles.
-std::string warpgroup_round(ProductType type) {
+/// Two rounds of a warpgroup: products of all stages are added to the sums, then subtracted, so that sums neither grow
+/// nor come to rest, and every product counts. %rd8, %rd9: descriptors of both tiles.
+std::string warpgroup_rounds(ProductType type) {
   std::string text = "  wgmma.fence.sync.aligned;\n";
   const std::string sums = registers('f', 0, kAccumulators);
   const std::string_view transposed = type == ProductType::bf16 ? ", 0, 0" : "";
-  for (int step = 0; step < kStages * kStepsPerStage; ++step) {
-    // In units of 16 bytes.
-    const int offset = (step / kStepsPerStage * kStageBytes + step % kStepsPerStage * 32) / 16;
-    text += fmt::format("  add.s64 %rd10, %rd8, {0};\n  add.s64 %rd11, %rd9, {0};\n", offset);
-    text += fmt::format("  wgmma.mma_async.sync.aligned.m64n256k{0}.f32.{1}.{1} {2}, %rd10, %rd11, {3}, 1, 1{4};\n",
-                        inner_dimension(type), ptx_type(type), sums, step == 0 ? "%p7" : "%p8", transposed);
+  for (const int sign : {1, -1}) {
+    for (int step = 0; step < kStages * kStepsPerStage; ++step) {
+      // In units of 16 bytes.
+      const int offset = (step / kStepsPerStage * kStageBytes + step % kStepsPerStage * 32) / 16;
+      text += fmt::format("  add.s64 %rd10, %rd8, {0};\n  add.s64 %rd11, %rd9, {0};\n", offset);
+      text += fmt::format("  wgmma.mma_async.sync.aligned.m64n256k{0}.f32.{1}.{1} {2}, %rd10, %rd11, %p8, {3}, 1{4};\n",
+                          inner_dimension(type), ptx_type(type), sums, sign, transposed);
+    }
   }
   return text + "  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;\n";
 }
@@ -77,7 +84,7 @@ std::string warpgroup_setup() {
       "  shr.u32 %r20, %r20, 4;\n  cvt.u64.u32 %rd8, %r20;\n  or.b64 %rd8, %rd8, {};\n"
       "  add.u32 %r21, %r5, {};\n"
       "  shr.u32 %r21, %r21, 4;\n  cvt.u64.u32 %rd9, %r21;\n  or.b64 %rd9, %rd9, {};\n"
-      "  setp.ne.u32 %p7, 0, 0;\n  setp.eq.u32 %p8, 0, 0;\n",
+      "  setp.eq.u32 %p8, 0, 0;\n",
       kRowTileBytes, layout, 2 * kRowTileBytes, layout);
 }
 
@@ -88,19 +95,26 @@ constexpr int kRotations = 4;
 constexpr int kFirstRowRegister = 100;
 constexpr int kFirstColumnRegister = kFirstRowRegister + 4 * kRowTiles;
 
-std::string warp_round(ProductType type) {
-  const int inner = inner_dimension(type);
+/// Two rounds as on Hopper. The second has the rows' signs turned.
+std::string warp_rounds(ProductType type) {
+  const std::string_view signs = type == ProductType::fp8    ? "0x80808080"
+                                 : type == ProductType::bf16 ? "0x80008000"
+                                                             : "0x80000000";
   std::string text;
-  for (int rotation = 0; rotation < kRotations; ++rotation) {
-    for (int row = 0; row < kRowTiles; ++row) {
-      for (int column = 0; column < kColumnTiles; ++column) {
-        const std::string sums = registers('f', 4 * (row * kColumnTiles + column), 4);
-        const std::string from = rotation == 0 ? "{%f130, %f130, %f130, %f130}" : sums;
-        text +=
-            fmt::format("  mma.sync.aligned.m16n8k{0}.row.col.f32.{1}.{1}.f32 {2}, {3}, {4}, {5};\n", inner,
-                        ptx_type(type), sums, registers('r', kFirstRowRegister + 4 * ((row + rotation) % kRowTiles), 4),
-                        registers('r', kFirstColumnRegister + 2 * ((column + 3 * rotation) % kColumnTiles), 2), from);
+  for (int round = 0; round < 2; ++round) {
+    for (int rotation = 0; rotation < kRotations; ++rotation) {
+      for (int row = 0; row < kRowTiles; ++row) {
+        for (int column = 0; column < kColumnTiles; ++column) {
+          const std::string sums = registers('f', 4 * (row * kColumnTiles + column), 4);
+          text += fmt::format("  mma.sync.aligned.m16n8k{0}.row.col.f32.{1}.{1}.f32 {2}, {3}, {4}, {2};\n",
+                              inner_dimension(type), ptx_type(type), sums,
+                              registers('r', kFirstRowRegister + 4 * ((row + rotation) % kRowTiles), 4),
+                              registers('r', kFirstColumnRegister + 2 * ((column + 3 * rotation) % kColumnTiles), 2));
+        }
       }
+    }
+    for (int i = 0; i < 4 * kRowTiles; ++i) {
+      text += fmt::format("  xor.b32 %r{0}, %r{0}, {1};\n", kFirstRowRegister + i, signs);
     }
   }
   return text;
@@ -114,7 +128,7 @@ constexpr std::string_view kHash =
     "  shr.u32 %r32, %r30, 16;\n  xor.b32 %r30, %r30, %r32;\n";
 
 std::string warp_setup() {
-  std::string text = "  mov.f32 %f130, 0f00000000;\n  mad.lo.u32 %r31, %r4, 1021, %r3;\n";
+  std::string text = "  mad.lo.u32 %r31, %r4, 1021, %r3;\n";
   for (int i = 0; i < 4 * kRowTiles + 2 * kColumnTiles; ++i) {
     text += fmt::format("  add.u32 %r31, %r31, 7919;\n{}  and.b32 %r30, %r30, %r11;\n  or.b32 %r{}, %r30, %r12;\n",
                         kHash, kFirstRowRegister + i);
@@ -133,21 +147,31 @@ std::string fill_shared() {
       kHash, kThreads * 4);
 }
 
-/// The third group: z <- z^2 + c, which never comes to rest. %r13 rounds.
+/// The third group: z <- z^2 + c, which never comes to rest, and reads of a part of memory that stays in the last-level
+/// cache, as the tiles of a product are read. %r13 rounds. A round takes up the reads of the one before it.
 std::string multiply_adds() {
-  constexpr int kChains = 16;
   std::string text =
-      "  setp.eq.u32 %p2, %r13, 0;\n  @%p2 bra CHUNK_DONE;\n  mov.u32 %r15, %r13;\n"
+      "  setp.eq.u32 %p2, %r13, 0;\n  @%p2 bra NO_ADDS;\n  mov.u32 %r15, %r13;\n"
       "ADDS:\n";
-  for (int unrolled = 0; unrolled < 8; ++unrolled) {
+  for (int i = 0; i < 4 * kCacheReads; ++i) text += fmt::format("  xor.b32 %r16, %r16, %r{};\n", 60 + i);
+  text += fmt::format("  add.u32 %r19, %r19, {};\n  and.b32 %r19, %r19, {};\n", kCacheReads * kGroupThreads * 16,
+                      kCachedBytes - 1);
+  text += "  cvt.u64.u32 %rd19, %r19;\n  add.s64 %rd19, %rd19, %rd12;\n";
+  for (int i = 0; i < kCacheReads; ++i) {
+    text += fmt::format("  ld.global.nc.L1::no_allocate.v4.u32 {}, [%rd19+{}];\n", registers('r', 60 + 4 * i, 4),
+                        kGroupThreads * 16 * i);
+  }
+  for (int unrolled = 0; unrolled < 16; ++unrolled) {
     for (int i = 0; i < kChains; ++i) text += fmt::format("  fma.rn.f32 %f{0}, %f{0}, %f{0}, %f131;\n", 140 + i);
   }
-  return text + "  sub.u32 %r15, %r15, 1;\n  setp.ne.u32 %p2, %r15, 0;\n  @%p2 bra ADDS;\n  bra CHUNK_DONE;\n";
+  return text + "  sub.u32 %r15, %r15, 1;\n  setp.ne.u32 %p2, %r15, 0;\n  @%p2 bra ADDS;\nNO_ADDS:\n";
 }
 
 std::string multiply_add_setup() {
   std::string text = "  mov.f32 %f131, 0fBFF33333;\n";  // -1.9
-  for (int i = 0; i < 16; ++i) {
+  for (int i = 0; i < 4 * kCacheReads; ++i) text += fmt::format("  mov.u32 %r{}, 0;\n", 60 + i);
+  text += "  mul.lo.u32 %r19, %r4, 7919;\n  shl.b32 %r19, %r19, 11;\n  mad.lo.u32 %r19, %r3, 16, %r19;\n";
+  for (int i = 0; i < kChains; ++i) {
     text += fmt::format(
         "  mad.lo.u32 %r31, %r3, 31, {};\n{}  and.b32 %r30, %r30, 0x007FFFFF;\n  or.b32 %r30, %r30, 0x3F000000;\n"
         "  mov.b32 %f{}, %r30;\n",
@@ -157,7 +181,7 @@ std::string multiply_add_setup() {
 }
 
 std::string stream() {
-  std::string text = fmt::format("STREAM:\n  mov.u32 %r15, {};\nREADS:\n", kStreamInner);
+  std::string text = fmt::format("  mov.u32 %r15, {};\nREADS:\n", kStreamInner);
   for (int i = 0; i < kLoads; ++i) {
     text += fmt::format("  ld.global.nc.L1::no_allocate.v4.u32 {}, [%rd14+{}];\n", registers('r', 60 + 4 * i, 4),
                         std::uint64_t{kThreads} * 16 * static_cast<std::uint64_t>(i));
@@ -169,12 +193,25 @@ std::string stream() {
                     kStreamStep);
 }
 
-/// Uses every result where a block has done no chunk, so never; the compiler cannot know.
-std::string keep_results() {
-  std::string text = "  setp.ne.u64 %p5, %rd6, 0;\n  @%p5 bra END;\n";
-  for (int i = 0; i < kAccumulators; ++i) text += fmt::format("  st.volatile.global.f32 [%rd1], %f{};\n", i);
-  for (int i = 0; i < 16; ++i) text += fmt::format("  st.volatile.global.f32 [%rd1], %f{};\n", 140 + i);
-  return text + "  st.volatile.global.u32 [%rd1], %r16;\n";
+/// The end of every chunk of a role (`PRODUCTS`): all threads of the block meet, the first one counts the chunk and
+/// asks whether to stop. The results are used where the block has done no chunk, so never; the compiler cannot know.
+std::string end_of_chunks(std::string_view role, unsigned tile_bytes, const std::string& results) {
+  return fmt::format(
+             "  bar.sync 0;\n  add.s64 %rd6, %rd6, 1;\n  setp.ne.u32 %p10, %r3, 0;\n  @%p10 bra ASKED_{0};\n"
+             "  st.volatile.global.u64 [%rd18+{1}], %rd6;\n  ld.volatile.global.u32 %r18, [%rd1];\n"
+             "  setp.ge.u64 %p11, %rd6, %rd16;\n  selp.u32 %r18, 1, %r18, %p11;\n  st.shared.u32 [%r5+{2}], %r18;\n"
+             "ASKED_{0}:\n  bar.sync 0;\n  ld.volatile.shared.u32 %r18, [%r5+{2}];\n  setp.eq.u32 %p10, %r18, 0;\n"
+             "  @%p10 bra CHUNK_{0};\n  setp.ne.u64 %p5, %rd6, 0;\n  @%p5 bra END;\n",
+             role, kChunksOffset, tile_bytes) +
+         results + "  ret;\n";
+}
+
+std::string kept(char letter, int first, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    text += fmt::format("  st.volatile.global.{}32 [%rd1], %{}{};\n", letter == 'f' ? "f" : "u", letter, first + i);
+  }
+  return text;
 }
 
 std::string accumulators_zero() {
@@ -185,44 +222,42 @@ std::string accumulators_zero() {
 
 /// Parameters: control memory, blocks of products, rounds of multiply-adds, masks of elements, device memory, bytes of
 /// a block's region, most chunks.
+std::string work_begin(bool warpgroup, unsigned tile_bytes) {
+  return fmt::format(
+             ".visible .entry work(.param .u64 control, .param .u32 products, .param .u32 adds, .param .u32 and_mask,\n"
+             "  .param .u32 or_mask, .param .u64 memory, .param .u64 region, .param .u64 most)\n"
+             ".maxntid {}, 1, 1\n.minnctapersm 1\n{{\n"
+             "  .reg .pred %p<12>;\n  .reg .b32 %r<160>;\n  .reg .b64 %rd<24>;\n  .reg .f32 %f<160>;\n"
+             "  ld.param.u64 %rd1, [control];\n  cvta.to.global.u64 %rd1, %rd1;\n"
+             "  ld.param.u32 %r10, [products];\n  ld.param.u32 %r13, [adds];\n"
+             "  ld.param.u32 %r11, [and_mask];\n  ld.param.u32 %r12, [or_mask];\n"
+             "  ld.param.u64 %rd12, [memory];\n  cvta.to.global.u64 %rd12, %rd12;\n"
+             "  ld.param.u64 %rd7, [region];\n  ld.param.u64 %rd16, [most];\n"
+             "  mov.u32 %r3, %tid.x;\n  mov.u32 %r4, %ctaid.x;\n  shr.u32 %r6, %r3, 7;\n"
+             "  mov.u32 %r5, tiles;\n  mov.u32 %r7, {};\n  mov.u32 %r16, 0;\n  mov.u64 %rd6, 0;\n"
+             "  mul.wide.u32 %rd18, %r4, 8;\n  add.s64 %rd18, %rd18, %rd1;\n",
+             kThreads, tile_bytes) +
+         fill_shared() + (warpgroup ? "  fence.proxy.async;\n" : "") +
+         "  bar.sync 0;\n  setp.ge.u32 %p6, %r4, %r10;\n  @%p6 bra STREAMS;\n"
+         "  setp.ge.u32 %p9, %r6, 2;\n  @%p9 bra THIRD;\n";
+}
+
 std::string work_kernel(ProductType type, bool warpgroup, unsigned tile_bytes) {
-  std::string text = fmt::format(
-      ".visible .entry work(.param .u64 control, .param .u32 products, .param .u32 adds, .param .u32 and_mask,\n"
-      "  .param .u32 or_mask, .param .u64 memory, .param .u64 region, .param .u64 most)\n"
-      ".maxntid {}, 1, 1\n.minnctapersm 1\n{{\n"
-      "  .reg .pred %p<12>;\n  .reg .b32 %r<160>;\n  .reg .b64 %rd<24>;\n  .reg .f32 %f<160>;\n"
-      "  ld.param.u64 %rd1, [control];\n  cvta.to.global.u64 %rd1, %rd1;\n"
-      "  ld.param.u32 %r10, [products];\n  ld.param.u32 %r13, [adds];\n"
-      "  ld.param.u32 %r11, [and_mask];\n  ld.param.u32 %r12, [or_mask];\n"
-      "  ld.param.u64 %rd12, [memory];\n  cvta.to.global.u64 %rd12, %rd12;\n"
-      "  ld.param.u64 %rd7, [region];\n  ld.param.u64 %rd16, [most];\n"
-      "  mov.u32 %r3, %tid.x;\n  mov.u32 %r4, %ctaid.x;\n  shr.u32 %r6, %r3, 7;\n"
-      "  mov.u32 %r5, tiles;\n  mov.u32 %r7, {};\n  mov.u32 %r16, 0;\n  mov.u64 %rd6, 0;\n",
-      kThreads, tile_bytes);
-  text += fill_shared() + accumulators_zero() + multiply_add_setup();
-  text += warpgroup ? "  fence.proxy.async;\n" : "";
-  text += warpgroup ? warpgroup_setup() : warp_setup();
-  // Of the streaming blocks: this thread's place in the block's region, its begin and end.
+  std::string text = work_begin(warpgroup, tile_bytes);
+  text += accumulators_zero() + (warpgroup ? warpgroup_setup() : warp_setup());
+  text += fmt::format("CHUNK_PRODUCTS:\n  mov.u32 %r14, {};\nPRODUCTS:\n", kInner / 2);
+  text += warpgroup ? warpgroup_rounds(type) : warp_rounds(type);
+  text += "  sub.u32 %r14, %r14, 1;\n  setp.ne.u32 %p1, %r14, 0;\n  @%p1 bra PRODUCTS;\n";
+  text += end_of_chunks("PRODUCTS", tile_bytes, kept('f', 0, kAccumulators));
+  text += "THIRD:\n" + multiply_add_setup() + "CHUNK_ADDS:\n" + multiply_adds();
+  text += end_of_chunks("ADDS", tile_bytes, kept('f', 140, kChains) + kept('r', 16, 1));
+  // This thread's place in the block's region, its begin and end.
   text +=
-      "  sub.u32 %r17, %r4, %r10;\n  cvt.u64.u32 %rd13, %r17;\n  mul.lo.u64 %rd13, %rd13, %rd7;\n"
+      "STREAMS:\n  sub.u32 %r17, %r4, %r10;\n  cvt.u64.u32 %rd13, %r17;\n  mul.lo.u64 %rd13, %rd13, %rd7;\n"
       "  add.s64 %rd13, %rd13, %rd12;\n  add.s64 %rd15, %rd13, %rd7;\n"
-      "  mul.wide.u32 %rd17, %r3, 16;\n  add.s64 %rd13, %rd13, %rd17;\n  mov.u64 %rd14, %rd13;\n"
-      "  mul.wide.u32 %rd18, %r4, 8;\n  add.s64 %rd18, %rd18, %rd1;\n"
-      "  setp.ge.u32 %p6, %r4, %r10;\n  setp.ge.u32 %p9, %r6, 2;\n  bar.sync 0;\n"
-      "CHUNK:\n  @%p6 bra STREAM;\n  @%p9 bra THIRD;\n";
-  text += fmt::format("  mov.u32 %r14, {};\nPRODUCTS:\n", kInner);
-  text += warpgroup ? warpgroup_round(type) : warp_round(type);
-  text += "  sub.u32 %r14, %r14, 1;\n  setp.ne.u32 %p1, %r14, 0;\n  @%p1 bra PRODUCTS;\n  bra CHUNK_DONE;\nTHIRD:\n";
-  text += multiply_adds() + stream();
-  text += fmt::format(
-      "CHUNK_DONE:\n  bar.sync 0;\n  add.s64 %rd6, %rd6, 1;\n"
-      "  setp.ne.u32 %p10, %r3, 0;\n  @%p10 bra ASKED;\n"
-      "  st.volatile.global.u64 [%rd18+{}], %rd6;\n  ld.volatile.global.u32 %r18, [%rd1];\n"
-      "  setp.ge.u64 %p11, %rd6, %rd16;\n  selp.u32 %r18, 1, %r18, %p11;\n  st.shared.u32 [%r5+{}], %r18;\n"
-      "ASKED:\n  bar.sync 0;\n  ld.volatile.shared.u32 %r18, [%r5+{}];\n  setp.eq.u32 %p10, %r18, 0;\n"
-      "  @%p10 bra CHUNK;\n",
-      kChunksOffset, tile_bytes, tile_bytes);
-  return text + keep_results() + "END:\n  ret;\n}\n";
+      "  mul.wide.u32 %rd17, %r3, 16;\n  add.s64 %rd13, %rd13, %rd17;\n  mov.u64 %rd14, %rd13;\nCHUNK_STREAM:\n";
+  text += stream() + end_of_chunks("STREAM", tile_bytes, kept('r', 16, 1));
+  return text + "END:\n  ret;\n}\n";
 }
 
 std::string fill_kernel() {
@@ -279,7 +314,7 @@ LoadKernel load_kernel(int compute_capability, ProductType type) {
   kernel.product_operations =
       warpgroup ? 2.0 * kInner * kStages * kStepsPerStage * 2 * 64 * 256 * inner
                 : double{kProductWarps} * kInner * kRotations * kRowTiles * kColumnTiles * 2 * 16 * 8 * inner;
-  kernel.adds = warpgroup ? 7680 : 2880;
+  kernel.adds = warpgroup ? 2900 : 1000;
   kernel.stream_bytes = static_cast<double>(kStreamStep) * kStreamInner;
   kernel.region_bytes = kStreamStep;
   return kernel;

@@ -33,6 +33,8 @@ struct SyntheticGpu {
   double fp8_pj = 0.7;
   double bf16_pj = 1.3;
   double byte_pj = 90;
+  double awake_memory_w = 40;
+  double loss_per_kw = 0.2;
   double noise = 0;
   std::uint64_t seed = 1;
 
@@ -55,11 +57,13 @@ struct SyntheticGpu {
     sample.operations = load.product_sms * ops_per_cycle * clock_mhz * 1e6 * kSeconds;
     sample.bytes = std::min(4.0e12, load.stream_sms * 6e10) * kSeconds;
     const double v2 = this->v2(clock_mhz);
-    const double joules =
-        energy_pj(load) * 1e-12 * v2 * sample.operations + byte_pj * 1e-12 * (0.5 + 0.5 * v2) * sample.bytes;
+    const double bytes_per_s = sample.bytes / kSeconds;
+    const double work_w =
+        v2 * (energy_pj(load) * 1e-12 * sample.operations / kSeconds + byte_pj / 2 * 1e-12 * bytes_per_s);
+    const double memory_w = byte_pj / 2 * 1e-12 * bytes_per_s + awake_memory_w * bytes_per_s / (bytes_per_s + 0.5e12);
     const double still_w =
         static_w * (1 - tree_share * (1 - v2 * clock_mhz / max_mhz)) + per_k_w * (temperature_c - 40);
-    sample.energy_j = joules + still_w * kSeconds;
+    sample.energy_j = (still_w + memory_w + work_w + loss_per_kw * work_w * work_w / 1e3) * kSeconds;
     return sample;
   }
 
@@ -107,7 +111,8 @@ TEST(CurveFit, FindsTheCurveOfAGpuWithoutNoise) {
   EXPECT_LT(fit.residual, 0.002);
   EXPECT_NEAR(fit.static_power.at_reference_w.value, 110, 1);
   EXPECT_NEAR(fit.static_power.per_k_w.value, 0.4, 0.05);
-  EXPECT_NEAR(fit.byte_pj.value, 90, 2);
+  EXPECT_NEAR(fit.byte_pj.value, 90 + 40 / 4.5, 4) << "of 4 TB/s, with the power of memory that is awake";
+  EXPECT_NEAR(fit.loss_per_kw.value, 0.2, 0.05);
   EXPECT_NEAR(energy_of(fit, ProductType::fp8, ProductData::numbers).pj.value, 0.7, 0.01);
   EXPECT_NEAR(energy_of(fit, ProductType::bf16, ProductData::bits).pj.value, 1.56, 0.02);
   EXPECT_NEAR(energy_of(fit, ProductType::fp8, ProductData::bits).ops_per_cycle_sm, 8000, 1);

@@ -52,6 +52,16 @@ TEST(SamplingOptions, ReadSizesOfMessages) {
   EXPECT_THAT(options.collectives, ElementsAre(SampledCollective::send));
 }
 
+TEST(SamplingOptions, OfACurveHaveTheirOwnDefaults) {
+  const SamplingOptions options = parse({"curve", "--out", "x"});
+  EXPECT_EQ(options.subject, SamplingSubject::curve);
+  EXPECT_DOUBLE_EQ(options.window_s, 2.2);
+  EXPECT_DOUBLE_EQ(options.time_limit_s, 540);
+  EXPECT_FALSE(options.fit_only);
+  EXPECT_TRUE(parse({"curve", "--out", "x", "--fit"}).fit_only);
+  EXPECT_DOUBLE_EQ(parse({"curve", "--out", "x", "--window", "1"}).window_s, 1);
+}
+
 struct BadWords {
   Words words;
   std::string message;
@@ -89,6 +99,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadWords{{"operators", "--out", "x", "--window", "nan"}, "--window"},
         BadWords{{"operators", "--out", "x", "--max-bytes", "9"}, "--max-bytes: can only be used with collectives"},
         BadWords{{"collectives", "--out", "x", "--hidden", "64"}, "--hidden: can only be used with operators"},
+        BadWords{{"collectives", "--out", "x", "--fit"}, "--fit: can only be used with curve"},
+        BadWords{{"curve", "--out", "x", "--hidden", "64"}, "--hidden: can only be used with operators"},
+        BadWords{{"curve", "--out", "x", "--dtype", "bf16"},
+                 "--dtype: can only be used with operators and collectives"},
         BadWords{{"collectives", "--out", "x", "--max-bytes", "9"}, "--max-bytes: \"9\""}));
 
 }  // namespace

@@ -50,7 +50,6 @@ class FakeLoad final : public GpuLoad {
  public:
   explicit FakeLoad(std::atomic<int>& busy) : busy_(&busy) {}
 
-  [[nodiscard]] const std::string& pci_address() const override { return pci_; }
   [[nodiscard]] int multiprocessors() const override { return 132; }
   [[nodiscard]] bool multiplies(curve::ProductType /*type*/) const override { return true; }
   void start(const CurveLoad& load) override {
@@ -68,7 +67,6 @@ class FakeLoad final : public GpuLoad {
  private:
   std::atomic<int>* busy_;
   double begin_s_ = 0;
-  std::string pci_ = "0000:01:00.0";
 };
 
 struct Machine {

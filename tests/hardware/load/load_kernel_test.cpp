@@ -24,17 +24,25 @@ int count(const std::string& text, const std::string& word) {
 TEST(LoadKernel, MultipliesByWarpgroupsOnHopper) {
   const LoadKernel kernel = load_kernel(90, ProductType::fp8);
   EXPECT_THAT(kernel.ptx, HasSubstr(".target sm_90a"));
-  EXPECT_EQ(count(kernel.ptx, "wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3"), 16);
+  EXPECT_EQ(count(kernel.ptx, "wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3"), 32);
   EXPECT_THAT(kernel.ptx, Not(HasSubstr("mma.sync")));
-  // Two groups, 256 rounds of 16 instructions of 64 x 256 x 32.
+  // Two groups, 128 times two rounds of 16 instructions of 64 x 256 x 32.
+  EXPECT_THAT(kernel.ptx, HasSubstr("mov.u32 %r14, 128;\nPRODUCTS:"));
   EXPECT_EQ(kernel.product_operations, 2.0 * 256 * 16 * 2 * 64 * 256 * 32);
   EXPECT_GT(kernel.shared_bytes, 150'000U) << "one block on a multiprocessor";
+}
+
+TEST(LoadKernel, StartsNoSumAnewSoThatNoProductIsSuperfluous) {
+  const LoadKernel kernel = load_kernel(90, ProductType::bf16);
+  EXPECT_EQ(count(kernel.ptx, ", %p8, 1, 1, 0, 0;"), 16);
+  EXPECT_EQ(count(kernel.ptx, ", %p8, -1, 1, 0, 0;"), 16) << "and none grows";
+  EXPECT_EQ(count(load_kernel(80, ProductType::bf16).ptx, ", 0x80008000;"), 16) << "signs of the rows";
 }
 
 TEST(LoadKernel, MultipliesByWarpsElsewhere) {
   const LoadKernel kernel = load_kernel(80, ProductType::bf16);
   EXPECT_THAT(kernel.ptx, HasSubstr(".target sm_80\n"));
-  EXPECT_EQ(count(kernel.ptx, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), 96);
+  EXPECT_EQ(count(kernel.ptx, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), 192);
   EXPECT_EQ(kernel.product_operations, 8.0 * 256 * 96 * 2 * 16 * 8 * 16);
   EXPECT_THAT(load_kernel(120, ProductType::fp8).ptx, HasSubstr(".target sm_89\n"));
 }

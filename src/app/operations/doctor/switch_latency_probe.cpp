@@ -1,6 +1,5 @@
 #include "app/operations/doctor/switch_latency_probe.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "base/core/monotonic_clock.h"
 #include "client/agent/agent_connection.h"
 #include "hardware/gpu/nvml_survey.h"
+#include "hardware/load/cuda_driver.h"
 #include "hardware/simgpu/simulated_machine.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/recording.h"
@@ -81,110 +81,22 @@ SPIN:
 }
 )";
 
-/// The part of CUDA's driver API that the probe uses (cuda.h of CUDA 12). Its library comes with the driver, so it is
-/// loaded, not linked.
-class CudaDriver {
- public:
-  using Device = int;
-  using Handle = void*;  ///< CUcontext, CUmodule, CUfunction
-  using DevicePointer = std::uint64_t;
-
-  CudaDriver() : library_(::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) throw Error(fmt::format("CUDA's driver library cannot be loaded: {}", ::dlerror()));
-    load(init, "cuInit");
-    load(error_name, "cuGetErrorName");
-    load(device_by_pci, "cuDeviceGetByPCIBusId");
-    load(retain_context, "cuDevicePrimaryCtxRetain");
-    load(release_context, "cuDevicePrimaryCtxRelease_v2");
-    load(set_context, "cuCtxSetCurrent");
-    load(synchronize, "cuCtxSynchronize");
-    load(load_module, "cuModuleLoadData");
-    load(find_function, "cuModuleGetFunction");
-    load(allocate, "cuMemAlloc_v2");
-    load(launch, "cuLaunchKernel");
-  }
-
-  void check(int code, const char* what) const {
-    if (code == 0) return;
-    const char* name = nullptr;
-    (void)error_name(code, &name);
-    throw Error(fmt::format("CUDA cannot {}: {}", what, name != nullptr ? name : fmt::to_string(code)));
-  }
-
-  int (*init)(unsigned) = nullptr;
-  int (*error_name)(int, const char**) = nullptr;
-  int (*device_by_pci)(Device*, const char*) = nullptr;
-  int (*retain_context)(Handle*, Device) = nullptr;
-  int (*release_context)(Device) = nullptr;
-  int (*set_context)(Handle) = nullptr;
-  int (*synchronize)() = nullptr;
-  int (*load_module)(Handle*, const void*) = nullptr;
-  int (*find_function)(Handle*, Handle, const char*) = nullptr;
-  int (*allocate)(DevicePointer*, std::size_t) = nullptr;
-  int (*launch)(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**,
-                void**) = nullptr;
-
- private:
-  struct Closer {
-    void operator()(void* library) const { ::dlclose(library); }
-  };
-
-  template <typename Function>
-  void load(Function& function, const char* name) {
-    function = reinterpret_cast<Function>(::dlsym(library_.get(), name));
-    if (function == nullptr) throw Error(fmt::format("CUDA's driver library has no {}: install a newer driver", name));
-  }
-
-  std::unique_ptr<void, Closer> library_;
-};
-
 class CudaLoad final : public GpuLoad {
  public:
-  explicit CudaLoad(const std::string& pci_address) {
-    cuda_.check(cuda_.init(0), "start");
-    cuda_.check(cuda_.device_by_pci(&device_, pci_address.c_str()), "find the GPU");
-    context_ = Context(cuda_, device_);
-    cuda_.check(cuda_.set_context(context_.get()), "use the GPU");
-    CudaDriver::Handle module = nullptr;
-    cuda_.check(cuda_.load_module(&module, kSpinKernel), "load a kernel");
-    cuda_.check(cuda_.find_function(&spin_, module, "lowgear_spin"), "find its kernel");
-    cuda_.check(cuda_.allocate(&result_, sizeof(float)), "allocate memory");
+  explicit CudaLoad(const std::string& pci_address)
+      : cuda_(pci_address),
+        spin_(cuda_.function(cuda_.load_module(kSpinKernel), "lowgear_spin")),
+        result_(cuda_.allocate(sizeof(float))) {
     calibrate();
   }
 
   void run() override {
     std::array<void*, 2> arguments = {&rounds_, &result_};
-    cuda_.check(cuda_.launch(spin_, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments.data(), nullptr), "start a kernel");
-    cuda_.check(cuda_.synchronize(), "run a kernel");
+    cuda_.launch(spin_, 1, 1, 0, arguments.data());
+    cuda_.synchronize();
   }
 
  private:
-  /// The primary context of a device. Its release frees module and memory, too.
-  class Context {
-   public:
-    Context() = default;
-    Context(const CudaDriver& cuda, CudaDriver::Device device) : cuda_(&cuda), device_(device) {
-      cuda.check(cuda.retain_context(&handle_, device), "make a context");
-    }
-    ~Context() {
-      if (cuda_ != nullptr) (void)cuda_->release_context(device_);
-    }
-    Context(const Context&) = delete;
-    Context& operator=(const Context&) = delete;
-    Context& operator=(Context&& other) noexcept {
-      std::swap(cuda_, other.cuda_);
-      std::swap(device_, other.device_);
-      std::swap(handle_, other.handle_);
-      return *this;
-    }
-    [[nodiscard]] CudaDriver::Handle get() const { return handle_; }
-
-   private:
-    const CudaDriver* cuda_ = nullptr;
-    CudaDriver::Device device_ = 0;
-    CudaDriver::Handle handle_ = nullptr;
-  };
-
   /// At the clock of a GPU that no one has locked, which is its highest: hardly any power is drawn.
   void calibrate() {
     constexpr std::uint32_t kFirstRounds = 10'000;
@@ -204,11 +116,9 @@ class CudaLoad final : public GpuLoad {
     }
   }
 
-  CudaDriver cuda_;
-  CudaDriver::Device device_ = 0;
-  Context context_;
-  CudaDriver::Handle spin_ = nullptr;
-  CudaDriver::DevicePointer result_ = 0;
+  load::CudaDriver cuda_;
+  load::CudaDriver::Function spin_;
+  load::CudaDriver::Address result_;
   std::uint32_t rounds_ = 0;
 };
 

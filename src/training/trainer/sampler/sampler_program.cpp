@@ -49,6 +49,9 @@ std::unique_ptr<GpuObserver> observe_gpu(const sampling::SamplingOptions& option
 }
 
 void run_sampler(const sampling::SamplingOptions& options) {
+  if (options.subject == sampling::SamplingSubject::curve) {
+    throw InputError("a curve is sampled by `lowgear sample curve`, which needs no libtorch");
+  }
   const Environment environment = process_environment();
   const client::RankInfo rank = client::job_rank_from_environment(environment);
   if (options.subject == sampling::SamplingSubject::operators && rank.world_size > 1) {

@@ -11,6 +11,7 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/terminal/process.h"
 #include "app/cli/terminal/progress.h"
+#include "app/operations/commands/node/curve_sample.h"
 #include "app/operations/commands/rank_programs.h"
 #include "app/operations/commands/verbs.h"
 #include "base/core/error.h"
@@ -114,6 +115,11 @@ void run_ranks_of(const SampleArguments& arguments, int ranks, cli::Console& con
 cli::ExitCode run_sample(const SampleArguments& arguments, cli::Console& console) {
   const std::vector<std::string> words = arguments.sampler_words();
   const sampling::SamplingOptions options = sampling::parse_sampling_options(words);
+  if (options.subject == sampling::SamplingSubject::curve) {
+    if (arguments.ranks) throw InputError("--ranks: can only be used with collectives");
+    if (!arguments.gpus.empty()) throw InputError("--gpus: a curve is of one GPU; name it by CUDA_VISIBLE_DEVICES");
+    return sample_curve(options, console);
+  }
   const bool alone = options.subject == sampling::SamplingSubject::operators;
   if (alone && arguments.ranks) throw InputError("--ranks: can only be used with collectives");
   if (is_one_rank_of_many(process_environment())) become_program(kSampler, words);
@@ -133,7 +139,7 @@ cli::ExitCode run_sample(const SampleArguments& arguments, cli::Console& console
 
 cli::VerbAction declare_sample(CLI::App& app) {
   auto arguments = std::make_shared<SampleArguments>();
-  app.add_option("subject", arguments->subject, "Subject to time: operators or collectives")
+  app.add_option("subject", arguments->subject, "Subject to measure: operators, collectives or curve")
       ->type_name("SUBJECT")
       ->required();
   for (const sampling::SamplingOption& option : sampling::sampling_options()) {
