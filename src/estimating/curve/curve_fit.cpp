@@ -29,7 +29,6 @@ constexpr double kSameClockMhz = 2;
 constexpr Estimated kPerKelvinW = {0.8, 0.8};
 constexpr Estimated kDriftW = {0, 3};
 constexpr Estimated kAwakeW = {0, 40};
-constexpr Estimated kLossPerKw = {0.2, 0.3};
 
 CurveLoad kind_of(CurveLoad load) {
   load.product_sms = 0;
@@ -55,7 +54,8 @@ std::optional<double> steady_ops_per_cycle(std::span<const CurveSample> samples,
   constexpr double kSteadyMhz = 30;
   std::vector<double> values;
   for (const CurveSample& sample : samples) {
-    const bool steady = sample.highest_clock_mhz - sample.lowest_clock_mhz <= kSteadyMhz;
+    const bool steady =
+        sample.highest_clock_mhz > 0 && sample.highest_clock_mhz - sample.lowest_clock_mhz <= kSteadyMhz;
     if (sample.load.product_sms > 0 && kind_of(sample.load) == kind && steady) values.push_back(ops_per_cycle(sample));
   }
   if (values.empty()) return std::nullopt;
@@ -273,7 +273,7 @@ class Fit {
     expect(kPerKelvin, kPerKelvinW.value, kPerKelvinW.error);
     expect(kDrift, kDriftW.value, kDriftW.error);
     expect(kAwake, kAwakeW.value, kAwakeW.error);
-    expect(kLoss, kLossPerKw.value, kLossPerKw.error);
+    expect(kLoss, options_.loss_per_kw.value, std::max(options_.loss_per_kw.error, 1e-6));
     const double static_w = values_[kStatic];
     expect(kTree, options_.clock_tree_share.value * static_w,
            std::max(options_.clock_tree_share.error, 1e-6) * static_w);

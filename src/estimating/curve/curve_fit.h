@@ -15,6 +15,7 @@ namespace lowgear::curve {
 struct CurveFitOptions {
   power::Estimated clock_tree_share = {0.3, 0.15};  ///< part of the static power that goes with clock x voltage^2
   power::Estimated byte_clock_share = {0.5, 0.3};   ///< part of a byte's energy that goes with voltage^2
+  power::Estimated loss_per_kw = {0.2, 0.3};        ///< loss in the delivery of power, as a share of a kilowatt
   double lowest_clock_mhz = 0;  ///< the curve is extrapolated to this clock; 0: to half of the lowest measured
 };
 

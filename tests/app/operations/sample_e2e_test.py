@@ -41,6 +41,25 @@ def shapes_of(path):
     return [tuple(line.split(",")[:width]) for line in text[1:]]
 
 
+def relative_v2(clock_mhz):
+    return (0.4 + 0.6 * clock_mhz / 1980) ** 2
+
+
+def curve_samples():
+    """Of a GPU that draws 100 W and up to 10 W for each multiprocessor, and keeps within 700 W by its clock."""
+    columns = ("sms,type,data,adds,stream_sms,begin_s,time_s,energy_j,energy_error_j,clock_mhz,lowest_clock_mhz,"
+               "highest_clock_mhz,memory_clock_mhz,temperature_c,capped_s,thermal_s,limit_w,operations,bytes")
+    rows = [columns]
+    for index, sms in enumerate([0, 0, 16, 32, 48, 56, *range(60, 132, 6)]):
+        clock, power = 1981, 1000
+        while power > 700:
+            clock -= 1
+            power = 70 + 10 * sms * clock / 1980 * relative_v2(clock) + 30 * clock / 1980 * relative_v2(clock)
+        rows.append(f"{sms},fp8,numbers,0,0,{3 * index},2,{2 * power},0.5,{clock},{clock},{clock},3201,40,0,0,700,"
+                    f"{sms * 8000 * clock * 2e6},0")
+    return "\n".join(rows) + "\n"
+
+
 class SampleTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="lowgear-sample-")
@@ -214,6 +233,27 @@ class SampleTest(unittest.TestCase):
         self.assertEqual(moved.returncode, 2)
         self.assertIn('the samples here have torch "0.4"', moved.stderr)
 
+    def test_samples_of_a_curve_are_fitted_into_a_gpu_file(self):
+        folder = self.folder / "curve"
+        folder.mkdir()
+        (folder / "sampling.json").write_text(json.dumps({
+            "format": "lowgear.sampling/1", "device": "NVIDIA H200", "driver": "580.1", "simulated": False,
+            "begun": "2026-11-29", "limit_w": 700, "multiprocessors": 132, "lowest_clock_mhz": 345}))
+        (folder / "curve.csv").write_text(curve_samples())
+        fitted = json.loads(self.sampled("curve", "--out", "curve", "--fit", "--json").stdout)
+        self.assertEqual((fitted["gpu"], fitted["samples"], fitted["left_out"]), ("NVIDIA H200", 18, []))
+        self.assertLess(fitted["voltage"]["measured_from_mhz"], 1500)
+        for point in fitted["voltage"]["points"]:
+            if point["clock_mhz"] >= fitted["voltage"]["measured_from_mhz"]:
+                self.assertAlmostEqual(point["relative_v2"], relative_v2(point["clock_mhz"]), delta=0.03)
+        self.assertIn("Clock-energy curve of NVIDIA H200", (folder / "curve.html").read_text())
+        result = self.run_sample("--model", "llama-3-8b", "--gpu", "h200", "--gpu-file", "curve/gpu.json", "--gpus",
+                                 "8", "--global-batch", "8", "--seq", "1024", program=(LOWGEAR, "estimate"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        again = self.run_sample("curve", "--out", "curve")
+        self.assertEqual(again.returncode, 2)
+        self.assertIn("has samples of an earlier run", again.stderr)
+
     def test_bad_input_is_one_line_and_exit_2(self):
         for words, message in (
             (["operators"], "--out: give the folder"),
@@ -224,6 +264,8 @@ class SampleTest(unittest.TestCase):
             (["collectives", "--out", "x", "--quick"], "--quick: can only be used with operators"),
             (["operators", "--out", "/dev/null", *QUICK], "/dev/null"),
             (["operators", "--out", "x", "--device", "cpu", "--hidden", "64", "--tp", "3"], "no sizes of the grid"),
+            (["curve", "--out", "x", "--ranks", "2"], "--ranks: can only be used with collectives"),
+            (["curve", "--out", "x", "--gpus", "0"], "--gpus: a curve is of one GPU"),
             (["operators", "--out", "x", "--device", "cuda"], "cuda needs a build with a libtorch that has CUDA"),
         ):
             result = self.run_sample(*words)

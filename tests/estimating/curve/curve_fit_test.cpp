@@ -114,7 +114,8 @@ TEST(CurveFit, FindsTheCurveOfAGpuWithoutNoise) {
   EXPECT_NEAR(fit.byte_pj.value, 90 + 40 / 4.5, 4) << "of 4 TB/s, with the power of memory that is awake";
   EXPECT_NEAR(fit.loss_per_kw.value, 0.2, 0.05);
   EXPECT_NEAR(energy_of(fit, ProductType::fp8, ProductData::numbers).pj.value, 0.7, 0.01);
-  EXPECT_NEAR(energy_of(fit, ProductType::bf16, ProductData::bits).pj.value, 1.56, 0.02);
+  EXPECT_NEAR(energy_of(fit, ProductType::fp8, ProductData::bits).pj.value, 0.84, 0.02);
+  EXPECT_NEAR(energy_of(fit, ProductType::bf16, ProductData::numbers).pj.value, 1.3, 0.02);
   EXPECT_NEAR(energy_of(fit, ProductType::fp8, ProductData::bits).ops_per_cycle_sm, 8000, 1);
   EXPECT_LT(fit.voltage.measured_from_mhz(), 1100);
   for (const power::VoltagePoint& point : fit.voltage.points()) {
@@ -238,8 +239,8 @@ TEST(CurveFit, ReadsThePublishedTableOutOfAnH200sProducts) {
   const auto path =
       std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/h200-natural-clocks/gemm_bf16_fp8_green_contexts.csv";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "NOT CHECKED against an H200's products, absent: " << path;
-  // The table takes all power of the idle GPU for constant.
-  const CurveFit fit = fit_curve(measured(path, "fp8"), {.clock_tree_share = {0, 0}});
+  // The table takes all power of the idle GPU for constant, and no power for lost.
+  const CurveFit fit = fit_curve(measured(path, "fp8"), {.clock_tree_share = {0, 0}, .loss_per_kw = {0, 0}});
   const std::map<double, double> table = {{1863, 0.863}, {1689, 0.760}, {1583, 0.694},
                                           {1468, 0.639}, {1404, 0.595}, {1359, 0.571}};
   for (const auto& [clock_mhz, v2] : table) EXPECT_NEAR(fit.voltage.relative_v2(clock_mhz), v2, 0.01) << clock_mhz;
