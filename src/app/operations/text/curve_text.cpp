@@ -47,6 +47,8 @@ std::vector<std::pair<std::string, std::string>> figures(const FittedCurve& fitt
     rows.emplace_back("device memory", fmt::format("{} pJ a byte, {} of it with the voltage",
                                                    with_error(fit.byte_pj, 1), with_error(fit.byte_clock_share, 2)));
   }
+  rows.emplace_back("lost in delivery",
+                    fmt::format("{} of a kilowatt of work, with its square", with_error(fit.loss_per_kw, 3)));
   for (const curve::LoadEnergy& load : fit.loads) {
     rows.emplace_back(kind_name(load.load), fmt::format("{} pJ an operation, {:.0f} operations a cycle",
                                                         with_error(load.pj, 3), load.ops_per_cycle_sm));
@@ -109,7 +111,7 @@ report::SeriesPlots voltage_plots(const FittedCurve& fitted) {
       const curve::FittedSample& of_sample = fitted.fit.samples[i];
       constexpr double kClear = 0.05;
       if (!is_kind(fitted.samples[i].load, kind.load) || of_sample.relative_v2_error > kClear) continue;
-      measured.push_back({fitted.samples[i].clock_mhz, of_sample.relative_v2});
+      measured.push_back({of_sample.clock_mhz, of_sample.relative_v2});
     }
     if (!measured.empty()) plot.series.push_back(marks(kind_name(kind.load), std::move(measured)));
   }
