@@ -108,8 +108,8 @@ std::string time_text(const estimator::JobEstimate& estimate) {
                       iteration.tokens_per_s(estimate.job) / estimate.job.parallel.gpus());
   text += fmt::format("model FLOPs          {:.1f} TFLOP/s per GPU, MFU {:.1f} %\n",
                       iteration.model_flops_per_gpu_s / kTera, 100 * utilization(estimate));
-  return text +
-         fmt::format("pipeline bubble      {:.1f} %\n{}\n", 100 * iteration.bubble_share, full_clocks_text(estimate));
+  return text + fmt::format("pipeline bubble      {:.1f} % of the pipeline's time, mean of its ranks\n{}\n",
+                            100 * iteration.bubble_share, full_clocks_text(estimate));
 }
 
 std::string breakdown_text(const estimator::JobEstimate& estimate) {
