@@ -274,7 +274,7 @@ std::vector<PublishedRun> flagperf_runs(std::string_view text, const std::string
     if (entry.zero == 3) {
       // Of the transformers library, in fp16 under DeepSpeed, which gathers ahead and scatters beside the backward.
       job.dtype = DataType::fp16;
-      job.loss = LossKind::gathered;
+      job.stack.loss = LossKind::gathered;
     } else {
       job.overlap.gradients = false;  // no script asks for it
     }
@@ -352,7 +352,7 @@ PublishedRun torchtitan_run(const TorchtitanRow& row, const GpuModel& gpu) {
   job.zero = 3;
   job.dtype = row.dtype;
   job.overlap.tensor = row.async_tensor;
-  if (!row.compiled) job.loss = LossKind::plain;
+  if (!row.compiled) job.stack.loss = LossKind::plain;
   return {row.name, job, seconds_at(job, row.tokens_per_s_per_gpu), row.gib};
 }
 

@@ -324,7 +324,7 @@ std::vector<Comparison> compare(const std::vector<PublishedRun>& runs) {
     const IterationEstimate estimate = estimate_iteration(run.job, {operators, collectives});
     const MemoryEstimate memory = estimate_memory(run.job);
     const double bytes = memory.ranks[memory.fullest_rank()].total();
-    comparisons.push_back({&run, estimate.time_s, estimate.error_s, bytes / kGiB, memory.fits()});
+    comparisons.push_back({&run, estimate.time_s, estimate.error_s, bytes / kGiB, memory.fit() != MemoryFit::exceeds});
   }
   return comparisons;
 }

@@ -86,7 +86,7 @@ TEST(PlannedEstimate, SaysThatItRunsWhereTheVoltageCurveIsExtrapolated) {
   } progress;
   TrainingJob job = small_job();
   const auto note_of = [&](const TrainingJob& planned) {
-    const JobEstimate estimate{planned, estimate_memory(planned), std::nullopt, estimate_of(planned)};
+    const JobEstimate estimate{planned, estimate_memory(planned), std::nullopt, estimate_of(planned), {}};
     return plan_estimate(estimate, {}, std::nullopt, progress).note;
   };
   job.gpu = named_gpu("h100");

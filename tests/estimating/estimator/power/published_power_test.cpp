@@ -84,7 +84,7 @@ TrainingJob torchtitan_on(const std::string& gpu, int gpus) {
   job.dtype = DataType::fp8;
   job.zero = 3;
   job.recompute = Recompute::selective;
-  job.host = {.operator_s = 0, .collective_s = 0, .checkpoint_forward_s = 0, .checkpoint_backward_s = 0};
+  job.stack.host = {.operator_s = 0, .collective_s = 0, .checkpoint_forward_s = 0, .checkpoint_backward_s = 0};
   return job;
 }
 

@@ -11,7 +11,7 @@
 namespace lowgear::estimator {
 namespace {
 
-TrainingJob job_on(std::string_view stack, const char* model = "llama-3-8b") {
+TrainingJob job_with(std::string_view stack, const char* model = "llama-3-8b") {
   TrainingJob job;
   job.model = named_model(model);
   job.gpu = named_gpu("h200-sxm");
@@ -39,16 +39,16 @@ double product_flops(const PassWork& pass) {
 }
 
 TEST(SoftwarePasses, ProductsDoTheSameWorkOnEveryStack) {
-  const BlockWork megatron = layer_work(job_on("megatron"));
+  const BlockWork megatron = layer_work(job_with("megatron"));
   for (const SoftwareStack& stack : software_stacks()) {
-    const BlockWork work = layer_work(job_on(stack.name));
+    const BlockWork work = layer_work(job_with(stack.name));
     EXPECT_DOUBLE_EQ(product_flops(work.forward), product_flops(megatron.forward)) << stack.name;
     EXPECT_DOUBLE_EQ(product_flops(work.backward), product_flops(megatron.backward)) << stack.name;
   }
 }
 
 TEST(SoftwarePasses, EagerLayersTurnQueriesAndKeysInSevenPassesAndRepeatKeys) {
-  const BlockWork work = layer_work(job_on("eager"));
+  const BlockWork work = layer_work(job_with("eager"));
   EXPECT_EQ(moved(work.forward, OperatorKind::rotary), 0);
   const double element = 2 * 2;  // read and written
   const double turned = 2048.0 * (32 + 8) * 128 * element;
@@ -60,32 +60,32 @@ TEST(SoftwarePasses, EagerLayersTurnQueriesAndKeysInSevenPassesAndRepeatKeys) {
 
 TEST(SoftwarePasses, CompiledLayersAddTheResidualInTheNormsKernel) {
   const double hidden = 2.0 * 2048 * 4096;
-  const BlockWork compiled = layer_work(job_on("compiled"));
+  const BlockWork compiled = layer_work(job_with("compiled"));
   EXPECT_DOUBLE_EQ(moved(compiled.forward, OperatorKind::residual_add), 2 * 2 * hidden);
   // One more tensor each; apart, three gradients of queries, keys and values and two of gate and up are added.
   EXPECT_DOUBLE_EQ(moved(compiled.backward, OperatorKind::residual_add), (2 * 1 + 3 * 3) * hidden);
-  EXPECT_DOUBLE_EQ(moved(layer_work(job_on("megatron")).forward, OperatorKind::residual_add), 2 * 3 * hidden);
+  EXPECT_DOUBLE_EQ(moved(layer_work(job_with("megatron")).forward, OperatorKind::residual_add), 2 * 3 * hidden);
 }
 
 TEST(SoftwarePasses, AModelWithOneProductForAttentionHasNothingToAdd) {
-  const BlockWork eager = layer_work(job_on("eager", "gpt2-xl"));
-  const BlockWork megatron = layer_work(job_on("megatron", "gpt2-xl"));
+  const BlockWork eager = layer_work(job_with("eager", "gpt2-xl"));
+  const BlockWork megatron = layer_work(job_with("megatron", "gpt2-xl"));
   EXPECT_EQ(eager.backward.operators.size(), megatron.backward.operators.size());
-  EXPECT_GT(moved(layer_work(job_on("llm-foundry", "gpt2-xl")).backward, OperatorKind::permute), 0)
+  EXPECT_GT(moved(layer_work(job_with("llm-foundry", "gpt2-xl")).backward, OperatorKind::permute), 0)
       << "joined gradients";
 }
 
 TEST(SoftwarePasses, AttentionIsOfTheStacksGeneration) {
-  for (const OperatorUse& use : layer_work(job_on("llm-foundry", "gpt2-xl")).forward.operators) {
+  for (const OperatorUse& use : layer_work(job_with("llm-foundry", "gpt2-xl")).forward.operators) {
     if (use.op.kind != OperatorKind::fused_attention) continue;
     EXPECT_EQ(use.op.kernel, AttentionKernel::flash1);
   }
 }
 
 TEST(SoftwarePasses, TheLossIsTheStacks) {
-  EXPECT_GT(moved(head_work(job_on("compiled")).forward, OperatorKind::fused_loss), 0);
-  EXPECT_GT(moved(head_work(job_on("eager")).forward, OperatorKind::plain_loss), 0);
-  TrainingJob job = job_on("eager");
+  EXPECT_GT(moved(head_work(job_with("compiled")).forward, OperatorKind::fused_loss), 0);
+  EXPECT_GT(moved(head_work(job_with("eager")).forward, OperatorKind::plain_loss), 0);
+  TrainingJob job = job_with("eager");
   job.parallel.tp = 2;  // PyTorch's loss knows no parts of a vocabulary
   EXPECT_GT(moved(head_work(job).forward, OperatorKind::cross_entropy), 0);
 }
@@ -93,7 +93,7 @@ TEST(SoftwarePasses, TheLossIsTheStacks) {
 class ShardedOnStack : public testing::Test {
  protected:
   static TrainingJob job(std::string_view stack) {
-    TrainingJob job = job_on(stack);
+    TrainingJob job = job_with(stack);
     job.zero = 3;
     job.parallel.dp = 8;
     return job;
