@@ -27,7 +27,7 @@ void check(const lowgear::estimator::TrainingJob& job) {
   require(memory.ranks.size() == static_cast<std::size_t>(job.parallel.pp));
   const double total = memory.ranks[memory.fullest_rank()].total();
   require(std::isfinite(total) && total > 0);
-  require(memory.fits() != lowgear::estimator::explain_overflow(job, memory).has_value());
+  require(memory.within_capacity() != lowgear::estimator::explain_overflow(job, memory).has_value());
 }
 
 }  // namespace
