@@ -43,7 +43,7 @@ TEST(Estimate, SaysFirstThatAJobDoesNotFitAndWhatWouldHelp) {
   EXPECT_EQ(result.exit_code, 0) << "it is an answer";
   EXPECT_THAT(result.out, StartsWith("OUT OF MEMORY: pipeline rank 0 needs "));
   EXPECT_THAT(lines_of(result.out).at(0), testing::EndsWith("of it activations"));
-  EXPECT_THAT(result.out, HasSubstr("\n  with --recompute full "));
+  EXPECT_THAT(result.out, HasSubstr("\n  with --cp 2 --dp 1 "));
   EXPECT_THAT(result.out, HasSubstr("\n  with --sequence-parallel "));
   EXPECT_THAT(result.out, HasSubstr("GiB, which fits, "));
 }
@@ -297,7 +297,7 @@ double part_s(const Json& iteration, const std::string& name) {
 TEST(Estimate, ModelsSlidingWindows) {
   const TemporaryFolder folder;
   const Json full = long_sequence(model_file(folder, "null.json", {{"sliding_window", nullptr}}));
-  EXPECT_NEAR(full["time_s"], 8.3, 0.1);
+  EXPECT_NEAR(full["time_s"], 7.8, 0.1);
   EXPECT_EQ(full["notes"], Json::array());
   const Json windowed = long_sequence(model_file(folder, "4096.json", {{"sliding_window", 4096}}));
   // Rotary embeddings, which are a part of attention, are the same.
@@ -305,7 +305,7 @@ TEST(Estimate, ModelsSlidingWindows) {
   EXPECT_NEAR(saved_s / part_s(full, "attention"), 1 - 0.234, 0.02);
   const double saved_again_s = part_s(full, "recomputation") - part_s(windowed, "recomputation");
   EXPECT_NEAR(full["time_s"].get<double>() - windowed["time_s"].get<double>(), saved_s + saved_again_s, 1e-6);
-  EXPECT_NEAR(windowed["time_s"], 6.13, 0.1) << "6.5 s, were the forward not computed again";
+  EXPECT_NEAR(windowed["time_s"], 6.0, 0.1);
   EXPECT_EQ(windowed["notes"],
             Json::array({"in 32 of 32 layers a token attends to 4096 tokens at most (sliding window)"}));
   EXPECT_EQ(long_sequence(model_file(folder, "long.json", {{"sliding_window", 32768}}))["time_s"], full["time_s"]);

@@ -37,7 +37,7 @@ TEST(SearchCommand, ShowsTheBestAndWhy) {
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("llama-2-7b on 8 a100"), HasSubstr("best by time"), HasSubstr("why it is best"),
                     HasSubstr("Plans save nothing in the same time where no stage waits for another (pp 1)"),
-                    HasSubstr(", which --top 7 shows (dp 4, tp 2"),
+                    HasSubstr(", number 3 (dp 4, tp 2"),
                     HasSubstr("\nNext: estimate the first: lowgear estimate --model "
                               "llama-2-7b --gpu a100 --global-batch 32 "
                               "--seq 4096 --gpus 8 --dp")));
