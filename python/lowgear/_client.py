@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Iterable, NamedTuple, Optional, Tuple
 
 from . import _library
+from ._keywords import with_suggestions
 from ._units import KINDS
 
 _POINTS = {"clock": 0, "power-limit": 1}
@@ -135,6 +136,13 @@ def _encode(text):
     return None if text is None else os.fsencode(text)
 
 
+def _encode_option(name, value):
+    """An option of the client, which is a text or a path."""
+    if value is None or isinstance(value, (str, bytes, os.PathLike)):
+        return _encode(value)
+    raise _library.InvalidUse(f"{name}: expected a text, not {value!r}")
+
+
 @contextmanager
 def unmeasured_window(window: Window, problem: str):
     """A window that measures time alone."""
@@ -176,6 +184,7 @@ class Client:
     the calls of a program then do nothing but keep time, so that it runs unchanged on a laptop.
     """
 
+    @with_suggestions()
     def __init__(
         self,
         *,
@@ -198,20 +207,20 @@ class Client:
         self._library = _library.load_or_idle()
         options = _library.Options(
             ctypes.sizeof(_library.Options),
-            _encode(agent_socket),
-            _encode(gpu),
-            _encode(job),
-            _encode(recording),
+            _encode_option("agent_socket", agent_socket),
+            _encode_option("gpu", gpu),
+            _encode_option("job", job),
+            _encode_option("recording", recording),
             rank,
             local_rank,
             world_size,
-            _encode(server),
-            _encode(token_file),
-            _encode(json.dumps(job_spec) if isinstance(job_spec, dict) else job_spec),
+            _encode_option("server", server),
+            _encode_option("token_file", token_file),
+            _encode_option("job_spec", json.dumps(job_spec) if isinstance(job_spec, dict) else job_spec),
             pp_rank,
             dp_rank,
             tp_rank,
-            _encode(rank_order),
+            _encode_option("rank_order", rank_order),
         )
         handle = ctypes.c_void_p()
         self._check(self._library.lowgear_open(ctypes.byref(options), ctypes.byref(handle)))
@@ -224,7 +233,7 @@ class Client:
         self._idles = not (names_agent or status.has_lease or status.gpu_uuid)
         if self._idles:
             warn_once(f"{_NOTHING_HERE}: clocks are not set and energy is not measured; the program runs on "
-                      f"({status.problem})", 2)
+                      f"({status.problem})", 3)
 
     def _check(self, code):
         _library.check(self._library, code)

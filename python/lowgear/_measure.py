@@ -6,6 +6,7 @@ from typing import Dict, Iterator, Optional, Tuple
 
 from . import _library
 from ._client import Client, Window, unmeasured_window, warn_once
+from ._keywords import with_suggestions
 from ._torch import current_cuda, current_gpu
 
 
@@ -35,6 +36,14 @@ def _wait_for_gpu() -> None:
         cuda.synchronize()
 
 
+def _require_uuid(gpu: Optional[str]) -> None:
+    if gpu is None or (isinstance(gpu, str) and gpu):
+        return
+    raise _library.InvalidUse(
+        f"gpu: expected the UUID of a GPU such as 'GPU-5d27...', as nvidia-smi -L prints it, not {gpu!r}; leave it out for "
+        "this process' own GPU")
+
+
 def _window_of(name: str, gpu: Optional[str]):
     """A window that measures a GPU, or time alone. Raises InvalidUse where a named GPU cannot be measured."""
     try:
@@ -45,6 +54,7 @@ def _window_of(name: str, gpu: Optional[str]):
         return unmeasured_window(Window(name), str(error))
 
 
+@with_suggestions()
 @contextmanager
 def measure(name: str = "", *, gpu: Optional[str] = None, synchronize: bool = True) -> Iterator[Window]:
     """Measures time and energy of a block of code on this process' GPU:
@@ -64,6 +74,7 @@ def measure(name: str = "", *, gpu: Optional[str] = None, synchronize: bool = Tr
 
     Raises InvalidUse where there is no such `gpu`.
     """
+    _require_uuid(gpu)
     if synchronize:
         _wait_for_gpu()
     with _window_of(name, gpu) as window:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import difflib
 import functools
-import inspect
 import json
 import os
 import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union, cast
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from .._library import InvalidUse, LowgearError, LowgearWarning, UnknownParameter, open_library
+from .._library import InvalidUse, LowgearError, LowgearWarning, open_library
 
 _FILE = "liblowgear_planning.so"
 _PACKAGE = Path(__file__).resolve().parent.parent
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+# Calls in place of the command lines that messages give as examples.
+_EXAMPLES = {"plan": "lowgear.plan(profile, microbatches=32)"}
+_COMMAND_LINE = re.compile(r"; for example: lowgear .*")
 
 
 class Reply(NamedTuple):
@@ -154,7 +153,9 @@ class Request:
         return Reply(answer["result"], tuple(map(self._named, answer["notes"])), files)
 
     def _named(self, message: str) -> str:
-        """The message with the caller's names of files."""
+        """The message with the caller's names of files, and with a call as its example."""
+        example = _EXAMPLES.get(self._verb)
+        message = _COMMAND_LINE.sub(f"; for example: {example}" if example else "", message)
         for file, given in self._given.items():
             place = rf"(?<![\w/]){re.escape(file)}(?::(\d+)(?::\d+)?)?(?![\w/])"
             message = re.sub(place, lambda found, given=given: given.place(found[1]), message)
@@ -166,43 +167,3 @@ class Request:
         if given is None:
             return kind(self._named(error["message"]))
         return kind(f"{given.place(error.get('line'))}: {self._named(error['problem'])}")
-
-
-def _unknown(name: str, known: Sequence[str], parameters: Mapping[str, str]) -> Optional[UnknownParameter]:
-    """The error for a parameter that does not exist; None where no parameter is close to it."""
-    close = parameters.get(name.replace("_", "-"))
-    if close not in known:
-        words = name.replace("-", "_")
-        close = next(iter([one for one in known if one == words] or difflib.get_close_matches(words, known, 1)), None)
-    return UnknownParameter(f"there is no option {name}; did you mean {close}?") if close else None
-
-
-def with_suggestions(parameters: Mapping[str, str] = MappingProxyType({})) -> Callable[[Function], Function]:
-    """A decorator of functions that call a verb. An unknown keyword raises UnknownParameter, which names the closest
-    parameter. `parameters` has the verb's options that are named otherwise in Python. Keywords that the function takes
-    by `**` are options of the verb, which refuses those that it does not have."""
-
-    def decorate(function: Function) -> Function:
-        signature = inspect.signature(function).parameters
-        known = [name for name, one in signature.items() if one.kind is not one.VAR_KEYWORD]
-        passes_on = len(known) < len(signature)
-
-        @functools.wraps(function)
-        def call(*arguments: Any, **named: Any) -> Any:
-            unknown = [name for name in named if name not in known]
-            for name in unknown:
-                is_other_name = parameters.get(name.replace("_", "-")) in known or name.replace("-", "_") in known
-                if is_other_name or not passes_on:
-                    message = f"there is no option {name}; there are {', '.join(known)}"
-                    raise _unknown(name, known, parameters) or UnknownParameter(message)
-            try:
-                return function(*arguments, **named)
-            except InvalidUse as error:
-                refused = [name for name in unknown if f"there is no option {name}" in str(error)]
-                if not refused:
-                    raise
-                raise _unknown(refused[0], known, parameters) or UnknownParameter(str(error)) from None
-
-        return cast(Function, call)
-
-    return decorate

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
+from .._keywords import with_suggestions
 from .._library import InvalidUse
-from .call import Request, with_suggestions
+from .call import Request
 from .inputs import PathLike, ProfileLike, is_path, profile_file
 from .table import Table
 

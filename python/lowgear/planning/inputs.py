@@ -33,6 +33,12 @@ def is_path(value: Any) -> bool:
     return isinstance(value, (str, os.PathLike))
 
 
+def file_path(path: PathLike) -> str:
+    """The whole path, with which messages name the file. The library refuses an address, by its own name."""
+    text = os.fspath(path)
+    return text if "://" in text else os.path.abspath(text)
+
+
 def _require_once(names: Iterable[Any], what: str) -> None:
     """Names of columns, of which none may occur twice once blanks are gone, as the command's reader has it."""
     seen = set()
@@ -97,6 +103,8 @@ def profile_csv(data: Any) -> str:
     columns = rename_columns(_columns_of(data, "profile"), _PROFILE_COLUMNS, "profile")
     for name, with_unit in _PROFILE_COLUMNS.items():
         if name not in columns:
+            if any(other.startswith((f"{name}_", "clock_") if name == "frequency" else f"{name}_") for other in columns):
+                continue  # such as time_ms: the command refuses its unit
             known = ", ".join(map(repr, columns)) or "none"
             either = repr(name) if name == with_unit else f"{name!r} or {with_unit!r}"
             raise InvalidUse(f"profile: there is no column {either}; it has {known}")
@@ -113,7 +121,7 @@ def profile_csv(data: Any) -> str:
 
 def profile_file(request: Request, profile: ProfileLike) -> str:
     if is_path(profile):
-        return os.path.abspath(os.fspath(profile))
+        return file_path(profile)
     return request.give("profile.csv", profile_csv(profile), "profile", header_lines=1)
 
 

@@ -6,8 +6,9 @@ import csv
 import io
 from typing import Any, Dict, Literal, Mapping, Union, overload
 
+from .._keywords import with_suggestions
 from .._library import InvalidUse
-from .call import Request, with_suggestions
+from .call import Request
 from .estimates import Estimate, ProfileRow, PublishedEstimate, SearchResult
 from .inputs import PathLike, job_option
 from .table import Table

@@ -8,14 +8,16 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
+from .._keywords import with_suggestions
 from .._library import InvalidUse
-from .call import Reply, Request, with_suggestions
+from .call import Reply, Request
 from .inputs import (
     PathLike,
     PowerLike,
     ProfileLike,
     ScheduleLike,
     factors_option,
+    file_path,
     is_path,
     power_option,
     profile_file,
@@ -34,6 +36,7 @@ _PARAMETERS = {
     "perseus-unit": "perseus_unit_s",
     "slow-pipeline": "slow_pipeline_factor",
     "slow-rank": "slow_ranks",
+    "no-ask-ahead": "ask_ahead=False",
     "virtual-stages": "chunks",
 }
 
@@ -187,7 +190,7 @@ def verify(result: Union[PlanResult, ReplanResult, PathLike]) -> Verification:
     """
     request = Request("verify")
     if is_path(result):
-        return Verification(request.run({}, os.path.abspath(os.fspath(result))).result)
+        return Verification(request.run({}, file_path(result)).result)
     if not isinstance(result, (PlanResult, ReplanResult)):
         raise InvalidUse(f"verify takes a result of plan or its folder, not {type(result).__name__}")
     return Verification(request.run({}, give_folder(request, result)).result)
@@ -200,7 +203,7 @@ def _plan_file(request: Request, plan: Union[Plan, Mapping[str, Any], PathLike])
         return request.give("plan.json", json.dumps(plan), "plan")
     if not is_path(plan):
         raise InvalidUse(f"simulate takes a plan, a result of plan, a dict or a path, not {type(plan).__name__}")
-    return os.path.abspath(os.fspath(plan))
+    return file_path(plan)
 
 
 def _defaults_of(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, Optional, Sequence, Union
 
+from .._keywords import with_suggestions
 from .._library import InvalidUse
-from .call import Request, with_suggestions
+from .call import Request
 from .inputs import PathLike, is_path
 from .pipelines import give_folder, out_folder, planned_files
 from .results import PlanResult

@@ -117,6 +117,7 @@ class JointPlanning {
     };
     for (std::size_t k = 0; k < kAnchors; ++k) search.improve_at(at(k, kAnchors), joint::solves_for(*problem_));
     fastest_rated_s_ = search.fastest_s();
+    require_lead_within(options_->clock_lead_s, fastest_rated_s_);
     slowest_rated_s_ = search.slowest_s();
     std::vector<double> times_s;
     for (std::size_t k = 0; k <= kCompared; ++k) times_s.push_back(at(k, kCompared));
@@ -208,9 +209,12 @@ class JointPlanning {
     }
   }
 
+  /// Keeps a plan unless it equals the one before, which keeps the earlier deadline.
   void keep_plan(std::size_t order, plan::Plan made) {
+    if (has_same_clocks(made, last_)) return;
     made.gpu_name = options_->gpu_name;
     made.clock_lead_s = options_->clock_lead_s;
+    last_ = made;
     const auto number = static_cast<int>(result_.plans.size());
     result_.plans.push_back(plan_row(number, made));
     result_.plans.back().order = static_cast<int>(order);
@@ -297,6 +301,7 @@ class JointPlanning {
   double fastest_rated_s_ = 0;  ///< of all orders that were rated
   double slowest_rated_s_ = 0;
   std::vector<std::unique_ptr<SolvedOrder>> solved_;  ///< by number of the order
+  plan::Plan last_;                                   ///< that was kept
   JointPlanResult result_;
 };
 

@@ -67,6 +67,7 @@ class Planning {
     slow_down();
     if (makes_one_plan() && options_->deadlines.plans) refuse_many_plans();
     if (options_->request.policy != planner::kLowgearPolicy) choose_schedule();
+    replay_full_clocks();
     start_others();
     planner::CertificateRecorder certificate;
     const std::array<planner::FrontierObserver*, 1> observers{&certificate};
@@ -74,9 +75,6 @@ class Planning {
                                      result_.pipeline.blocking_power_w, options_->planner, observers, progress_);
     describe_frontier(planner);
     result_.frontier.certificate = certificate.text();
-    const planner::PlanningProblem problem = result_.pipeline.problem();
-    result_.baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), conditions()));
-    warn_of_a_long_lead();
     make_all_plans(planner);
     if (options_->late_s) replay_late(*options_->late_s);
     warn_of_the_profile();
@@ -123,6 +121,12 @@ class Planning {
       warn(fmt::format("{} runs its own order: frontier and bounds are for that order", options_->request.policy));
     }
     answer_ = std::move(answer);
+  }
+
+  void replay_full_clocks() {
+    const planner::PlanningProblem problem = result_.pipeline.problem();
+    result_.baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), conditions()));
+    require_lead_within(options_->clock_lead_s, result_.baseline.time_s);
   }
 
   void describe_frontier(const planner::PipelinePlanner& planner) {
@@ -174,14 +178,6 @@ class Planning {
     return std::move(made.plans.front());
   }
 
-  void warn_of_a_long_lead() {
-    if (options_->clock_lead_s < result_.baseline.time_s) return;
-    warn(
-        fmt::format("clocks are requested {:.4g} s ahead, and an iteration takes {:.4g} s: agents look one iteration "
-                    "ahead at most, so that clocks would change late",
-                    options_->clock_lead_s, result_.baseline.time_s));
-  }
-
   void warn_of_late_changes(const planner::PipelinePlanner& planner) {
     const double without_latency_s = s_from_ps(planner.frontier().fastest_ps());
     constexpr double kWorthAWord = 5e-4;  // relative
@@ -221,9 +217,12 @@ class Planning {
     return made;
   }
 
+  /// Keeps a plan unless it equals the one before, which keeps the earlier deadline with the same clocks.
   void keep_plan(plan::Plan made) {
+    if (has_same_clocks(made, last_)) return;
     made.gpu_name = options_->gpu_name;
     made.clock_lead_s = options_->clock_lead_s;
+    last_ = made;
     const int number = static_cast<int>(result_.plans.size());
     result_.plans.push_back(plan_row(number, made));
     if (*receive_) (*receive_)(result_.pipeline, number, made);
@@ -292,6 +291,7 @@ class Planning {
   const PlanReceiver* receive_;
   Progress* progress_;                         ///< may be null
   std::optional<planner::PolicyPlan> answer_;  ///< of a policy that may run an order of its own
+  plan::Plan last_;                            ///< that was kept
   PlanResult result_;
   std::unique_ptr<OtherAnswers> others_;  ///< null: not started. Last: it reads the rest
 };

@@ -18,7 +18,7 @@
 
 namespace lowgear::api {
 
-/// How to plan; as it stands: twenty plans of Lowgear's own planner, from T_min to T*.
+/// How to plan; by default twenty plans of Lowgear's own planner, from T_min to T*; equal ones are made once.
 struct PlanOptions {
   /// Policy, cap and slow ranks (of replica 0); another policy than Lowgear's and a cap make one plan. The deadlines
   /// are the next ones.
@@ -76,8 +76,8 @@ using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int nu
 /// Plans a pipeline: the proven frontier, plans for the requested deadlines, their savings and those of other policies.
 /// The same request gives the same result, on a laptop and in a server. `receive` may be empty, `progress` null. Throws
 /// InputError when there is no such policy, it cannot plan this pipeline or makes one plan and several were asked for,
-/// when a deadline cannot be kept, or the profile lacks what the schedule needs; and what `receive` and `progress`
-/// throw.
+/// when a deadline cannot be kept, clocks cannot be requested `clock_lead_s` ahead, or the profile lacks what the
+/// schedule needs; and what `receive` and `progress` throw.
 [[nodiscard]] PlanResult plan(ProfiledPipeline pipeline, const PlanOptions& options, const PlanReceiver& receive = {},
                               Progress* progress = nullptr);
 

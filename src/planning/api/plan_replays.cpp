@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/numbers/number.h"
 #include "planning/schedule/schedule.h"
 
@@ -21,15 +23,30 @@ simulator::Timeline replay_under(const planner::PlanningProblem& problem, const 
   return replay(*problem.dag, costs, problem.blocking_power_w);
 }
 
+std::optional<std::string> lead_problem(double lead_s, double iteration_s) {
+  if (lead_s < iteration_s) return std::nullopt;
+  return fmt::format(
+      "clocks change {:.4g} s after the request, and an iteration takes {:.4g} s: agents request clocks less than one "
+      "iteration ahead, so the switch latency must be shorter than an iteration",
+      lead_s, iteration_s);
+}
+
+void require_lead_within(double lead_s, double iteration_s) {
+  const std::optional<std::string> problem = lead_problem(lead_s, iteration_s);
+  if (!problem) return;
+  throw InputError(*problem +
+                   "; correct --switch-latency, or add --no-ask-ahead to plan with clocks that change that late");
+}
+
 std::optional<std::string> faster_than_full_clocks(double plan_s, double full_clocks_s) {
   constexpr double kNoise = 0.003;  // as of profiles that Lowgear makes (monotone_times)
   if (plan_s >= full_clocks_s * (1 - kNoise)) return std::nullopt;
   return fmt::format(
-      "a plan takes {:.6g} s, less than the {:.6g} s of all clocks at their highest ({:+.2f} %): by its profile some "
-      "op "
-      "is faster at a lower clock. Unless a power limit or heat held the GPU back at high clocks, a row is wrong: see "
+      "a plan takes {:.6g} s, less than the {:.6g} s of all clocks at their highest ({} %): by its profile some "
+      "op is faster at a lower clock. Unless a power limit or heat held the GPU back at high clocks, a row is wrong: "
+      "see "
       "lowgear show",
-      plan_s, full_clocks_s, change_pct(full_clocks_s, plan_s));
+      plan_s, full_clocks_s, signed_text(change_pct(full_clocks_s, plan_s), 2));
 }
 
 schedule::Schedule schedule_of(const plan::Plan& plan) {

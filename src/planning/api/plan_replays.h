@@ -33,6 +33,12 @@ struct ReplayConditions {
   return {timeline.time_s, timeline.energy_j_total};
 }
 
+/// Why agents cannot request clocks `lead_s` before their units in iterations of this length: they look less than one
+/// iteration ahead. Empty where they can.
+[[nodiscard]] std::optional<std::string> lead_problem(double lead_s, double iteration_s);
+/// Throws InputError with that reason and the options that help.
+void require_lead_within(double lead_s, double iteration_s);
+
 /// Why a plan of this time is in doubt: it is faster than all clocks at their highest in the same order, by more than
 /// noise (0.3 %). Empty where it is not.
 [[nodiscard]] std::optional<std::string> faster_than_full_clocks(double plan_s, double full_clocks_s);

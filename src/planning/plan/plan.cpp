@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,16 @@ int count_switches(const std::vector<std::vector<PlannedOp>>& ranks) {
     }
   }
   return switches;
+}
+
+bool has_same_clocks(const Plan& one, const Plan& other) {
+  const auto is_same = [](const PlannedOp& a, const PlannedOp& b) {
+    return std::tie(a.stage, a.kind, a.microbatch, a.clock_mhz, a.setting) ==
+           std::tie(b.stage, b.kind, b.microbatch, b.clock_mhz, b.setting);
+  };
+  return std::ranges::equal(one.ranks, other.ranks, [&](const auto& ops, const auto& others) {
+    return std::ranges::equal(ops, others, is_same);
+  });
 }
 
 namespace {

@@ -80,6 +80,9 @@ struct Plan {
 /// first.
 [[nodiscard]] int count_switches(const std::vector<std::vector<PlannedOp>>& ranks);
 
+/// Whether both plans run the same ops in the same order, each at the same clock and setting.
+[[nodiscard]] bool has_same_clocks(const Plan& one, const Plan& other);
+
 /// The clock of every op of `dag`, in its order. Throws InputError when the plan's ops are not the graph's ops in the
 /// graph's order, naming the first difference.
 [[nodiscard]] std::vector<int> clocks_for(const Plan& plan, const schedule::PipelineDag& dag);

@@ -31,6 +31,35 @@ constexpr double kMostLatencyS = 1;
 /// Longest transfer, by the forward of its stage: pipelines hide messages behind computations.
 constexpr double kMostTransferByForward = 10;
 
+/// A column with a unit that profiles do not have, and how to mend it.
+struct OtherUnit {
+  std::string_view column;
+  std::string_view unit;
+  std::string_view fix;
+};
+
+constexpr auto kOtherUnits = std::to_array<OtherUnit>({
+    {"time_ms", "milliseconds", "divide its values by 1000 and name it time_s: a profile has seconds"},
+    {"time_us", "microseconds", "divide its values by 1000000 and name it time_s: a profile has seconds"},
+    {"time_ns", "nanoseconds", "divide its values by 1000000000 and name it time_s: a profile has seconds"},
+    {"energy_mj", "millijoules", "divide its values by 1000 and name it energy_j: a profile has joules"},
+    {"energy_kj", "kilojoules", "multiply its values by 1000 and name it energy_j: a profile has joules"},
+    {"energy_wh", "watt hours", "multiply its values by 3600 and name it energy_j: a profile has joules"},
+    {"frequency_hz", "hertz", "divide its values by 1000000 and name it clock_mhz: a profile has MHz"},
+    {"frequency_ghz", "gigahertz", "multiply its values by 1000 and name it clock_mhz: a profile has MHz"},
+    {"clock_hz", "hertz", "divide its values by 1000000 and name it clock_mhz: a profile has MHz"},
+    {"clock_ghz", "gigahertz", "multiply its values by 1000 and name it clock_mhz: a profile has MHz"},
+});
+
+void refuse_other_units(const CsvTable& table) {
+  for (const CsvCell& cell : table.header()) {
+    const auto other = std::ranges::find(kOtherUnits, cell.text, &OtherUnit::column);
+    if (other == kOtherUnits.end()) continue;
+    throw_input_error({table.source(), cell.line, cell.column},
+                      fmt::format("the column {} is in {}", quote(cell.text), other->unit), other->fix);
+  }
+}
+
 /// Reads the columns of a row.
 class RowReader {
  public:
@@ -393,6 +422,7 @@ std::string stage_cells(const ProfileFile& file, std::size_t stage) {
 
 ProfileFile read_profile_file(std::string_view text, const std::string& source, ImpossibleUnits units) {
   const CsvTable table(text, source);
+  refuse_other_units(table);
   const RowReader reader(table);
   const bool has_ranks = table.has_column("rank");
   std::vector<ProfileRow> rows = read_rows(table, reader);

@@ -364,8 +364,8 @@ RecordedProfile profile_ranks(std::span<const Recording> recordings, const Profi
       warnings.insert(warnings.end(), part.warnings.begin(), part.warnings.end());
       std::ranges::move(sample_doubts(part), std::back_inserter(warnings));
       if (!part.invalid.empty()) {
-        warnings.push_back(
-            fmt::format("{}: marked invalid: {}; a plan from it says nothing", part.source, part.invalid));
+        warnings.push_back(fmt::format("{}: the recording is marked invalid: {}; a plan from it says nothing",
+                                       part.source, part.invalid));
       }
       if (part.lost_units == 0) continue;
       warnings.push_back(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 #include "planning/api/plan_replays.h"
 #include "planning/api/run_folder.h"
 #include "planning/planner/policies/clock_choice.h"
@@ -32,10 +33,11 @@ Certificate certificate_of(const api::RunContents& contents) {
   certificate.verified = verified.ok();
   certificate.statement =
       verified.ok() ? fmt::format(
-                          "Checked by code that shares nothing with the solver: {} vertices of the frontier "
+                          "Checked by code that shares nothing with the solver: {} of the frontier "
                           "(times possible, flow conserved, energy within {:.3g} % of its proven bound) and {} "
-                          "plans (replayed, deadline kept, largest proven gap {:.3g} %).",
-                          verified.vertices, verified.epsilon * 100, verified.plans, verified.max_gap_pct)
+                          "(replayed, deadline kept, largest proven gap {:.3g} %).",
+                          counted(verified.vertices, "vertex", "vertices"), verified.epsilon * 100,
+                          counted(verified.plans, "plan", "plans"), verified.max_gap_pct)
                     : fmt::format("The check failed: {}", verified.failures.front());
   return certificate;
 }

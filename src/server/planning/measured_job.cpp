@@ -177,6 +177,9 @@ MeasuredJob::MeasuredJob(std::shared_ptr<const PipelineModel> model, std::shared
 void MeasuredJob::add_doubts(const PlanningConditions& conditions, JobPlan& job) const {
   const auto add = [&job](const std::string& text) { job.note += (job.note.empty() ? "" : "; ") + text; };
   for (const std::string& doubt : pipeline_.doubts) add(doubt);
+  if (const auto problem = api::lead_problem(model_->switch_latency_s, job.time_s)) {
+    add(*problem + "; correct the job's switch_latency_ms");
+  }
   if (const auto finding = planner_.finding(planner_.split(conditions.request), job.plans)) add(*finding);
 }
 

@@ -97,7 +97,7 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
       {"stages are a word", {"--stages", "three"}, {}, {"--stages", "whole number", "\"three\""}},
       {"stages are not whole", {"--stages", "2.5"}, {}, {"--stages", "whole number"}},
       {"no microbatches", {"--microbatches", "0"}, {}, {"--microbatches", "from 1"}},
-      {"microbatches are not said", {}, {"--microbatches"}, {"missing: --microbatches N"}},
+      {"microbatches are not said", {}, {"--microbatches"}, {"missing: --microbatches;"}},
       {"ranks and chunks are not said",
        {"--schedule", "interleaved", "--virtual-stages", "2"},
        {"--stages"},

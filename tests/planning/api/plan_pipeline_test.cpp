@@ -24,7 +24,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::vector<double> times_of(const std::vector<PlanFigures>& plans) {
   std::vector<double> times_s;
@@ -50,11 +49,27 @@ TEST(PlanPipeline, HandsOutEveryPlanWithTheFiguresThatAReplayGives) {
   EXPECT_THAT(result.frontier.certificate, HasSubstr("lowgear.certificate/1"));
 }
 
-TEST(PlanPipeline, WarnsOfALeadThatIsLongerThanAnIteration) {
-  const auto is_long = HasSubstr("clocks are requested 900 s ahead");
-  EXPECT_THAT(plan(sample_pipeline(), {.deadlines = {.plans = 1}, .clock_lead_s = 900}).warnings, Contains(is_long));
-  EXPECT_THAT(plan(sample_pipeline(), {.deadlines = {.plans = 1}, .clock_lead_s = 1e-3}).warnings,
-              Not(Contains(HasSubstr("ahead"))));
+TEST(PlanPipeline, RefusesALeadThatIsLongerThanAnIteration) {
+  const auto plan_with = [](double lead_s) {
+    return plan(sample_pipeline(), {.deadlines = {.plans = 1}, .clock_lead_s = lead_s});
+  };
+  EXPECT_THAT(error_of([&] { (void)plan_with(9); }), HasSubstr("clocks change 9 s after the request"));
+  const double iteration_s = plan_with(1e-3).baseline.time_s;
+  EXPECT_EQ(plan_with(0.99 * iteration_s).shown.clock_lead_s, 0.99 * iteration_s);
+  EXPECT_THAT(error_of([&] { (void)plan_with(iteration_s); }), HasSubstr("must be shorter than an iteration"));
+}
+
+TEST(PlanPipeline, MakesEqualPlansOnce) {
+  std::vector<plan::Plan> made;
+  const PlanReceiver receive = [&](const ProfiledPipeline&, int number, const plan::Plan& plan) {
+    EXPECT_EQ(number, static_cast<int>(made.size()));
+    made.push_back(plan);
+  };
+  const PlanResult result = plan(sample_pipeline(1), {.deadlines = {.plans = 2000}}, receive);
+  EXPECT_EQ(result.plans.size(), made.size());
+  EXPECT_LT(made.size(), 2000U);
+  EXPECT_GE(made.size(), 2U);
+  for (std::size_t i = 1; i < made.size(); ++i) EXPECT_FALSE(has_same_clocks(made[i - 1], made[i])) << i;
 }
 
 TEST(PlanPipeline, GivesTheSameAnswerToTheSameRequest) {

@@ -1,15 +1,19 @@
 #include "planning/api/plan_replays.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "base/core/error.h"
 #include "planning/api/plan_pipeline.h"
 #include "planning/api/sample_pipeline.h"
 #include "planning/planner/policies/clock_choice.h"
 
 namespace lowgear::api {
 namespace {
+
+using ::testing::HasSubstr;
 
 class PlanReplaysTest : public testing::Test {
  protected:
@@ -42,6 +46,16 @@ TEST_F(PlanReplaysTest, LetAClusterWaitForItsSlowPipeline) {
   ASSERT_EQ(replays.cluster.value().pipelines.size(), 3U);
   EXPECT_NEAR(replays.cluster->time_s, 1.2 * replays.timeline.time_s, 1e-9);
   EXPECT_NEAR(replays.cluster->pipelines[1].time_s, replays.timeline.time_s, 1e-9);
+}
+
+TEST(LeadProblem, IsALeadOfAnIterationOrMore) {
+  EXPECT_FALSE(lead_problem(0.025, 2.8));
+  EXPECT_FALSE(lead_problem(2.7, 2.8));
+  EXPECT_THAT(lead_problem(2.8, 2.8).value(), HasSubstr("must be shorter than an iteration"));
+  EXPECT_THAT(lead_problem(9, 2.8).value(),
+              HasSubstr("clocks change 9 s after the request, and an iteration takes 2.8 s"));
+  EXPECT_NO_THROW(require_lead_within(0, 2.8));
+  EXPECT_THROW(require_lead_within(9, 2.8), InputError);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"
@@ -49,6 +50,24 @@ TEST(Plan, GapIsRelativeToTheBound) {
   EXPECT_FALSE(plan.gap_pct().has_value());
   plan.lower_bound_j = 100;
   EXPECT_DOUBLE_EQ(plan.gap_pct().value(), 1.0);
+}
+
+TEST(Plan, HasTheSameClocksWhereEveryOpHas) {
+  Plan one;
+  one.ranks = {ops_with_clocks({900, 1200}), ops_with_clocks({900})};
+  Plan other = one;
+  other.deadline_s = 2;
+  other.ranks[0][1].start_s = 0.5;
+  EXPECT_TRUE(has_same_clocks(one, other)) << "whatever the deadline";
+  other.ranks[1][0].clock_mhz = 1000;
+  EXPECT_FALSE(has_same_clocks(one, other));
+  other = one;
+  other.ranks[0][0].setting = "pl:300";
+  EXPECT_FALSE(has_same_clocks(one, other));
+  other = one;
+  std::swap(other.ranks[0], other.ranks[1]);
+  EXPECT_FALSE(has_same_clocks(one, other));
+  EXPECT_FALSE(has_same_clocks(one, Plan()));
 }
 
 TEST(CountSwitches, CountsTheStepToTheNextIteration) {

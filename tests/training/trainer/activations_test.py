@@ -36,7 +36,7 @@ class ActivationsTest(AgentTraining):
         self.trained = self.run_lowgear("train", str(self.folder / "job.yaml"))
 
     def profile_words(self):
-        return ["profile", str(self.folder / "rec"), "--blocking-power", "60", "--out", self.profile]
+        return ["profile", str(self.folder / "rec"), "--accept-invalid", "--blocking-power", "60", "--out", self.profile]
 
     def refused(self, *words):
         process = self.start(*words)

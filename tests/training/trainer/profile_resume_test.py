@@ -70,7 +70,7 @@ class ProfileResumeTest(AgentTraining):
                     counted[int(unit["frequency"])] += 1
 
         profile = self.folder / "profile.csv"
-        summary = json.loads(self.run_lowgear("profile", str(self.folder / "rec"), "--skip-iterations", "0",
+        summary = json.loads(self.run_lowgear("profile", str(self.folder / "rec"), "--accept-invalid", "--skip-iterations", "0",
                                               "--blocking-power", "60", "--out", str(profile), "--json"))
         self.assertEqual({cell["frequency"] for cell in summary["cells"]}, set(CLOCKS_MHZ))
         for clock_mhz in CLOCKS_MHZ:

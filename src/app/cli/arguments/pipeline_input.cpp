@@ -213,8 +213,8 @@ void require_given(const PipelineArguments& arguments) {
   const ScheduleArguments& schedule = arguments.schedule;
   const bool is_file = !is_generator(schedule.schedule) && schedule.schedule != kFreeOrder;
   std::vector<std::string_view> missing;
-  if (arguments.profile.empty()) missing.emplace_back("the profile, a CSV file");
-  if (!is_file && !schedule.microbatches) missing.emplace_back("--microbatches N");
+  if (arguments.profile.empty()) missing.emplace_back("the profile (a CSV file)");
+  if (!is_file && !schedule.microbatches) missing.emplace_back("--microbatches");
   if (missing.empty()) return;
   throw InputError(fmt::format("missing: {}; for example: lowgear {} {} --microbatches {}", fmt::join(missing, " and "),
                                arguments.verb, arguments.profile.empty() ? "profile.csv" : arguments.profile,

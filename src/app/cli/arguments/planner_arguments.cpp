@@ -207,9 +207,10 @@ void add_single_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
 
 void add_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
   add_single_deadline_options(app, deadlines);
-  CLI::Option* plans = add_whole_number(app, "--plans", {1, kMaxPlans}, into(deadlines.plans),
-                                        "Number of plans, from T_min to the time of least energy (default 20); not "
-                                        "together with --deadline, --slowdown or --straggler");
+  CLI::Option* plans =
+      add_whole_number(app, "--plans", {1, kMaxPlans}, into(deadlines.plans),
+                       "Number of plans, from T_min to the time of least energy (default 20); equal ones "
+                       "are written once. Not together with --deadline, --slowdown or --straggler");
   for (const char* single : {"--deadline", "--slowdown", "--straggler"}) app.get_option(single)->excludes(plans);
 }
 

@@ -149,6 +149,11 @@ std::string message_of(const CLI::ParseError& error) {
   return printable(text, std::string_view::npos);
 }
 
+std::string first_example(std::span<const Verb> verbs, const std::string& name) {
+  const std::string_view example = std::ranges::find(verbs, name, &Verb::name)->example;
+  return std::string(example.substr(0, example.find('\n')));
+}
+
 /// A mistake in the command line.
 UsageError usage_error(const CLI::App& app, std::span<const Verb> verbs, std::span<const std::string> arguments,
                        const CLI::ParseError& error) {
@@ -162,7 +167,10 @@ UsageError usage_error(const CLI::App& app, std::span<const Verb> verbs, std::sp
   // A misspelt option is reported as such, not by the required one that it was meant to be.
   const auto unknown =
       dynamic_cast<const CLI::ValidationError*>(&error) == nullptr ? unknown_option(verb, arguments) : std::nullopt;
-  return {unknown ? no_option_message(verb, *unknown) : message_of(error),
+  const bool is_incomplete = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  return {unknown         ? no_option_message(verb, *unknown)
+          : is_incomplete ? message_of(error) + "; for example: " + first_example(verbs, verb.get_name())
+                          : message_of(error),
           fmt::format("lowgear {} --help", verb.get_name())};
 }
 

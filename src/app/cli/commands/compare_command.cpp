@@ -20,6 +20,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/version.h"
 #include "planning/api/comparison.h"
 #include "planning/api/plan_replays.h"
@@ -34,15 +35,7 @@ namespace {
 
 constexpr const char* kNone = "-";
 
-std::string fixed(std::optional<double> value, int digits) {
-  return value ? fmt::format("{:.{}f}", *value, digits) : kNone;
-}
-
-/// Seconds with a unit that suits them.
-std::string duration(double time_s) {
-  constexpr double kMilli = 1e-3;
-  return time_s < 1 ? fmt::format("{:.3g} ms", time_s / kMilli) : fmt::format("{:.3g} s", time_s);
-}
+std::string fixed(std::optional<double> value, int digits) { return value ? fixed_text(*value, digits) : kNone; }
 
 /// Savings by row, as the evaluation of Perseus counts them.
 using PublishedSavings = std::vector<std::optional<double>>;
@@ -72,7 +65,7 @@ Json row_json(const api::ComparisonRow& row, const api::ComparisonRow& baseline,
 
 /// In per cent, with the time that goes with it: `13.70 (+0.00 %)`.
 std::string saving_text(double saving_pct, double slowdown_pct) {
-  return fmt::format("{:.2f} ({:+.2f} %)", saving_pct, slowdown_pct);
+  return fmt::format("{} ({} %)", fixed_text(saving_pct, 2), signed_text(slowdown_pct, 2));
 }
 
 double late_saving_pct(const api::ComparisonRow& row, const api::ComparisonRow& baseline) {
@@ -125,7 +118,7 @@ std::string wide_table(const api::PolicyComparison& comparison, const PublishedS
                    fixed(api::gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits), fmt::to_string(row.switches),
                    row.own_order ? "own" : "given",
                    row.peak_activations ? fmt::to_string(*row.peak_activations) : kNone,
-                   row.plan_time_s ? duration(*row.plan_time_s) : kNone, fixed(published_pct[i], kPercentDigits)});
+                   row.plan_time_s ? duration_text(*row.plan_time_s) : kNone, fixed(published_pct[i], kPercentDigits)});
   }
   return table.text();
 }
@@ -137,8 +130,8 @@ std::string late_table(const api::PolicyComparison& comparison) {
   Table table({{"policy", Table::Align::left}, {"planned for", Table::Align::left}, {"saving %"}, {"slowdown %"}});
   for (const api::ComparisonRow& row : comparison.rows) {
     if (row.switches == 0) continue;  // nothing is late
-    table.add_row({row.policy, row.aim.empty() ? kNone : row.aim, fmt::format("{:.3f}", late_saving_pct(row, baseline)),
-                   fmt::format("{:.3f}", late_slowdown_pct(row, baseline))});
+    table.add_row({row.policy, row.aim.empty() ? kNone : row.aim, fixed_text(late_saving_pct(row, baseline), 3),
+                   fixed_text(late_slowdown_pct(row, baseline), 3)});
   }
   return table.text();
 }
@@ -204,7 +197,7 @@ std::string step_text(const api::PolicyComparison& comparison, double unit_s) {
   if (std::ranges::none_of(comparison.rows, has_step)) return "";
   return fmt::format(
       "perseus and envpipe-offline plan in time steps of {} (--perseus-unit; Perseus' authors took 0.1 ms for A40).\n",
-      duration(unit_s));
+      duration_text(unit_s));
 }
 
 std::string explanation(const api::PolicyComparison& comparison, std::optional<double> late_s, double unit_s) {
@@ -213,10 +206,9 @@ std::string explanation(const api::PolicyComparison& comparison, std::optional<d
                   comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j);
   if (late_s) {
     text += fmt::format(
-        "Agents ask for clocks {0:.3g} ms ahead, so that they change in time; late clocks change {0:.3g} ms after "
-        "their "
-        "units\nbegin, as without asking ahead (--no-ask-ahead plans for that).\n",
-        *late_s * 1e3);
+        "Agents request clocks {0} ahead, so that they change in time; late clocks change {0} after their units\n"
+        "begin, as without requesting ahead (--no-ask-ahead plans for that).\n",
+        duration_text(*late_s));
   }
   text += step_text(comparison, unit_s);
   return text + "More figures: --wide, --html FILE. " + kNext;
@@ -246,9 +238,9 @@ std::string late_changes(const api::PolicyComparison& comparison, std::optional<
   const std::string table = late_table(comparison);
   if (table.empty()) return "";
   return fmt::format(
-      "\nThe same with clocks that change {:.3g} ms after their units begin, as without asking ahead "
+      "\nThe same with clocks that change {} after their units begin, as without requesting ahead "
       "(--no-ask-ahead plans for\nthat; lowgear profile measures the latency).\n{}",
-      *late_s * 1e3, table);
+      duration_text(*late_s), table);
 }
 
 ExitCode run_compare(CompareArguments arguments, Console& console) {
@@ -272,6 +264,7 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   planner::PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options.planner, {},
                                    &*progress);
   const double frontier_time_s = stopwatch.elapsed_s();
+  api::require_lead_within(latency.lead_s, planner.fastest_s());
   others->finish("planning with other policies", *progress);
   options.frontier_time_s = frontier_time_s;
   const api::PolicyComparison comparison = compare_policies(pipeline, planner, options, std::move(answers), &*progress);

@@ -13,6 +13,7 @@
 #include "app/cli/terminal/progress.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 #include "rivals/evaluation/emulation.h"
 #include "rivals/policies/perseus/exponential_fit.h"
 
@@ -87,11 +88,11 @@ std::string emulation_text(const std::vector<evaluation::Emulation>& emulations)
       table.add_row(std::move(row));
     };
     add_row({"none", fmt::format("{:.4f}", emulation.fastest.time_s), "-", "-",
-             fmt::format("{:.2f} %", emulation.intrinsic_pct), "-"});
+             fixed_text(emulation.intrinsic_pct, 2) + " %", "-"});
     for (const evaluation::EmulatedStraggler& straggler : emulation.stragglers) {
       add_row({fmt::format("{:.2f}", straggler.factor), fmt::format("{:.4f}", straggler.time_s),
                fmt::format("{:.0f}", straggler.baseline_j), fmt::format("{:.0f}", straggler.energy_j),
-               fmt::format("{:.2f} %", straggler.saving_pct), fmt::format("{:.2f} %", straggler.extrinsic_pct)});
+               fixed_text(straggler.saving_pct, 2) + " %", fixed_text(straggler.extrinsic_pct, 2) + " %"});
     }
   }
   return table.text() +

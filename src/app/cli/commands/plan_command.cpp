@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/options.h"
@@ -17,6 +18,7 @@
 #include "app/cli/terminal/progress.h"
 #include "app/cli/text/plan_text.h"
 #include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/numbers/number.h"
 
 namespace lowgear::cli {
@@ -53,17 +55,29 @@ std::string_view latency_source_text(const SwitchLatencyArgument& latency) {
   }
 }
 
+/// Units that may begin before the GPU has made the change of the unit before; empty where all are long enough.
+std::string short_units_text(const plan::Plan& plan, double lead_s) {
+  double shortest_s = lead_s;
+  for (const std::vector<plan::PlannedOp>& ops : plan.ranks) {
+    for (const plan::PlannedOp& op : ops) shortest_s = std::min(shortest_s, op.duration_s);
+  }
+  if (shortest_s >= lead_s) return "";
+  return fmt::format(" where units take longer (the shortest takes {})", duration_text(shortest_s));
+}
+
 /// Effect of clock changes that come late on the plan.
 std::string latency_text(const SwitchLatencyArgument& latency, const api::PlanResult& result) {
   if (latency.latency_s == 0.0) return "clocks    change at once (--switch-latency), which no GPU does\n";
-  const std::string change = fmt::format("clocks    change {:.3g} ms after the request ({})", *latency.latency_s * 1e3,
-                                         latency_source_text(latency));
+  const std::string change = fmt::format("clocks    change {} after the request ({})",
+                                         duration_text(*latency.latency_s), latency_source_text(latency));
   if (!result.late) return change + ", which the figures above include\n";
   const api::LateReplay& late = *result.late;
   return fmt::format(
-      "{}. The agent requests each that long before its unit, so that it changes in time; requested when units begin, "
+      "{}. The agent requests each that long before its unit, so that it changes in time{}; requested when units "
+      "begin, "
       "the plan would come to {} energy, {} time\n",
-      change, percent_text(change_pct(late.baseline.energy_j, late.plan.energy_j)),
+      change, short_units_text(result.shown, latency.lead_s),
+      percent_text(change_pct(late.baseline.energy_j, late.plan.energy_j)),
       percent_text(change_pct(late.baseline.time_s, late.plan.time_s)));
 }
 
@@ -93,11 +107,12 @@ std::string summary_text(const PlanArguments& arguments, const PlanSummary& summ
   const simulator::PipelineFigures& fastest = result.frontier.vertices.front();
   const simulator::PipelineFigures& slowest = result.frontier.vertices.back();
   const schedule::Schedule& order = result.pipeline.schedule;
-  std::string text = fmt::format("pipeline  {} stages on {} ranks, {} microbatches, {}\n", order.stages,
-                                 order.rank_count(), order.microbatches, order.name);
-  text += fmt::format("frontier  {} {}, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
-                      result.frontier.vertices.size(), result.frontier.vertices.size() == 1 ? "vertex" : "vertices",
-                      name(result.frontier.method), fastest.time_s, fastest.energy_j, slowest.time_s, slowest.energy_j);
+  std::string text = fmt::format("pipeline  {} on {}, {}, {}\n", counted(order.stages, "stage", "stages"),
+                                 counted(order.rank_count(), "rank", "ranks"),
+                                 counted(order.microbatches, "microbatch", "microbatches"), order.name);
+  text += fmt::format("frontier  {}, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
+                      counted(result.frontier.vertices.size(), "vertex", "vertices"), name(result.frontier.method),
+                      fastest.time_s, fastest.energy_j, slowest.time_s, slowest.energy_j);
   text += fmt::format("plans     {}, {}proven within {:.3g} % of the least possible energy\n", result.plans.size(),
                       result.plans.size() == 1 ? "" : "each ", max_gap_pct(result));
   text += fmt::format(

@@ -65,6 +65,7 @@ struct ProfileArguments {
   std::string html;        ///< page to write, or empty
   std::string command;     ///< the command line, for the page
   std::optional<int> max_options;
+  bool accepts_invalid = false;  ///< recordings whose figures mean nothing
   bool json = false;
 
   [[nodiscard]] bool composes() const { return !recordings.empty() && recordings.front() == kCompose; }
@@ -176,6 +177,15 @@ std::vector<profile::Recording> load(const ProfileArguments& arguments) {
   return load_merak(arguments.merak, run);
 }
 
+/// A profile has no place for the mark, so that a plan from it would not tell.
+void refuse_invalid(const std::vector<profile::Recording>& recordings) {
+  const auto marked = std::ranges::find_if(recordings, [](const auto& each) { return !each.invalid.empty(); });
+  if (marked == recordings.end()) return;
+  throw_input_error({marked->source, 0, 0},
+                    fmt::format("the recording is marked invalid: {}; a plan from it says nothing", marked->invalid),
+                    "record again, or make the profile all the same: --accept-invalid");
+}
+
 /// A log of clock changes of every rank, as Perseus names them.
 void write_freqevents(const ProfileArguments& arguments, const std::vector<profile::Recording>& recordings) {
   if (arguments.freqevents.empty()) return;
@@ -192,6 +202,7 @@ void write_freqevents(const ProfileArguments& arguments, const std::vector<profi
 
 ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   const std::vector<profile::Recording> recordings = load(arguments);
+  if (!arguments.accepts_invalid) refuse_invalid(recordings);
   profile::ProfilingOptions profiling = arguments.profiling;
   const std::optional<RecordedSchedule> schedule =
       arguments.merak.empty() ? recorded_schedule(arguments.recordings)
@@ -330,6 +341,9 @@ VerbAction declare_profile(CLI::App& app) {
   add_clock(app, "--own-clock", into(arguments->profiling.own_clock_mhz),
             "Clock in MHz of units that ran without a requested clock, as in recordings without a plan "
             "(default: such units are left out)");
+  app.add_flag("--accept-invalid", arguments->accepts_invalid,
+               "Also make a profile of recordings that the trainer has marked invalid, as times of simulated GPUs that "
+               "the real computation exceeded; such a profile says nothing, and plans do not repeat the mark");
   app.add_option("--out", arguments->out, "File to write the stage profile to")->type_name("FILE");
   app.add_option("--errors-out", arguments->errors_out,
                  "File to write the origin and the errors of the profile's rows to (default: the profile's name with "

@@ -19,6 +19,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "estimating/estimator/search/search_run.h"
@@ -81,11 +82,11 @@ std::string reasons_text(const estimator::SearchReportData& found) {
   const estimator::SearchResult& winner = found.results.front();
   const estimator::SearchResult& rival = found.results[found.rival];
   std::string text = fmt::format(
-      "\nwhy it is best: compared with the best layout of another tp or pp, number {}{} ({}),\n{:+.3f} s in time and "
+      "\nwhy it is best: compared with the best layout of another tp or pp, number {}{} ({}),\n{} s in time and "
       "{} "
       "{} with clocks that cost no time\n",
       found.rival + 1, found.rival < found.best.size() ? "" : fmt::format(", which --top {} shows", found.rival + 1),
-      describe(rival.layout), winner.time_s - rival.time_s,
+      describe(rival.layout), signed_text(winner.time_s - rival.time_s, 3),
       energy_text(std::abs(winner.planned_energy_j - rival.planned_energy_j)),
       winner.planned_energy_j > rival.planned_energy_j ? "more" : "less");
   std::size_t reasons = 0;

@@ -20,6 +20,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/memory_files.h"
+#include "base/core/numbers/figure_text.h"
 #include "planning/profile/example_profile.h"
 #include "planning/profile/summary.h"
 #include "planning/schedule/communication.h"
@@ -186,8 +187,9 @@ ExitCode show_schedule(const ShowArguments& arguments, Console& console) {
     console.print_json(json);
     return ExitCode::ok;
   }
-  console.print(fmt::format("{}: {} ranks, {} virtual stages, {} microbatches; {}\n{}", schedule.name,
-                            schedule.rank_count(), schedule.stages, schedule.microbatches, safe,
+  console.print(fmt::format("{}: {}, {}, {}; {}\n{}", schedule.name, counted(schedule.rank_count(), "rank", "ranks"),
+                            counted(schedule.stages, "virtual stage", "virtual stages"),
+                            counted(schedule.microbatches, "microbatch", "microbatches"), safe,
                             peaks_table(peaks, with_inputs)));
   if (!arguments.out.empty()) {
     console.print(fmt::format("Next: lowgear plan PROFILE --schedule {}\n", shell_word(arguments.out)));

@@ -20,6 +20,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/memory_files.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/numbers/number.h"
 #include "base/core/text.h"
 #include "base/core/units.h"
@@ -241,9 +242,10 @@ Json comparison_json(const Simulation& result) {
 std::string comparison_text(const Simulation& result) {
   const report::IterationComparison& comparison = *result.comparison;
   const std::string_view figures = figures_of(result.measured.back());
-  std::string text = fmt::format(
-      "{:<10}{:12.6f} s  {:+.2f} % of the replayed time, mean of {} iterations\n", figures, comparison.measured_s,
-      100 * (comparison.measured_s / result.replays.timeline.time_s - 1), comparison.iterations);
+  std::string text =
+      fmt::format("{:<10}{:12.6f} s  {} % of the replayed time, mean of {}\n", figures, comparison.measured_s,
+                  signed_text(100 * (comparison.measured_s / result.replays.timeline.time_s - 1), 2),
+                  counted(comparison.iterations, "iteration", "iterations"));
   Table table({{"stage"},
                {"kind", Table::Align::left},
                {"units"},
@@ -254,7 +256,7 @@ std::string comparison_text(const Simulation& result) {
   for (const report::UnitComparison& unit : comparison.units) {
     table.add_row({fmt::to_string(unit.stage), std::string(name(unit.kind)), fmt::to_string(unit.units),
                    fmt::format("{:.6f}", unit.expected_s), fmt::format("{:.6f}", unit.measured_s),
-                   fmt::format("{:.6f}", unit.deviation_s), fmt::format("{:+.2f} %", unit.difference_pct())});
+                   fmt::format("{:.6f}", unit.deviation_s), signed_text(unit.difference_pct(), 2) + " %"});
   }
   return text + table.text();
 }
@@ -298,9 +300,9 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
   if (replays.unslowed) text += figures_line("unslowed", replays.unslowed->time_s, replays.unslowed->energy_j);
   text += figures_line("replayed", replays.timeline.time_s, replays.timeline.energy_j_total);
   if (replays.late) {
-    text += fmt::format("{}, with clocks that change {:.3g} ms late (--switch-latency)\n",
+    text += fmt::format("{}, with clocks that change {} late (--switch-latency)\n",
                         figures_line("late", replays.late->time_s, replays.late->energy_j, ""),
-                        api::kAssumedSwitchLatencyS * 1e3);
+                        duration_text(api::kAssumedSwitchLatencyS));
   }
   if (replays.cluster) {
     text += figures_line(fmt::format("{} of them", replays.cluster->pipelines.size()), replays.cluster->time_s,

@@ -13,6 +13,7 @@
 #include "app/cli/terminal/progress.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/numbers/figure_text.h"
 #include "rivals/formats/perseus_plan.h"
 
 namespace lowgear::cli {
@@ -66,7 +67,8 @@ ExitCode run_thin(const ThinArguments& arguments, Console& console) {
   if (arguments.json) {
     console.print_json(result);
   } else {
-    console.print(fmt::format("kept      {} of {} plans, in {}\n", kept.size(), files.size(), arguments.out));
+    console.print(
+        fmt::format("kept      {} of {}, in {}\n", kept.size(), counted(files.size(), "plan", "plans"), arguments.out));
   }
   return ExitCode::ok;
 }

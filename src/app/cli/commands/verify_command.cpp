@@ -1,12 +1,16 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/plan/plan_folder.h"
+#include "app/cli/terminal/help.h"
 #include "app/cli/terminal/progress.h"
+#include "base/core/numbers/figure_text.h"
+#include "planning/api/run_folder.h"
 
 namespace lowgear::cli {
 namespace {
@@ -29,7 +33,21 @@ Json report_json(const VerifyArguments& arguments, const planner::VerifyReport& 
           {"failures", report.failures}};
 }
 
-std::string report_text(const VerifyArguments& arguments, const planner::VerifyReport& report) {
+/// The folder's report, and the plan that `lowgear plan` showed.
+struct Verified {
+  planner::VerifyReport report;
+  int shown_plan = 0;  ///< of a folder that passes
+};
+
+template <class Folder, class Contents>
+Verified verified(const Folder& folder, const Contents& contents_of, Progress* progress) {
+  Verified result{.report = verify(folder, progress)};
+  if (result.report.ok()) result.shown_plan = contents_of(folder).chosen_plan;
+  return result;
+}
+
+std::string report_text(const VerifyArguments& arguments, const Verified& verified) {
+  const planner::VerifyReport& report = verified.report;
   if (!report.ok()) return fmt::format("{}: NOT verified\n", arguments.folder);
   constexpr double kPercent = 100;
   const std::string all_orders = report.max_joint_gap_pct
@@ -48,27 +66,30 @@ std::string report_text(const VerifyArguments& arguments, const planner::VerifyR
           : "deadlines kept";
   return fmt::format(
       "{}: verified\n"
-      "  frontier  {} vertices: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
+      "  frontier  {}: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
       "  plans     {}: replayed to their figures, {}, largest proven gap {:.3g} %\n"
-      "{}{}next: train with a plan: lowgear train CONFIG --plan {}/plans/00000.json\n",
-      arguments.folder, report.vertices, report.epsilon * kPercent, report.plans, deadlines, report.max_gap_pct,
-      all_orders, layers, shell_word(arguments.folder));
+      "{}{}next: train with a plan: lowgear train CONFIG --plan {}\n",
+      arguments.folder, counted(report.vertices, "vertex", "vertices"), report.epsilon * kPercent, report.plans,
+      deadlines, report.max_gap_pct, all_orders, layers,
+      shell_word((std::filesystem::path(arguments.folder) / output_file::plan(verified.shown_plan)).string()));
 }
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {
-  planner::VerifyReport report;
+  Verified result;
   {
     ProgressBar progress;
-    report = is_joint_folder(arguments.folder) ? verify(read_joint_folder(arguments.folder), &progress)
-                                               : verify(read_plan_folder(arguments.folder), &progress);
+    const auto in_one_order = [](const planner::PlanFolder& folder) { return api::read_run_contents(folder, {}); };
+    result = is_joint_folder(arguments.folder)
+                 ? verified(read_joint_folder(arguments.folder), api::read_joint_contents, &progress)
+                 : verified(read_plan_folder(arguments.folder), in_one_order, &progress);
   }
   if (arguments.json) {
-    console.print_json(report_json(arguments, report));
+    console.print_json(report_json(arguments, result.report));
   } else {
-    console.print(report_text(arguments, report));
-    for (const std::string& failure : report.failures) console.error(failure);
+    console.print(report_text(arguments, result));
+    for (const std::string& failure : result.report.failures) console.error(failure);
   }
-  return report.ok() ? ExitCode::ok : ExitCode::failed;
+  return result.report.ok() ? ExitCode::ok : ExitCode::failed;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/memory_files.h"
+#include "base/core/numbers/figure_text.h"
 #include "planning/api/run_folder.h"
 
 namespace lowgear::cli {
@@ -60,8 +61,9 @@ std::string replaced_text(const fs::path& folder) {
   if (!file_exists(file)) return "";
   try {
     const api::RunFile run = api::read_run(read_file(file, kMaxFileBytes), file.string());
-    return fmt::format("replaced {} ({} microbatches, {} stages, {}, of {}); --out DIR keeps both", folder.string(),
-                       run.microbatches, run.stages, run.schedule, fs::path(run.profile).filename().string());
+    return fmt::format("replaced {} ({}, {}, {}, of {}); --out DIR keeps both", folder.string(),
+                       counted(run.microbatches, "microbatch", "microbatches"), counted(run.stages, "stage", "stages"),
+                       run.schedule, fs::path(run.profile).filename().string());
   } catch (const InputError&) {
     return fmt::format("replaced {}", folder.string());
   }

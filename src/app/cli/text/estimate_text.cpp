@@ -12,6 +12,7 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "estimating/estimator/iteration/job_energy.h"
@@ -39,9 +40,10 @@ std::string remedies_text(const estimator::JobEstimate& estimate) {
   std::string text;
   for (std::size_t i = 0; i < remedies.size() && !(some_fit && (i == kShown || !remedies[i].fits)); ++i) {
     const estimator::MemoryRemedy& remedy = remedies[i];
-    const std::string fits =
-        remedy.fits ? fmt::format(", which fits, {:+.1f} % time", 100 * (remedy.time_s / estimate.iteration.time_s - 1))
-                    : "";
+    const std::string fits = remedy.fits
+                                 ? fmt::format(", which fits, {} % time",
+                                               signed_text(100 * (remedy.time_s / estimate.iteration.time_s - 1), 1))
+                                 : "";
     text += fmt::format("  with {} {} GiB{}\n", remedy.change, gib(remedy.total), fits);
   }
   return text;
@@ -166,8 +168,7 @@ std::string stacks_text(const estimator::JobEstimate& estimate) {
   Table table({{"software stack", Table::Align::left}, {"s"}, {"time %"}, {"GiB"}});
   for (const estimator::StackEstimate& stack : estimate.stacks) {
     table.add_row({std::string(stack.name), fmt::format("{:.3f}", stack.time_s),
-                   fmt::format("{:+.1f}", 100 * (stack.time_s / estimate.iteration.time_s - 1)),
-                   gib(stack.memory_bytes)});
+                   signed_text(100 * (stack.time_s / estimate.iteration.time_s - 1), 1), gib(stack.memory_bytes)});
   }
   return fmt::format("\nthe same job on other software; estimated for {}\n{}", estimate.job.stack.name, table.text());
 }
@@ -328,9 +329,9 @@ std::string planned_text(const estimator::PlannedEstimate& planned, int gpus, co
     std::vector<std::string> cells{row.name,
                                    row.basis,
                                    fmt::format("{:.4g}", figures.time_s),
-                                   fmt::format("{:+.2f}", 100 * (figures.time_s / full.time_s - 1)),
+                                   signed_text(100 * (figures.time_s / full.time_s - 1), 2),
                                    energy_text(figures.energy_j),
-                                   fmt::format("{:.2f}", simulator::saving_pct(full.energy_j, figures.energy_j)),
+                                   fixed_text(simulator::saving_pct(full.energy_j, figures.energy_j), 2),
                                    power_text(figures.mean_power_w())};
     if (prices.any_cost()) {
       cells.push_back(fmt::format("{:.4g}", prices.prices().cost_usd(figures.time_s, figures.energy_j, gpus)));

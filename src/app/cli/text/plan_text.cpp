@@ -12,6 +12,7 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/plan/plan_folder.h"
 #include "app/cli/terminal/table.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/numbers/number.h"
 #include "planning/schedule/schedule.h"
 
@@ -96,10 +97,7 @@ simulator::PipelineFigures against(const api::WorkReplan& replan, const simulato
 
 }  // namespace
 
-std::string percent_text(double pct) {
-  constexpr double kRoundsToZero = 0.005;
-  return fmt::format("{:+.2f} %", std::abs(pct) < kRoundsToZero ? 0.0 : pct);
-}
+std::string percent_text(double pct) { return signed_text(pct, 2) + " %"; }
 
 std::string partition_text(const profile::Partition& partition) {
   std::string text = "custom:0";
@@ -142,7 +140,7 @@ std::string describe(const api::WorkReplan& replan, const api::WorkChange& chang
   if (change.recomputation == api::Recomputation::added) parts.emplace_back("recomputation added");
   if (change.recomputation == api::Recomputation::removed) parts.emplace_back("recomputation removed");
   if (replan.after.pipeline.dag.microbatches != replan.before.pipeline.dag.microbatches) {
-    parts.push_back(fmt::format("{} microbatches before", replan.before.pipeline.dag.microbatches));
+    parts.push_back(counted(replan.before.pipeline.dag.microbatches, "microbatch", "microbatches") + " before");
   }
   return parts.empty() ? "work unchanged" : fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -226,10 +224,10 @@ simulator::PipelineFigures change_per_microbatch_pct(const ReplannedFrom& before
 std::string replanned_text(const ReplannedFrom& before, const api::JointPlanResult& result) {
   const simulator::PipelineFigures change = change_per_microbatch_pct(before, result);
   return fmt::format(
-      "before    {:.6g} s, {:.6g} J planned, {} microbatches in order {}; plan {:05} per microbatch: {} energy, "
+      "before    {:.6g} s, {:.6g} J planned, {} in order {}; plan {:05} per microbatch: {} energy, "
       "{} time\n",
-      before.figures.time_s, before.figures.energy_j, before.microbatches, before.name, result.shown_plan,
-      percent_text(change.energy_j), percent_text(change.time_s));
+      before.figures.time_s, before.figures.energy_j, counted(before.microbatches, "microbatch", "microbatches"),
+      before.name, result.shown_plan, percent_text(change.energy_j), percent_text(change.time_s));
 }
 
 Json replanned_json(const ReplannedFrom& before, const api::JointPlanResult& result) {
@@ -266,18 +264,18 @@ std::string joint_plan_text(const std::string& out, const JointPlanSummary& summ
   const api::JointPoint& slowest = result.frontier.back();
   const simulator::PipelineFigures& baseline = result.run.baseline;
   std::string text = fmt::format(
-      "pipeline  {} ranks, {} microbatches, the order searched\n"
+      "pipeline  {}, {}, the order searched\n"
       "orders    {} tried that hold at most the activations of --memory-limit {} on each rank, {} kept; frontier: "
       "{:.6g} s, {:.6g} J to {:.6g} s, {:.6g} J\n",
-      result.orders.front().pipeline.dag.ranks, result.orders.front().pipeline.dag.microbatches, result.orders_tried,
+      counted(result.orders.front().pipeline.dag.ranks, "rank", "ranks"),
+      counted(result.orders.front().pipeline.dag.microbatches, "microbatch", "microbatches"), result.orders_tried,
       result.run.memory_limit, result.orders.size(), fastest.time_s, fastest.energy_j, slowest.time_s,
       slowest.energy_j);
   for (std::size_t i = 0; i < result.orders.size(); ++i) {
     const api::JointOrder& order = result.run.orders[i];
     text += fmt::format("  {:02}      {}, {} per rank, up to {} activations{}: {}\n", i, order.name,
-                        order.stages_per_rank == 1 ? "1 stage" : fmt::format("{} stages", order.stages_per_rank),
-                        std::ranges::max(order.peak_activations), order.stages_per_rank == 1 ? "" : " of a stage each",
-                        plans_text(result, i));
+                        counted(order.stages_per_rank, "stage", "stages"), std::ranges::max(order.peak_activations),
+                        order.stages_per_rank == 1 ? "" : " of a stage each", plans_text(result, i));
   }
   text += fmt::format(
       "plan {:05}: {:.6g} s, {:.6g} J planned, in order {}; against {} with all clocks at their highest ({:.6g} s, "

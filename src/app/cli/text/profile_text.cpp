@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "app/cli/terminal/table.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/version.h"
 #include "report/report/report_data.h"
 
@@ -250,8 +251,8 @@ std::vector<std::string> least_row(const profile::StageProfile& profile, const p
           energy_text(fastest.energy_j),
           fmt::format("{} MHz", least.clock_mhz),
           energy_text(least.energy_j),
-          fmt::format("{:+.2f} %", 100 * (least.energy_j / fastest.energy_j - 1)),
-          fmt::format("{:+.2f} %", 100 * (least.time_s / fastest.time_s - 1))};
+          signed_text(100 * (least.energy_j / fastest.energy_j - 1), 2) + " %",
+          signed_text(100 * (least.time_s / fastest.time_s - 1), 2) + " %"};
 }
 
 }  // namespace
@@ -260,7 +261,7 @@ report::Page profile_page(const profile::StageProfile& profile, const std::strin
   report::Page page;
   page.lowgear_version = version();
   page.command = std::move(command);
-  page.title = fmt::format("Stage profile: {} {}", profile.stages(), profile.stages() == 1 ? "stage" : "stages");
+  page.title = "Stage profile: " + counted(profile.stages(), "stage", "stages");
   page.facts = {{"Rows", basis}};
   page.valleys = report::valleys_of(profile);
   page.valley_basis = basis;

@@ -13,6 +13,7 @@
 #include "app/cli/terminal/table.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/version.h"
 #include "base/http/client/client.h"
 #include "base/http/message/error.h"
@@ -109,7 +110,7 @@ std::vector<std::string> cells_of(const Balance& balance, const EnergyFactors& f
   if (saving) {
     cells[2] = with_error({saving->saved_ratio.value * 100, saving->saved_ratio.error * 100});
     cells[3] = fmt::format("{:.0f}", 100 * saving->energy_j / balance.energy_j.value);
-    cells[4] = fmt::format("{:+.2f}", saving->slowdown_ratio * 100);
+    cells[4] = signed_text(saving->slowdown_ratio * 100, 2);
   }
   if (factors.usd_per_kwh) {
     cells.push_back(number_text(at_factor(balance.energy_j, *factors.usd_per_kwh).value));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/cli/terminal/table.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/version.h"
 
 namespace lowgear::operations {
@@ -80,7 +81,7 @@ std::string verdict_text(const ArmQuantity& quantity) {
 
 std::string count_text(const ArmQuantity& quantity) {
   const int count = quantity.difference_pct->count;
-  return fmt::format("{} {}{}", count, quantity.paired ? "pair" : "run", count == 1 ? "" : "s");
+  return quantity.paired ? counted(count, "pair", "pairs") : counted(count, "run", "runs");
 }
 
 const std::vector<ArmQuantity>& quantities_of(const ArmComparison& comparison) {
@@ -372,9 +373,6 @@ report::Page arms_page(const ArmComparison& comparison, std::string command) {
   return page;
 }
 
-std::string change_text(double pct) {
-  const std::string text = fmt::format("{:+.2f} %", pct);
-  return text == "-0.00 %" ? "+0.00 %" : text;
-}
+std::string change_text(double pct) { return signed_text(pct, 2) + " %"; }
 
 }  // namespace lowgear::operations

@@ -33,6 +33,9 @@ std::string reason(int error_number) { return std::generic_category().message(er
 }
 
 [[noreturn]] void throw_read_error(const fs::path& path, int error_number) {
+  if (error_number == ENOENT && path.native().find("://") != std::string::npos) {
+    throw_read_error(path, "commands read files, not addresses", "download it and name the file");
+  }
   const bool is_path = error_number == ENOENT || error_number == ENOTDIR || error_number == ENAMETOOLONG;
   const std::string_view fix = error_number == ELOOP    ? "its links lead to each other; name the file itself"
                                : error_number == EACCES ? "allow this user to read it, or name another file"

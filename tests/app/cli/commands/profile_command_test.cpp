@@ -65,6 +65,25 @@ class ProfileCommand : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(ProfileCommand, RefusesARecordingThatIsMarkedInvalidUnlessItIsAccepted) {
+  const std::string header = path("job/rank-00001/recording.json");
+  std::string text = read_file(header);
+  text.insert(text.rfind('}'), ",\"invalid\":\"its kernels were too short\"");
+  write_text(header, text);
+  const ProgramResult refused = run_lowgear({"profile", path("job"), "--out", path("p.csv")});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("rank-00001: the recording is marked invalid: its kernels were too short; a plan "
+                                     "from it says nothing"));
+  EXPECT_THAT(refused.err, HasSubstr("--accept-invalid"));
+  EXPECT_FALSE(std::filesystem::exists(path("p.csv"))) << "a profile could not repeat the mark";
+
+  const ProgramResult accepted = run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--accept-invalid"});
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.err, HasSubstr("warning: "));
+  EXPECT_THAT(accepted.err, HasSubstr("is marked invalid: its kernels were too short"));
+  EXPECT_TRUE(std::filesystem::exists(path("p.csv")));
+}
+
 TEST_F(ProfileCommand, MakesAProfileOfRecordings) {
   const ProgramResult result =
       run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--blocking-power-out", path("b.csv")});

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <concepts>
+#include <string>
+#include <string_view>
+
+namespace lowgear {
+
+/// A number with its noun: `1 vertex`, `2 vertices`.
+template <std::integral Number>
+[[nodiscard]] std::string counted(Number count, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+/// `value` with this many digits after the point. A value that rounds to zero has no minus sign.
+[[nodiscard]] std::string fixed_text(double value, int digits);
+/// The same with its sign: `-13.81`, and `+0.00` for a value that rounds to zero.
+[[nodiscard]] std::string signed_text(double value, int digits);
+
+/// A time with three digits in seconds, or below one second in ms: `25 ms`, `9 s`.
+[[nodiscard]] std::string duration_text(double time_s);
+
+}  // namespace lowgear
