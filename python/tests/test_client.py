@@ -442,6 +442,27 @@ class WithoutAgent(unittest.TestCase):
             self.assertEqual(client.status().units, 0)
 
 
+class TestArguments(unittest.TestCase):
+    def test_an_unknown_keyword_names_the_closest(self):
+        with self.assertRaisesRegex(lowgear.UnknownParameter, "^there is no option gpus; did you mean gpu\\?$"):
+            lowgear.measure(gpus="GPU-1")
+        with self.assertRaisesRegex(lowgear.UnknownParameter, "no option sideways; there are name, gpu, synchronize$"):
+            lowgear.measure(sideways=1)
+        with self.assertRaisesRegex(lowgear.UnknownParameter, "no option recordings; did you mean recording"):
+            lowgear.Client(recordings="run")
+
+    def test_a_gpu_is_named_by_its_uuid(self):
+        for gpu in (0, 1, "", ["GPU-1"]):
+            with self.subTest(gpu), self.assertRaisesRegex(lowgear.InvalidUse, "^gpu: expected the UUID of a GPU"):
+                with lowgear.measure(gpu=gpu):
+                    pass
+
+    def test_options_of_a_client_are_texts(self):
+        for name in ("gpu", "job", "recording", "server"):
+            with self.subTest(name), self.assertRaisesRegex(lowgear.InvalidUse, f"^{name}: expected a text, not 0$"):
+                lowgear.Client(**{name: 0})
+
+
 @unittest.skipUnless(os.environ.get("LOWGEAR_NVML"), "needs the simulated NVML library (LOWGEAR_NVML)")
 class OnSimulatedGpus(unittest.TestCase):
     def setUp(self):

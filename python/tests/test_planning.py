@@ -1,56 +1,22 @@
-"""Planning in Python against the command: its figures, its refusals, and what notebooks show."""
+"""Planning in Python against the command: its figures and its refusals."""
 
-import ast
 import csv
 import io
 import json
 import os
 import pickle
-import signal
-import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
-import warnings
-from concurrent.futures import ThreadPoolExecutor
-from html.parser import HTMLParser
-from pathlib import Path
 from unittest import mock
-from xml.etree import ElementTree
 
 import lowgear
-from lowgear import planning
-
-SOURCE = Path(__file__).resolve().parent.parent
-BINARY = Path(os.environ.get("LOWGEAR_BINARY") or SOURCE.parent / "build" / "release" / "bin" / "lowgear")
-POWER_W = 80
-
-# Two stages at three clocks, as in docs/formats.md.
-ROWS = [
-    {"stage": stage, "instruction": instruction, "frequency": mhz, "time": time_s * factor, "energy": energy_j * factor}
-    for stage in (0, 1)
-    for instruction, factor in (("forward", 1), ("backward", 2))
-    for mhz, time_s, energy_j in ((1410, 0.05, 18.0), (1200, 0.056, 16.0), (990, 0.066, 15.0))
-]
-COLUMNS = {name: [row[name] for row in ROWS] for name in ROWS[0]}
-JOB = {
-    "model": "llama-2-7b",
-    "gpu": "a100-80gb-sxm",
-    "cluster": {"gpus": 8},
-    "parallel": {"tp": 2, "pp": 2},
-    "batch": {"global": 16, "sequence": 4096},
-}
+from planning_inputs import BINARY, COLUMNS, InAFolder, JOB, POWER_W, ROWS, command, plan, require_the_library
 
 
 def setUpModule():
-    try:
-        planning.call.load()
-    except lowgear.LowgearError as error:
-        raise unittest.SkipTest(f"SKIPPED: {error}") from None
-    if not BINARY.is_file():
-        raise unittest.SkipTest(f"SKIPPED: {BINARY} is not there; set LOWGEAR_BINARY to the path of lowgear")
+    require_the_library()
 
 
 class Frame:
@@ -64,57 +30,8 @@ class Frame:
         return iter(self._data[name])
 
 
-def plan(profile=None, **options):
-    settings = {"blocking_power_w": POWER_W, "microbatches": 2, "plans": 3, **options}
-    return lowgear.plan(ROWS if profile is None else profile, **settings)
-
-
 def emulate_profile(profile):
     return lowgear.emulate(profile, blocking_power_w=POWER_W, microbatches=4)
-
-
-def command(*words, folder):
-    done = subprocess.run([str(BINARY), *words], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
-
-
-class Tags(HTMLParser):
-    """Checks that every tag is closed in order; collects tags and text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.opened, self.seen, self.texts = [], [], []
-        self.feed(text)
-        self.close()
-        assert not self.opened, self.opened
-
-    def handle_starttag(self, tag, attrs):
-        self.opened.append(tag)
-        self.seen.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.seen.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.opened.pop() == tag, tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-
-class InAFolder(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
-    def profile_file(self):
-        path = self.folder / "profile.csv"
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(ROWS)
-        return path
 
 
 class TestPlan(InAFolder):
@@ -201,6 +118,29 @@ class TestPlan(InAFolder):
         for given, message in cases:
             with self.subTest(given), self.assertRaisesRegex(lowgear.InvalidUse, message):
                 plan(**given)
+
+    def test_messages_have_a_call_for_an_example(self):
+        with self.assertRaisesRegex(
+                lowgear.InvalidUse, r"^missing: microbatches; for example: lowgear\.plan\(profile, microbatches=32\)$"):
+            plan(microbatches=None)
+
+    def test_a_latency_of_an_iteration_is_refused(self):
+        with self.assertRaisesRegex(
+                lowgear.InvalidUse, "9 s after the request.*correct switch_latency_s, or add ask_ahead=False to plan"):
+            plan(switch_latency_s=9)
+        self.assertEqual(plan(switch_latency_s=9, ask_ahead=False).document["switch_latency"]["planned_with_s"], 9)
+
+    def test_a_column_of_another_unit_is_refused(self):
+        milliseconds = [dict(row, time_ms=1e3 * row["time"]) for row in ROWS]
+        for row in milliseconds:
+            del row["time"]
+        with self.assertRaisesRegex(
+                lowgear.InvalidUse, '^profile, header: the column "time_ms" is in milliseconds; divide its values by 1000'):
+            plan(milliseconds)
+
+    def test_an_address_is_no_file(self):
+        with self.assertRaisesRegex(lowgear.InvalidUse, "^https://example.org/p.csv: cannot be read: .*not addresses"):
+            plan("https://example.org/p.csv")
 
     def test_both_names_of_a_figure_are_refused(self):
         for name, second in (("frequency", "clock_mhz"), ("time", "time_s"), ("energy", "energy_j")):
@@ -497,376 +437,6 @@ class TestReplan(InAFolder):
                 lowgear.replan(result, **change)
         with self.assertRaisesRegex(lowgear.InvalidUse, "not dict"):
             lowgear.replan({}, layers=4)
-
-
-class TestJobs(InAFolder):
-    def test_an_estimate_is_that_of_the_command(self):
-        path = self.folder / "job.yaml"
-        path.write_text(json.dumps(JOB))
-        printed = json.loads(command("estimate", "--job", "job.yaml", "--plan", "--json", folder=self.folder))
-        for estimate in (lowgear.estimate(JOB, plan=True), lowgear.estimate(path, plan=True)):
-            self.assertEqual(estimate.document, printed)
-            self.assertEqual(estimate.time_s, printed["iteration"]["time_s"])
-            self.assertAlmostEqual(sum(estimate.breakdown["time_s"]), estimate.time_s, places=9)
-            self.assertEqual(estimate.frontier["energy_j"], [point["energy_j"] for point in printed["plan"]["frontier"]])
-        self.assertEqual(list(self.folder.iterdir()), [path])
-
-    def test_options_are_those_of_the_command(self):
-        words = ("--model", "llama-2-7b", "--gpu", "a100-80gb-sxm", "--gpus", "8", "--tp", "2", "--global-batch", "16",
-                 "--seq", "4096", "--no-sequence-parallel", "--overlap-tensor", "true", "--json")
-        estimate = lowgear.estimate(model="llama-2-7b", gpu="a100-80gb-sxm", gpus=8, tp=2, global_batch=16, seq=4096,
-                                    sequence_parallel=False, overlap_tensor=True)
-        self.assertEqual(estimate.document, json.loads(command("estimate", *words, folder=self.folder)))
-
-    def test_an_estimated_profile_can_be_planned(self):
-        estimate = lowgear.estimate(JOB)
-        self.assertEqual({row.stage for row in estimate.profile}, {0, 1})
-        result = lowgear.plan(estimate.profile, microbatches=4, blocking_power_w=100, plans=2)
-        self.assertTrue(lowgear.verify(result))
-
-    def test_a_job_that_does_not_fit_is_an_answer(self):
-        estimate = lowgear.estimate(JOB, gpu="v100-16gb-sxm", recompute="none", dtype="fp16")
-        self.assertFalse(estimate.fits)
-        self.assertIn("OUT OF MEMORY", repr(estimate))
-
-    def test_the_published_formula(self):
-        data = SOURCE.parent.parent / "shared" / "data" / "operators"
-        if not data.is_dir():
-            self.skipTest(f"SKIPPED: {data} is not there")
-        config = data / "configs" / "llemma_7b_4_2_2_P.yml"
-        folder = data / "perlmutter"
-        published = lowgear.estimate(config, formula="published", operators=folder)
-        printed = json.loads(command("estimate", "--peer-formula", "--job", str(config), "--operators", str(folder),
-                                     "--json", folder=self.folder))
-        self.assertEqual(published.time_s, printed["time_s"])
-        # What `one_batch_predict` returned for this file is 9 465 235 us, its documentation says 9 480 819.
-        self.assertAlmostEqual(published.time_s * 1e6 / 9_480_819, 1, delta=0.02)
-        self.assertAlmostEqual(published.time_s, published.pipeline_s + published.gradients_s + published.update_s, places=9)
-
-    def test_a_search_is_that_of_the_command(self):
-        found = lowgear.search(JOB, top=2, threads=1, objective="energy", max_cp=1)
-        (self.folder / "job.yaml").write_text(json.dumps(JOB))
-        printed = json.loads(command("search", "--job", "job.yaml", "--top", "2", "--objective", "energy", "--max-cp", "1",
-                                     "--json", folder=self.folder))
-        for document in (printed, found.document):
-            document.pop("evaluate_s", None)
-        self.assertEqual(found.document, printed)
-        self.assertEqual(found.notes, tuple(found.document["notes"]))
-        best = found.best[0]
-        again = lowgear.estimate({**JOB, "parallel": {}}, **best.options())
-        self.assertEqual(again.time_s, best.time_s)
-        self.assertEqual(len(found.best), 2)
-
-    def test_refusals(self):
-        cases = [
-            (lambda: lowgear.estimate(modl="x"), "did you mean model"),
-            (lambda: lowgear.estimate({**JOB, "model": "llama-2-8b"}), "^job: .*did you mean"),
-            (lambda: lowgear.estimate({**JOB, "modle": 1}), "modle"),
-            (lambda: lowgear.estimate({"model": float("nan")}), "job: "),
-            (lambda: lowgear.estimate({"model": object()}), "job: "),
-            (lambda: lowgear.estimate({}), "^job: "),
-            (lambda: lowgear.estimate(JOB, tp=0), "^tp 0: "),
-            (lambda: lowgear.estimate(JOB, json=True), "json: this function"),
-            (lambda: lowgear.estimate(JOB, formula="theirs"), "lowgear or published"),
-            (lambda: lowgear.search(JOB, objective="cost"), "gpu_hour"),
-            (lambda: lowgear.search(JOB, top=0), "^top: "),
-        ]
-        for call, words in cases:
-            with self.subTest(words), self.assertRaisesRegex(lowgear.InvalidUse, words) as caught:
-                call()
-            self.assertNotIn(os.path.join(tempfile.gettempdir(), "lowgear-"), str(caught.exception))
-
-
-class TestTables(InAFolder):
-    def test_rows_columns_and_records(self):
-        frontier = plan().frontier
-        self.assertEqual(frontier.columns, ["time_s", "energy_j"])
-        self.assertEqual(frontier["time_s"][0], frontier[0].time_s)
-        self.assertEqual(frontier.records()[0], {"time_s": frontier[0].time_s, "energy_j": frontier[0].energy_j})
-        self.assertEqual(len(frontier[:2]), 2)
-        with self.assertRaisesRegex(KeyError, "energy_j"):
-            frontier["power_w"]
-
-    def test_csv_keeps_every_digit(self):
-        result = plan()
-        text = result.frontier.to_csv()
-        self.assertEqual(text.encode(), result.files["frontier.csv"])
-        result.to_csv(self.folder / "plans.csv")
-        rows = csv.DictReader(io.StringIO((self.folder / "plans.csv").read_text()))
-        self.assertEqual([float(row["energy_j"]) for row in rows], result.plans["energy_j"])
-        ops = list(csv.DictReader(io.StringIO(result.shown_plan.to_csv())))
-        self.assertEqual(len(ops), 8)
-        self.assertEqual(ops[0]["energy_j"], "")
-
-    def test_long_tables_are_cut_in_print_only(self):
-        policies = plan(microbatches=8).shown_plan.ops
-        self.assertIn("... 20 more", repr(policies))
-        self.assertEqual(len(policies.to_csv().splitlines()), 33)
-
-
-class TestNotebooks(InAFolder):
-    def svg(self, text):
-        root = ElementTree.fromstring(text)
-        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
-        return root
-
-    def texts(self, root):
-        return [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-
-    def test_the_frontier_has_a_dot_for_every_plan_and_the_baseline(self):
-        result = plan()
-        root = self.svg(result._repr_svg_())
-        tips = [dot[0].text for dot in root.iter("{http://www.w3.org/2000/svg}circle")]
-        self.assertEqual([tip.split(":")[0] for tip in tips], ["plan 0", "plan 1", "plan 2", "full clocks"])
-        line = next(root.iter("{http://www.w3.org/2000/svg}polyline")).get("points").split()
-        self.assertEqual(len(line), len(result.frontier))
-        places = [tuple(map(float, place.split(","))) for place in line]
-        self.assertEqual(places, sorted(places), "slower plans lie to the right and use less")
-        self.assertIn("iteration time, s", self.texts(root))
-
-    def test_the_timeline_has_every_op_where_it_runs(self):
-        one = plan().shown_plan
-        root = self.svg(one._repr_svg_())
-        bars = [bar for bar in root.iter("{http://www.w3.org/2000/svg}rect") if len(bar)]
-        self.assertEqual(len(bars), len(one.ops))
-        ends = [float(bar.get("x")) + float(bar.get("width")) for bar in bars]
-        self.assertAlmostEqual(max(ends), 900 - 16, delta=0.1)
-        self.assertIn(f"{one.ops[0].clock_mhz} MHz", bars[0][0].text)
-        self.assertEqual(len({bar.get("fill") for bar in bars}), len(set(one.ops["clock_mhz"])))
-
-    def test_html_parses_and_has_figures_and_tables(self):
-        result = plan()
-        found = lowgear.search(JOB, top=2, max_cp=1)
-        for shown, words in (
-            (result, ["plans (planned)", f"{result.plans[0].energy_j:.6g}"]),
-            (result.shown_plan, ["rank 1"]),
-            (lowgear.simulate(result, stragglers={0: 1.2}), ["busy_s", "unslowed"]),
-            (lowgear.verify(result), ["verified"]),
-            (lowgear.estimate(JOB, plan=True), ["activations_bytes", "least energy"]),
-            (lowgear.estimate(JOB), ["activations_bytes"]),
-            (found, [f"{found.best[0].time_s:.6g}", "winner_s"]),
-            (result.policies, ["zeus-global"]),
-        ):
-            with self.subTest(type(shown).__name__):
-                tags = Tags(shown._repr_html_())
-                for word in words:
-                    self.assertIn(word, " ".join(tags.texts))
-                self.assertNotIn("script", tags.seen)
-                self.assertNotIn("http", shown._repr_html_().replace("http://www.w3.org/2000/svg", ""))
-
-    def test_texts_are_escaped(self):
-        result = plan(gpu="NVIDIA <b>&GPU</b>")
-        result.document["warnings"] = ()
-        hostile = type(result)(dict(result.document, warnings=["<script>alert(1)</script>"]), result.files)
-        self.assertNotIn("<script", hostile._repr_html_())
-        self.svg(planning.drawing.energy_over_time("<i>&", [(1, 2)], [planning.drawing.Point("<&>", 1, 2)]))
-
-    def test_drawings_show_the_notebook_s_own_background(self):
-        for text in (plan()._repr_svg_(), plan().shown_plan._repr_svg_()):
-            self.svg(text)
-            self.assertNotIn("#ffffff", text)
-
-    def test_layouts_that_no_other_beats_lie_on_a_line_that_falls(self):
-        found = lowgear.search(JOB, top=2, max_cp=1)
-        root = self.svg(found._repr_svg_())
-        line = next(root.iter("{http://www.w3.org/2000/svg}polyline")).get("points").split()
-        places = [tuple(map(float, place.split(","))) for place in line]
-        heights = [y for _, y in places]
-        self.assertEqual(heights, sorted(heights), "each takes longer and uses less than the one before")
-        self.assertIn("first", self.texts(root))
-        text = found._repr_html_().split("</p>", 1)[1]
-        for word in ("micro-batch", "micro_batch", "cost_usd", "co2_g"):
-            self.assertNotIn(word, text)
-        self.assertIn("memory_gib", text)
-
-    def test_drawings_fit_their_cell_and_name_a_unit(self):
-        points = [(1.0, 2.6e7), (2.0, 2.5e7)]
-        text = planning.drawing.energy_over_time("large", points, [], [planning.drawing.Point("here", 1.0, 2.6e7)])
-        root = self.svg(text)
-        self.assertIn("max-width:100%", root.get("style"))
-        self.assertIn("MJ", self.texts(root))
-        self.assertNotIn("e+", text.split("</title>")[-1])
-        for label in root.iter("{http://www.w3.org/2000/svg}text"):
-            if label.text == "here":
-                self.assertGreater(float(label.get("y")), 26, "within the drawing")
-
-    def test_large_timelines_stay_small_and_odd_ones_are_drawn(self):
-        bar = planning.drawing.Bar
-        many = [bar(i % 64, f"F{i}", 1000 + i % 7, i * 0.001, 0.001) for i in range(60_000)]
-        text = planning.drawing.timeline("large", many, 60.0)
-        self.assertLess(len(text), 3_000_000)
-        self.assertEqual(text.count("<path"), 7)
-        self.svg(text)
-        self.svg(planning.drawing.timeline("none", [], 0))
-        self.assertIn("too many", planning.drawing.timeline("huge", many * 2, 60.0))
-        self.svg(planning.drawing.energy_over_time("nothing", []))
-        self.svg(planning.drawing.energy_over_time("one point", [(1.0, 1.0)]))
-
-    def test_terminals_get_text(self):
-        result = plan()
-        for shown in (result, result.shown_plan, lowgear.simulate(result), lowgear.estimate(JOB)):
-            self.assertNotIn("svg", repr(shown))
-            self.assertNotIn("\n", repr(shown))
-        self.assertIn("3 plans", repr(result))
-
-
-class TestCall(InAFolder):
-    def library(self, name):
-        return mock.patch.dict(os.environ, LOWGEAR_PLANNING_LIBRARY=str(name))
-
-    def test_the_library_that_is_named(self):
-        with self.library(self.folder / "none.so"):
-            with self.assertRaisesRegex(lowgear.LowgearError, "is not found.*none.so.*set LOWGEAR_PLANNING_LIBRARY"):
-                plan()
-        with self.library("libm.so.6"):
-            with self.assertRaisesRegex(lowgear.LowgearError, "libm.so.6 is .*set LOWGEAR_PLANNING_LIBRARY"):
-                plan()
-
-    def test_one_of_another_version_is_refused(self):
-        with mock.patch.object(lowgear, "__version__", "0.0.1"):
-            with self.assertRaisesRegex(lowgear.LowgearError, "of version .*this package of 0.0.1; install both from one release"):
-                planning.call._load.__wrapped__(None)
-
-    def test_failures_are_errors_of_their_own(self):
-        failure = {"error": {"kind": "failed", "message": "the disk is full"}}
-        with mock.patch.object(planning.call, "_answer", lambda verb, request: failure):
-            with self.assertRaisesRegex(lowgear.LowgearError, "^the disk is full$") as caught:
-                plan()
-        self.assertNotIsInstance(caught.exception, lowgear.InvalidUse)
-
-    def test_warnings_become_warnings(self):
-        above_limit = [dict(row, energy=row["energy"] * 1.8) for row in ROWS]
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            plan(above_limit, gpu="NVIDIA A100-SXM4-80GB")
-        own = [one for one in caught if issubclass(one.category, planning.LowgearWarning)]
-        self.assertTrue(own)
-        self.assertEqual(own[0].filename, __file__)
-        self.assertNotRegex(str(own[0].message), r"profile(\.csv)?:[0-9]", "rows instead of lines")
-
-    def test_an_interrupt_cancels_the_call(self):
-        ended = threading.Event()
-
-        class Waiting:
-            """A library whose call is interrupted and ends once it is cancelled, never otherwise."""
-
-            def lowgear_call(self, verb, request, cancelled):
-                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-                while not cancelled._obj.value:
-                    threading.Event().wait(0.001)
-                ended.set()
-
-        with mock.patch.object(planning.call, "load", Waiting):
-            with self.assertRaises(KeyboardInterrupt):
-                plan()
-        self.assertTrue(ended.wait(60))
-
-    def test_threads_plan_at_once(self):
-        expected = plan()
-        with ThreadPoolExecutor(4) as pool:
-            for result in pool.map(lambda _: plan(), range(8)):
-                self.assertEqual(result.files["frontier.csv"], expected.files["frontier.csv"])
-
-
-class TestNames(unittest.TestCase):
-    def test_public_functions_are_documented_and_typed(self):
-        for name in ("plan", "replan", "verify", "simulate", "estimate", "search"):
-            function = getattr(lowgear, name)
-            self.assertIn("Raises InvalidUse", " ".join(function.__doc__.split()))
-            self.assertIn("return", function.__annotations__)
-            self.assertIn(name, dir(lowgear))
-        with self.assertRaises(AttributeError):
-            lowgear.no_such_thing
-
-    def test_the_package_is_read_by_python_3_8(self):
-        for path in (SOURCE / "lowgear" / "planning").rglob("*.py"):
-            ast.parse(path.read_text(), str(path), feature_version=(3, 8))
-
-
-class TestClusters(unittest.TestCase):
-    def test_a_cluster_is_emulated_by_degree_of_its_straggler(self):
-        rows = lowgear.emulate(COLUMNS, blocking_power_w=POWER_W, microbatches=4, pipelines=8, stragglers=(1.1, 1.4))
-        self.assertEqual(rows["straggler"], [1, 1.1, 1.4])
-        self.assertEqual(rows["gpus"], [16] * 3)
-        self.assertIsNone(rows[0].energy_j)
-        for row in rows[1:]:
-            self.assertAlmostEqual(row.saving_pct, 100 * (1 - row.energy_j / row.baseline_j))
-            self.assertAlmostEqual(row.time_s, row.straggler * rows[0].time_s)
-
-    def test_refusals_name_the_parameter(self):
-        for bad, name in (({"stragglers": float("nan")}, "stragglers"), ({"microbatches": [4, 0]}, "microbatches"),
-                          ({"perseus_unit_s": 0.01}, "perseus_unit_s")):
-            with self.subTest(name), self.assertRaisesRegex(lowgear.InvalidUse, name):
-                lowgear.emulate(COLUMNS, **{"blocking_power_w": POWER_W, "microbatches": 4, **bad})
-
-    def test_published_cells_are_a_table(self):
-        with tempfile.TemporaryDirectory() as folder:
-            with self.assertRaisesRegex(lowgear.InvalidUse, "no file of the shape"):
-                lowgear.evaluate(folder)
-            zeus = Path(folder, "A100")
-            zeus.mkdir()
-            (zeus / "zeus_global.csv").write_text("model_name,dp,tp,pp,time,energy\ngpt3-xl,1,1,4,100,1000\n")
-            cells, points = lowgear.evaluate(folder)
-        self.assertEqual(set(cells["state"]), {"no input"})
-        self.assertEqual([(point.method, point.time_s) for point in points], [("Zeus, one limit", 100)])
-        with self.assertRaises(lowgear.InvalidUse):
-            lowgear.evaluate()
-
-    def test_windows_of_a_job_are_a_table(self):
-        with tempfile.TemporaryDirectory() as folder:
-            with self.assertRaisesRegex(lowgear.InvalidUse, "no N.prof.json"):
-                lowgear.windows(folder)
-            for number, time_s, energy_j in ((0, 1.0, 100.0), (1, 1.0, 100.0), (2, 1.25, 80.0)):
-                rank = {"rank": 0, "iter_time": [9, 9, time_s], "iter_energy": [9, 9, energy_j]}
-                Path(folder, f"{number}.prof.json").write_text(json.dumps([rank, {**rank, "rank": 1}]))
-            rows = lowgear.windows(folder)
-            with self.assertRaisesRegex(lowgear.InvalidUse, "windows"):
-                lowgear.evaluate(folder)
-            self.assertEqual(lowgear.total_time_and_energy(lowgear.load_prof(folder, 2)), (1.25, 160.0))
-        self.assertEqual(rows["window"], [0, 1, 2])
-        self.assertEqual(rows["energy_j"], [200, 200, 160])
-        self.assertEqual(rows["saving_pct"], [None, None, 20])
-        self.assertEqual(rows["slowdown_pct"], [None, None, 25])
-
-    def test_time_and_energy_of_a_window_are_those_of_perseus(self):
-        """By its formula, max over ranks and sum over ranks, written here with other words."""
-        profs = [{"rank": rank, "iter_time": [9.0, 9.0, 1.0 + rank, 3.0 - rank, 2.0], "iter_energy": [9.0, 9.0, 10.0, 20.0 + rank, 5.0]}
-                 for rank in range(3)]
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "7.prof.json")
-            path.write_text(json.dumps([{**prof, "time_breakdown": {"forward": [[1.0]]}} for prof in profs]))
-            loaded = lowgear.load_prof(folder, 7)
-            self.assertEqual(loaded[2].time_breakdown, {"forward": [[1.0]]})
-            for warmup_steps in range(5):
-                time_s, energy_j = lowgear.total_time_and_energy(loaded, warmup_steps)
-                kept = range(warmup_steps, 5)
-                slowest = [max(prof["iter_time"][i] for prof in profs) for i in kept]
-                total = [sum(prof["iter_energy"][i] for prof in profs) for i in kept]
-                self.assertAlmostEqual(time_s, statistics.mean(slowest), places=12)
-                self.assertAlmostEqual(energy_j, statistics.mean(total), places=12)
-            with self.assertRaisesRegex(lowgear.InvalidUse, "no iteration is left"):
-                lowgear.total_time_and_energy(loaded, 5)
-            with self.assertRaisesRegex(lowgear.InvalidUse, "different numbers"):
-                lowgear.total_time_and_energy([loaded[0], loaded[1]._replace(iter_time=[1.0])])
-            path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
-            with self.assertRaisesRegex(lowgear.InvalidUse, "Git LFS pointer"):
-                lowgear.load_prof(folder, 7)
-            path.write_text("[{}]")
-            with self.assertRaisesRegex(lowgear.InvalidUse, "without rank"):
-                lowgear.load_prof(folder, 7)
-        with self.assertRaises(FileNotFoundError):
-            lowgear.load_prof("nowhere", 0)
-
-    def test_a_folder_of_plans_is_thinned(self):
-        with tempfile.TemporaryDirectory() as folder:
-            plans = Path(folder, "plans")
-            plans.mkdir()
-            for number in range(11):
-                (plans / f"freqs_pipeline_{number:05}.py").write_text("[[1410, 1410]]\n")
-            self.assertEqual(lowgear.thin(plans, keep="every:5", out=Path(folder, "out")), 3)
-            self.assertEqual(len(list(Path(folder, "out").glob("*.py"))), 3)
-            with self.assertRaisesRegex(lowgear.InvalidUse, "keep.*every:50"):
-                lowgear.thin(plans, keep="half", out=Path(folder, "other"))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from .._units import LETTERS
 from .drawing import Bar, Point, energy_over_time, timeline
 from .inputs import PathLike
 from .table import Table
+from .texts import counted, percent
 
 
 class Figures(NamedTuple):
@@ -175,8 +176,8 @@ class Plan:
         # Rounding of the bound may put a plan that reaches it a hair below.
         gap = "" if self.gap_pct is None else f", within {max(self.gap_pct, 0.0):.3g} % of the least"
         return (
-            f"<Plan {self.number}: {self.schedule}, {len(self.document['stages'])} ranks x {self.microbatches} "
-            f"microbatches; {self.time_s:.6g} s, {self.energy_j:.6g} J planned{gap}; {self.switches} clock changes>"
+            f"<Plan {self.number}: {self.schedule}, {counted(len(self.document['stages']), 'rank', 'ranks')} x "
+            f"{counted(self.microbatches, 'microbatch', 'microbatches')}; {self.time_s:.6g} s, {self.energy_j:.6g} J planned{gap}; {counted(self.switches, 'clock change', 'clock changes')}>"
         )
 
     def _repr_svg_(self) -> str:
@@ -315,12 +316,12 @@ class PlanResult:
             energy_pct = change_pct(self.baseline.energy_j, self.late.energy_j)
             time_pct = change_pct(self.baseline.time_s, self.late.time_s)
             late_ms = 1e3 * self.document["switch_latency"]["replayed"]["switch_latency_s"]
-            late = f"; if clocks came {late_ms:g} ms late: {energy_pct:+.2f} % energy, {time_pct:+.2f} % time (replayed)"
+            late = f"; if clocks came {late_ms:g} ms late: {percent(energy_pct)} energy, {percent(time_pct)} time (replayed)"
         return (
-            f"<PlanResult: {self._run['schedule']}, {self._run['stages']} ranks x {self._run['microbatches']} "
-            f"microbatches; frontier {fastest.time_s:.6g} s, {fastest.energy_j:.6g} J to {slowest.time_s:.6g} s, "
-            f"{slowest.energy_j:.6g} J ({self.method}); {len(self.plans)} plans; plan {shown.number}: "
-            f"{-self.saving_pct:+.2f} % energy, {self.slowdown_pct:+.2f} % time against full clocks (planned){late}>"
+            f"<PlanResult: {self._run['schedule']}, {counted(self._run['stages'], 'rank', 'ranks')} x "
+            f"{counted(self._run['microbatches'], 'microbatch', 'microbatches')}; frontier {fastest.time_s:.6g} s, {fastest.energy_j:.6g} J to {slowest.time_s:.6g} s, "
+            f"{slowest.energy_j:.6g} J ({self.method}); {counted(len(self.plans), 'plan', 'plans')}; plan {shown.number}: "
+            f"{percent(-self.saving_pct)} energy, {percent(self.slowdown_pct)} time against full clocks (planned){late}>"
         )
 
     def _repr_svg_(self) -> str:
@@ -361,8 +362,8 @@ class Verification:
         if not self.ok:
             return "<Verification: NOT verified: " + "; ".join(self.failures) + ">"
         return (
-            f"<Verification: verified; {self.vertices} vertices within {100 * self.epsilon:.3g} % of their bound, "
-            f"{self.plans} plans, largest gap {self.max_gap_pct:.3g} %>"
+            f"<Verification: verified; {counted(self.vertices, 'vertex', 'vertices')} within "
+            f"{100 * self.epsilon:.3g} % of their bound, {counted(self.plans, 'plan', 'plans')}, largest gap {self.max_gap_pct:.3g} %>"
         )
 
     def _repr_html_(self) -> str:
@@ -431,7 +432,8 @@ class Simulation:
         return self.ops.to_dataframe()
 
     def __repr__(self) -> str:
-        text = f"{self.document['schedule']}, {len(self.ranks)} ranks: {self.time_s:.6g} s, {self.energy_j:.6g} J replayed"
+        text = f"{self.document['schedule']}, {counted(len(self.ranks), 'rank', 'ranks')}: "
+        text += f"{self.time_s:.6g} s, {self.energy_j:.6g} J replayed"
         for name in ("planned", "unslowed", "late", "cluster"):
             figures = getattr(self, name)
             if figures:

@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from .inputs import PathLike
 from .results import Figures, Plan, save_files
+from .texts import percent
 
 
 class PlannedWork:
@@ -69,8 +70,8 @@ class ReplanResult:
     def __repr__(self) -> str:
         moved = "" if self.after.layers == self.before.layers else f" -> {self.after.partition}"
         return (
-            f"<ReplanResult: {self.before.partition}{moved}; plan {self.energy_pct:+.2f} % energy, {self.time_pct:+.2f} "
-            "% time against the plan before (planned)>"
+            f"<ReplanResult: {self.before.partition}{moved}; plan {percent(self.energy_pct)} energy, "
+            f"{percent(self.time_pct)} time against the plan before (planned)>"
         )
 
     def _repr_html_(self) -> str:

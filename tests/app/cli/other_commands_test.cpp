@@ -236,6 +236,14 @@ TEST_F(Commands, SimulateRefusesRecordingsThatDoNotFit) {
   EXPECT_THAT(error({"--measured", recording}), HasSubstr("rank-00001/units.csv"));
 }
 
+TEST_F(Commands, GiveAnExampleWhereAnArgumentIsMissing) {
+  const ProgramResult verify = run_lowgear({"verify"});
+  EXPECT_EQ(verify.exit_code, 2);
+  EXPECT_THAT(verify.err, HasSubstr("folder is required; for example: lowgear verify plan; see lowgear verify --help"));
+  EXPECT_THAT(run_lowgear({"published", "evaluate"}).err, HasSubstr("; for example: lowgear published evaluate dump;"));
+  EXPECT_THAT(run_lowgear({"example"}).err, HasSubstr("; for example: lowgear example --out"));
+}
+
 TEST_F(Commands, CompareShowsEveryPolicyAgainstTheBaseline) {
   const Json json = json_of(pipeline_command("compare", profile_, 3, 6));
   EXPECT_EQ(json["figures"], "replayed");
