@@ -58,7 +58,8 @@ def say(text):
 
 
 def profile(machine, out):
-    """Profiles during a training. On a busy machine the blocking power may stay uncertain: then with more steps."""
+    """Profiles during a training. On a busy machine the blocking power may stay uncertain, or the recording be invalid as
+    units take longer than the simulated GPUs': then with more steps, and with longer units."""
     counted = COUNTED
     while True:
         say(f"profiling while training: {len(CLOCKS_MHZ)} clocks, {SETTLE + counted} steps each")
@@ -75,6 +76,8 @@ def profile(machine, out):
             if counted > 2 * COUNTED:
                 raise
             say(f"profiling again, for longer: {str(failure).strip().splitlines()[-1]}")
+            if "marked invalid" in str(failure):
+                machine.unit_scale *= 1.5
             counted *= 2
 
 

@@ -11,6 +11,7 @@
 
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
+#include "planning/api/plan_replays.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/group_check.h"
