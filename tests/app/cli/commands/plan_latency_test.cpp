@@ -93,7 +93,7 @@ TEST_F(PlanLatency, RequestsNothingAheadOfALatencyOfAnIteration) {
   ASSERT_LT(iteration_s, 9);
   const auto is_refused = testing::AllOf(HasSubstr("clocks change 9 s after the request, and an iteration takes"),
                                          HasSubstr("must be shorter than an iteration"), HasSubstr("--no-ask-ahead"));
-  for (const std::vector<std::string>& order : {std::vector<std::string>{}, {"--schedule", "auto"}}) {
+  for (const std::vector<std::string>& order : std::vector<std::vector<std::string>>{{}, {"--schedule", "auto"}}) {
     std::vector<std::string> options{"--switch-latency", "9s"};
     options.insert(options.end(), order.begin(), order.end());
     const ProgramResult refused = plan(options);
