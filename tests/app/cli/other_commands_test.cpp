@@ -214,7 +214,7 @@ TEST_F(Commands, SimulateComparesAPlanWithWhatWasMeasured) {
   EXPECT_EQ(slices, 2 * 3 * 6 * 2);
   const ProgramResult text = run_lowgear(simulate(plan, {"--measured", recording}));
   EXPECT_THAT(text.out, HasSubstr("simulated s"));
-  EXPECT_THAT(text.out, HasSubstr("+10.00 % of the replayed time, mean of 1 iterations"));
+  EXPECT_THAT(text.out, HasSubstr("+10.00 % of the replayed time, mean of 1 iteration\n"));
   EXPECT_THAT(text.out, ::testing::Not(HasSubstr("measured")));
 }
 
