@@ -41,11 +41,6 @@ constexpr auto kOldWords = std::to_array<OldWord>({
     {"report", "runs report"},
 });
 
-/// Verbs that write their files whole at their end, or not at all.
-constexpr auto kWritingAtEnd = std::to_array<std::string_view>(
-    {"plan", "plan --change", "plan --thin", "compare", "verify", "verify --replay", "published evaluate",
-     "published emulate", "estimate", "search", "profile", "pack", "show", "example"});
-
 bool is_form(const Verb& verb) { return verb.group == group::kFormOfVerb; }
 
 /// The second word of a form's name where the first is this verb; else empty.
@@ -358,7 +353,7 @@ int Application::run(std::span<const std::string> arguments, Console& console) {
     code = parse_and_run(arguments, console);
   } catch (const Interrupted&) {
     const std::string verb = app_.get_subcommands().front()->get_name();
-    if (std::ranges::find(kWritingAtEnd, verb) != kWritingAtEnd.end()) console.warn("stopped, nothing written");
+    if (std::ranges::find(verbs_, verb, &Verb::name)->writes_at_end) console.warn("stopped, nothing written");
     throw;
   } catch (const UsageError& error) {
     console.error(fmt::format("{}; see {}", error.what(), error.help()));

@@ -40,6 +40,7 @@ struct Verb {
   std::string_view summary;          ///< one line, as the first page shows it
   std::string_view example;          ///< one command line or several
   VerbAction (*declare)(CLI::App&);  ///< declares the options of the verb; null: it only has forms
+  bool writes_at_end = false;        ///< writes its files whole at its end, or none
 };
 
 /// Verbs that plan and estimate: they need no GPU, agent, server or training job. In the order in which the help shows

@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 
-#include "agent/lease/control_client.h"
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "base/core/numbers/number.h"
+#include "base/http/client/client.h"
 #include "client/agent/agent_connection.h"
 
 namespace lowgear::operations {
 namespace {
+
+constexpr std::size_t kMaxCharacters = 4000;  // the kill switch names every GPU
 
 /// The UUID of the GPU with this index in the agent's list; any other name as it is.
 std::string name_for_agent(const std::filesystem::path& socket, const std::string& gpu) {
@@ -25,7 +27,6 @@ std::string name_for_agent(const std::filesystem::path& socket, const std::strin
 }  // namespace
 
 void throw_refusal(int status, const std::string& body) {
-  constexpr std::size_t kMaxCharacters = 4000;  // the kill switch names every GPU
   std::string reason = body;
   try {
     const Json document = parse_json(body, "agent");
@@ -42,17 +43,25 @@ std::filesystem::path agent_http_socket(const Environment& environment) {
   return client::agent_http_socket(lease_socket, environment);
 }
 
+http::ReplyText ask_socket(const std::filesystem::path& socket, std::string_view method, std::string_view path,
+                           const Json& body) {
+  http::Client client({.host = {}, .port = 0, .unix_path = socket.string(), .tls = false});
+  if (body.is_null()) return client.request(method, path);
+  return client.request(method, path, body.dump(), {{"Content-Type", "application/json"}});
+}
+
 Json ask_agent_json(const std::filesystem::path& socket, std::string_view method, std::string_view path,
                     const Json& body) {
-  const auto answer = agent::ask_agent(socket, method, path, body.is_null() ? "" : body.dump());
-  if (!answer) {
+  try {
+    const http::ReplyText answer = ask_socket(socket, method, path, body);
+    if (answer.status != 200) throw_refusal(answer.status, answer.body);
+    return parse_json(answer.body, "agent");
+  } catch (const http::ClientError& error) {
     throw Error(
         fmt::format("no agent responds at {}; start one: lowgear agent, or name the socket of one at another path "
                     "(http_socket of its configuration): export LOWGEAR_AGENT_HTTP_SOCKET=PATH",
-                    socket.string()));
+                    printable(error.what(), kMaxCharacters)));
   }
-  if (answer->status != 200) throw_refusal(answer->status, answer->body);
-  return parse_json(answer->body, "agent");
 }
 
 GpuShare parse_gpu_share(std::string_view text) {

@@ -8,12 +8,18 @@
 
 #include "base/core/environment.h"
 #include "base/core/formats/json.h"
+#include "base/http/client/client.h"
 
 namespace lowgear::operations {
 
 /// The HTTP socket of this node's agent: LOWGEAR_AGENT_HTTP_SOCKET, or `agent.sock` next to LOWGEAR_AGENT_SOCKET, or
 /// that of an agent whose configuration names none.
 [[nodiscard]] std::filesystem::path agent_http_socket(const Environment& environment);
+
+/// Asks a program that serves HTTP on a Unix socket: an agent or a server. `body` is JSON, or null for none. Throws
+/// ClientError, which names the socket, when there is no answer.
+[[nodiscard]] http::ReplyText ask_socket(const std::filesystem::path& socket, std::string_view method,
+                                         std::string_view path, const Json& body = nullptr);
 
 /// Asks the running agent, and returns its JSON. `body` is JSON, or empty for none. Throws Error with the message that
 /// the agent says when it refuses, and when no agent responds.

@@ -12,10 +12,10 @@
 #include <system_error>
 #include <vector>
 
-#include "agent/lease/control_client.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/process.h"
+#include "app/operations/commands/agent_requests.h"
 #include "app/operations/commands/verbs.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
@@ -323,17 +323,19 @@ std::filesystem::path socket_of(const ServeArguments& arguments) {
 /// Asks the running server, which knows the user by the socket, for an address that signs one browser in.
 cli::ExitCode run_sign_in(const ServeArguments& arguments, cli::Console& console) {
   const std::filesystem::path socket = socket_of(arguments);
-  const auto answer = agent::ask_agent(socket, "POST", "/v1/sign_ins");
-  if (!answer) {
-    throw Error(fmt::format("{}: no server answers; start lowgear serve, or name its socket with --unix PATH",
-                            printable(socket.string())));
+  http::ReplyText answer;
+  try {
+    answer = ask_socket(socket, "POST", "/v1/sign_ins");
+  } catch (const http::ClientError& error) {
+    throw Error(fmt::format("no server answers: {}; start lowgear serve, or name its socket with --unix PATH",
+                            printable(error.what())));
   }
-  if (answer->status != 200) {
-    const std::optional<http::ErrorBody> error = http::read_error_body(answer->body);
-    throw Error(fmt::format("{}: the server returned {}: {}", printable(socket.string()), answer->status,
+  if (answer.status != 200) {
+    const std::optional<http::ErrorBody> error = http::read_error_body(answer.body);
+    throw Error(fmt::format("{}: the server returned {}: {}", printable(socket.string()), answer.status,
                             error ? printable(error->message, 400) : "no reason is given"));
   }
-  const Json document = parse_json(answer->body, "server");
+  const Json document = parse_json(answer.body, "server");
   if (arguments.json) {
     console.print_json(document);
   } else {

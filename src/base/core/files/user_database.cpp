@@ -57,12 +57,17 @@ GroupLookup system_group_lookup() {
 
 namespace {
 
+struct stat status_of(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) return status;
+  const int error = errno;
+  throw InputError(
+      fmt::format("{}: {}; check the path", printable(path.string()), std::generic_category().message(error)));
+}
+
 void require_trusted(const std::filesystem::path& path, mode_t kind, const char* kind_name) {
   const std::string name = printable(path.string());
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) {
-    throw InputError(fmt::format("{}: {}; check the path", name, std::generic_category().message(errno)));
-  }
+  const struct stat status = status_of(path);
   if (S_ISLNK(status.st_mode)) {
     throw InputError(
         fmt::format("{}: a symbolic link, whose target another user may choose; name the {} itself", name, kind_name));
@@ -85,6 +90,7 @@ void require_trusted_folder(const std::filesystem::path& path) { require_trusted
 
 std::filesystem::path require_trusted(const std::filesystem::path& file) {
   std::filesystem::path absolute = std::filesystem::absolute(file).lexically_normal();
+  (void)status_of(absolute);  // a missing file is named by its own name, also where its folder is missing or open to all
   require_trusted_folder(absolute.parent_path());
   require_trusted_file(absolute);
   return absolute;

@@ -112,10 +112,12 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void open(Kind kind, const YAML::Mark& mark, const std::string& tag) {
     require_plain(mark, tag);
+    const bool is_key = awaits_key();
     // yaml-cpp takes a run of brackets without an end for a key.
-    if (awaits_key() && !begins_deep(mark)) fail(mark, "a key must be a single value, not a list or a map");
-    if (awaits_key() || open_.size() >= kMaxYamlDepth)
+    if (is_key && !begins_deep(mark)) fail(mark, "a key must be a single value, not a list or a map");
+    if (is_key || open_.size() >= kMaxYamlDepth) {
       fail(mark, fmt::format("nested more than {} levels deep", kMaxYamlDepth));
+    }
     open_.push_back(node(kind, mark));
   }
 

@@ -53,6 +53,14 @@ TEST_F(TrustedPathTest, ChecksAFileTogetherWithItsFolder) {
   EXPECT_THAT(error_of([&] { (void)require_trusted(within); }), HasSubstr("chmod go-w " + inner_.string()));
 }
 
+TEST_F(TrustedPathTest, NamesAMissingFileAndNotItsFolder) {
+  const auto refusal = [](const fs::path& path) { return error_of([&] { (void)require_trusted(path); }); };
+  const fs::path missing = folder_ / "none" / "agent.yaml";
+  EXPECT_THAT(refusal(missing), HasSubstr(missing.string() + ": No such file or directory"));
+  ASSERT_EQ(::chmod(inner_.c_str(), 0777), 0);
+  EXPECT_THAT(refusal(inner_ / "agent.yaml"), HasSubstr("agent.yaml: No such file or directory"));
+}
+
 TEST_F(TrustedPathTest, RefusesASymbolicLink) {
   fs::create_symlink(file_, folder_ / "link");
   fs::create_directory_symlink(inner_, folder_ / "link_to_folder");

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "agent/journal/journal.h"
-#include "agent/lease/control_client.h"
 #include "agent/process/node_agent.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/terminal/process.h"
@@ -76,11 +75,13 @@ cli::ExitCode ask_to_restore(const agent::LockHolder& holder, cli::Console& cons
                     "restore again",
                     who));
   }
-  const auto answer = agent::ask_agent(holder.control_socket, "POST", "/v1/restore");
-  if (!answer) {
-    throw Error(fmt::format("{} holds the journal and does not respond; end it, and restore again", who));
+  try {
+    const http::ReplyText answer = ask_socket(holder.control_socket, "POST", "/v1/restore");
+    if (answer.status >= 300) throw_refusal(answer.status, answer.body);
+  } catch (const http::ClientError& error) {
+    throw Error(fmt::format("{} holds the journal and does not respond; end it, and restore again: {}", who,
+                            printable(error.what())));
   }
-  if (answer->status >= 300) throw_refusal(answer->status, answer->body);
   console.note("the running agent has ended every lease and restored every GPU");
   return cli::ExitCode::ok;
 }
@@ -255,8 +256,8 @@ bool is_restored_by_named_agent(const AgentArguments& arguments, bool names_conf
 
 /// Null where the agent runs no daemon.
 Json mps_of(const std::filesystem::path& socket) {
-  const auto answer = agent::ask_agent(socket, "GET", "/v1/mps");
-  Json mps = answer && answer->status == 200 ? parse_json(answer->body, "agent") : Json();
+  const http::ReplyText answer = ask_socket(socket, "GET", "/v1/mps");
+  Json mps = answer.status == 200 ? parse_json(answer.body, "agent") : Json();
   return mps.is_null() || mps["daemons"].empty() ? Json() : mps;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -287,7 +288,26 @@ std::string next_step(const std::string& state) {
       cli::shell_word(library.string()), cli::shell_word(std::filesystem::absolute(state).string()));
 }
 
+/// Throws InputError where the file exists: what it is, and what can be done.
+void require_new(const std::string& state) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(state, unknown)) return;
+  const std::string name = cli::shell_word(state);
+  std::string what = "a file that is no simulated machine of this release";
+  std::string use;
+  try {
+    const int gpus = simgpu::SimulatedMachine::open(state)->gpus();
+    what = fmt::format("a simulated machine of {} GPU{}", gpus, gpus == 1 ? "" : "s");
+    use = fmt::format("use it (lowgear simgpu show --state {}), ", name);
+  } catch (const Error&) {
+    // It can still be replaced.
+  }
+  throw InputError(fmt::format("{}: exists already: {}; {}name another file with --state FILE, or remove it first: rm {}",
+                               printable(state), what, use, name));
+}
+
 std::unique_ptr<simgpu::SimulatedMachine> create(const SimgpuArguments& arguments, const std::string& state) {
+  require_new(state);
   std::vector<simgpu::SimulatedGpuModel> models = simgpu::gpu_models_from_text(arguments.gpus);
   if (!arguments.gpu_file.empty()) {
     simgpu::set_power(models, power::parse_gpu_file(read_file(arguments.gpu_file), arguments.gpu_file));

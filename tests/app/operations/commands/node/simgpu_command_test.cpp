@@ -141,7 +141,8 @@ TEST_F(SimgpuCommand, RefusesWhatMakesNoSense) {
   refused("create", {"--gpus", "3xP100"}, "\"P100\"");
   EXPECT_FALSE(std::filesystem::exists(state()));
   (void)json("create");
-  refused("create", {}, "exists already");
+  refused("create", {}, "exists already: a simulated machine of 1 GPU; use it (lowgear simgpu show --state ");
+  refused("create", {}, "name another file with --state FILE, or remove it first: rm ");
   refused("explode", {}, "create or show");
   refused("show", {"--time", "3"}, "--time does not go with `simgpu show`");
   refused("run", {}, "--time is missing");
