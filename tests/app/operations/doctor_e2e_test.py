@@ -81,7 +81,8 @@ class MeasuresSwitchLatency(AgentTest):
     def test_without_an_agent_nothing_is_changed(self):
         text = self.lowgear("doctor", "--measure-switch-latency").stdout
         self.assertIn("no agent responds", text)
-        self.assertTrue(text.endswith("Next: measure the energy of a command: lowgear monitor -- COMMAND\n"), text)
+        self.assertIn("Next: start an agent for the simulated GPUs", text)
+        self.assertIn("lowgear agent --config trial/agent.yaml", text)
         self.assertEqual(self.writes(), 0)
 
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <system_error>
 
-#include "app/operations/doctor/machine_facts.h"
+#include "app/operations/doctor/agent_reach.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/http/client/client.h"
@@ -26,7 +26,6 @@ namespace fs = std::filesystem;
 constexpr std::chrono::seconds kServerPatience{2};
 constexpr int kUnauthorized = 401;
 constexpr int kForbidden = 403;
-constexpr const char* kDefaultLeaseSocket = "/run/lowgear/lease.sock";
 
 /// What a server says to the token of the job's ranks.
 struct ServerAnswer {
@@ -72,34 +71,11 @@ void check_servers(const std::string& servers, std::vector<std::string>& missing
       fmt::join(problems, "; ")));
 }
 
-std::string_view text_of(doctor::AgentReach reach) {
-  switch (reach) {
-    case doctor::AgentReach::absent:
-      return "there is no such socket; start it with sudo lowgear agent (first, once: sudo lowgear agent init)";
-    case doctor::AgentReach::refused:
-      return "nothing listens there any more; start it again";
-    case doctor::AgentReach::forbidden:
-      return "this user may not use it; join its group";
-    case doctor::AgentReach::not_socket:
-      return "this is not a socket; set LOWGEAR_AGENT_SOCKET to the agent's lease socket";
-    case doctor::AgentReach::answers:
-    case doctor::AgentReach::failed:
-      break;
-  }
-  return "it cannot be reached; lowgear doctor says more";
-}
-
 void check_agent(std::vector<std::string>& missing) {
-  const std::optional<std::string> named = process_environment()("LOWGEAR_AGENT_SOCKET");
-  if (named && named->empty()) {
-    missing.emplace_back("no agent: LOWGEAR_AGENT_SOCKET is empty, so clocks stay as they are; unset it");
-    return;
-  }
-  const std::string socket = named.value_or(kDefaultLeaseSocket);
-  const doctor::AgentReach reach = doctor::reach_agent(socket);
-  if (reach == doctor::AgentReach::answers) return;
-  missing.push_back(fmt::format("no agent answers on this machine, so clocks stay as they are here: {}: {}",
-                                printable(socket), text_of(reach)));
+  const auto problem = doctor::agent_problem(process_environment());
+  if (!problem) return;
+  missing.push_back(fmt::format("no agent answers on this machine, so clocks stay as they are here: {}; {}",
+                                problem->what, problem->next_step));
 }
 
 /// Looked for in the nearest folder that exists: ranks make the others.

@@ -195,31 +195,17 @@ void add_gpus(const MachineFacts& facts, std::vector<Finding>& findings) {
   }
 }
 
+AgentProblem agent_problem(const MachineFacts& facts) {
+  const bool simulated = !facts.simulated_machine.empty();
+  return problem_of(facts.agent, facts.agent_socket, simulated ? AgentGpus::simulated : AgentGpus::real);
+}
+
 Finding agent_finding(const MachineFacts& facts) {
-  const std::string& socket = facts.agent_socket;
-  switch (facts.agent) {
-    case AgentReach::answers:
-      return {FindingLevel::works, "agent", fmt::format("answers at {}", socket), ""};
-    case AgentReach::absent:
-      return {
-          FindingLevel::limited, "agent", fmt::format("does not run: there is no {}", socket),
-          "sudo lowgear agent init, once, writes its configuration; sudo lowgear agent starts it, so that clocks can "
-          "follow plans (measuring does not need it). For one at another path set LOWGEAR_AGENT_SOCKET to its lease "
-          "socket"};
-    case AgentReach::refused:
-      return {FindingLevel::limited, "agent", fmt::format("nothing listens at {} any more", socket),
-              "start it again (sudo systemctl restart lowgear-agent): it also restores clocks that it had set"};
-    case AgentReach::forbidden:
-      return {FindingLevel::limited, "agent", fmt::format("this user may not use {}", socket),
-              "join the group that owns the socket, or ask who runs the agent"};
-    case AgentReach::not_socket:
-      return {FindingLevel::limited, "agent", fmt::format("{} is not a socket", socket),
-              "set LOWGEAR_AGENT_SOCKET to the agent's lease socket"};
-    case AgentReach::failed:
-      break;
+  if (facts.agent == AgentReach::answers) {
+    return {FindingLevel::works, "agent", fmt::format("answers at {}", facts.agent_socket), ""};
   }
-  return {FindingLevel::limited, "agent", fmt::format("{} cannot be reached", socket),
-          "set LOWGEAR_AGENT_SOCKET to the agent's lease socket"};
+  const AgentProblem problem = agent_problem(facts);
+  return {FindingLevel::limited, "agent", fmt::format("does not answer: {}", problem.what), problem.next_step};
 }
 
 /// Who may set clocks. Only looked up: nothing has been set to find out.
@@ -227,9 +213,13 @@ Finding permission_finding(const MachineFacts& facts) {
   if (facts.agent == AgentReach::answers) {
     return {FindingLevel::works, "clocks", "set by the agent; training needs no rights of its own", ""};
   }
-  if (facts.root || facts.cap_sys_admin) {
+  if (facts.simulated_machine.empty() && (facts.root || facts.cap_sys_admin)) {
     return {FindingLevel::works, "clocks",
             "this user may run the agent, which sets them (root or CAP_SYS_ADMIN; not tested)", ""};
+  }
+  if (!facts.simulated_machine.empty()) {
+    return {FindingLevel::limited, "clocks", "set by an agent, and none answers: programs may only measure",
+            agent_problem(facts).next_step};
   }
   return {FindingLevel::limited, "clocks", "need root: this user may only measure",
           "sudo lowgear agent init, then sudo lowgear agent"};
@@ -256,9 +246,9 @@ void add_switch_latencies(const MachineFacts& facts, std::vector<Finding>& findi
     return;
   }
   if (facts.agent != AgentReach::answers) {
-    findings.push_back(
-        {FindingLevel::limited, "clocks", "switch latency not measured: no agent responds that may set clocks",
-         "sudo lowgear agent, with a configuration that names this GPU and this user (sudo lowgear agent init)"});
+    findings.push_back({FindingLevel::limited, "clocks",
+                        "switch latency not measured: no agent responds that may set clocks",
+                        agent_problem(facts).next_step});
     return;
   }
   for (std::size_t i = 0; i < facts.switch_latencies->size(); ++i) {
@@ -342,6 +332,9 @@ bool can_measure(const std::vector<Finding>& findings) {
 std::string next_step(const MachineFacts& facts, const std::vector<Finding>& findings) {
   if (!can_measure(findings)) return "Next: follow the steps after -> in BROKEN lines, then run: lowgear doctor\n";
   if (facts.agent == AgentReach::answers) return "Next: train with clocks that follow plans: lowgear train CONFIG\n";
+  if (!facts.simulated_machine.empty()) {
+    return "Next: start an agent for the simulated GPUs, as after -> in the line agent; then run: lowgear doctor\n";
+  }
   return "Next: measure the energy of a command: lowgear monitor -- COMMAND\n";
 }
 

@@ -3,14 +3,11 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <fstream>
@@ -22,9 +19,7 @@
 #include <utility>
 
 #include "base/core/environment.h"
-#include "base/core/files/file_descriptor.h"
 #include "base/core/monotonic_clock.h"
-#include "base/ipc/unix_socket.h"
 #include "hardware/gpu/nvml_survey.h"
 #include "hardware/gpu/rapl.h"
 #include "hardware/measure/energy_meter.h"
@@ -34,7 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kDefaultAgentSocket = "/run/lowgear/lease.sock";
 constexpr int kCapSysAdmin = 21;
 /// Ten steps of an H100's counter.
 constexpr std::chrono::milliseconds kWatched{1'200};
@@ -137,25 +131,6 @@ void collect_energy(MachineFacts& facts, const fs::path& root) {
 
 }  // namespace
 
-AgentReach reach_agent(const fs::path& socket) {
-  struct stat status {};
-  if (::stat(socket.c_str(), &status) != 0) {
-    if (errno == EACCES) return AgentReach::forbidden;
-    return errno == ENOENT || errno == ENOTDIR ? AgentReach::absent : AgentReach::failed;
-  }
-  if (!S_ISSOCK(status.st_mode)) return AgentReach::not_socket;
-  if (socket.native().size() > ipc::kMaxUnixPathBytes) return AgentReach::failed;
-  const ipc::UnixAddress address = ipc::UnixAddress::of_path(socket);
-  const FileDescriptor client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!client) return AgentReach::failed;
-  const bool connected = ::connect(client.get(), address.get(), address.size()) == 0;
-  const int error = errno;
-  // A full queue (EAGAIN) is a listener that is busy.
-  if (connected || error == EAGAIN) return AgentReach::answers;
-  if (error == ECONNREFUSED) return AgentReach::refused;
-  return error == EACCES || error == EPERM ? AgentReach::forbidden : AgentReach::failed;
-}
-
 std::string container_kind(const fs::path& root) {
   if (is_there(root / "run/secrets/kubernetes.io")) return "kubernetes";
   if (is_there(root / ".dockerenv")) return "docker";
@@ -196,8 +171,7 @@ MachineFacts collect_machine_facts(const fs::path& root) {
   facts.cap_sys_admin = has_capability(root, kCapSysAdmin);
   facts.container = container_kind(root);
   collect_energy(facts, root);
-  const std::string socket = environment_text("LOWGEAR_AGENT_SOCKET");
-  facts.agent_socket = socket.empty() ? std::string(kDefaultAgentSocket) : socket;
+  facts.agent_socket = agent_socket(process_environment());
   facts.agent = reach_agent(facts.agent_socket);
   collect_kernel(facts);
   return facts;

@@ -7,21 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "app/operations/doctor/agent_reach.h"
 #include "hardware/gpu/gpu.h"
 #include "hardware/gpu/nvml_survey.h"
 #include "planning/profile/switch_latency.h"
 
 namespace lowgear::operations::doctor {
-
-/// Result of an attempt to connect to the agent's socket.
-enum class AgentReach : unsigned char {
-  answers,     ///< a program listens there
-  absent,      ///< there is no such file
-  not_socket,  ///< the path is not a socket
-  refused,     ///< no program listens: an agent that was killed has left it
-  forbidden,   ///< this user may not connect
-  failed,      ///< anything else
-};
 
 /// How late clock changes take effect on one GPU, as it was measured or why it was not.
 struct GpuSwitchLatency {
@@ -70,9 +61,6 @@ struct MachineFacts {
 
 /// The simulation's libnvidia-ml.so.1 that was built or installed with this program; empty: there is none.
 [[nodiscard]] std::filesystem::path simulated_nvml_of_program();
-
-/// Tries to connect to a Unix stream socket and hangs up at once.
-[[nodiscard]] AgentReach reach_agent(const std::filesystem::path& socket);
 
 /// Kind of container by the files below `root`; empty outside of one.
 [[nodiscard]] std::string container_kind(const std::filesystem::path& root);

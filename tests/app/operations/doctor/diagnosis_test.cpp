@@ -165,15 +165,28 @@ TEST(Diagnosis, ClocksNeedTheAgentOrRoot) {
   EXPECT_THAT(diagnose(facts),
               Contains(finding(FindingLevel::limited, "clocks", "need root", "sudo lowgear agent init")));
   EXPECT_THAT(diagnose(facts),
-              Contains(finding(FindingLevel::limited, "agent", "does not run", "sudo lowgear agent init, once")));
+              Contains(finding(FindingLevel::limited, "agent", "does not answer: there is no", "sudo lowgear agent init, once")));
   facts.root = true;
-  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "agent", "does not run", "lowgear agent init")));
+  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "agent", "does not answer", "lowgear agent init")));
   EXPECT_THAT(diagnose(facts), Not(Contains(Field(&Finding::fix, HasSubstr("sudo")))));
   facts.root = false;
   facts.cap_sys_admin = true;
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::works, "clocks", "not tested")));
   facts.agent = AgentReach::answers;
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::works, "clocks", "set by the agent")));
+}
+
+TEST(Diagnosis, StepsOnSimulatedGpusAreForThese) {
+  MachineFacts facts = good_machine();
+  facts.nvml->simulated = true;
+  facts.simulated_machine = "/dev/shm/simgpu";
+  facts.agent = AgentReach::absent;
+  const std::vector<Finding> findings = diagnose(facts);
+  const std::string step = "lowgear agent --config trial/agent.yaml";
+  EXPECT_THAT(findings, Contains(finding(FindingLevel::limited, "agent", "there is no", step)));
+  EXPECT_THAT(findings, Contains(finding(FindingLevel::limited, "clocks", "none answers", step)));
+  EXPECT_THAT(findings, Not(Contains(Field(&Finding::fix, HasSubstr("sudo lowgear")))));
+  EXPECT_THAT(next_step(facts, findings), HasSubstr("an agent for the simulated GPUs"));
 }
 
 TEST(Diagnosis, TellsTheSwitchLatencyAndWhatToDoWithIt) {
