@@ -108,19 +108,14 @@ void heed_log_level(const Environment& environment) {
   }
 }
 
-/// Tells `lowgear run` that something attached. No problem with it concerns the training.
-void leave_mark(const Environment& environment) {
-  const std::string file = environment("LOWGEAR_ATTACHED_MARK").value_or("");
-  if (!file.empty()) std::ofstream(file, std::ios::app);
-}
-
 }  // namespace
 
 Client::Client(Options options, const Environment& environment)
     : options_(with_rank(std::move(options))),
       start_ns_(event_time_ns()),
       gpu_(open_rank_gpu(options_.gpu, options_.rank.local_rank, environment)),
-      place_(pipeline_rank(options_.place), known_stage(options_.place)) {
+      place_(pipeline_rank(options_.place), known_stage(options_.place)),
+      mark_file_(environment("LOWGEAR_ATTACHED_MARK").value_or("")) {
   heed_log_level(environment);
   if (!options_.recording.folder.empty()) open_recording();
   if (gpu_.gpu != nullptr && !options_.agent_socket.empty()) open_lease();
@@ -136,7 +131,7 @@ Client::Client(Options options, const Environment& environment)
     refuse_what_differs();
     if (lease_) lease_->keep();
   });
-  leave_mark(environment);
+  if (!mark_file_.empty()) std::ofstream(mark_file_, std::ios::app);
 }
 
 Client::~Client() {
@@ -145,9 +140,19 @@ Client::~Client() {
   meter_.reset();
   drain();
   refuse_what_differs();
+  leave_mark();
   served_.reset();
   lease_.reset();
   if (recording_) recording_->finish(lost());
+}
+
+/// Tells `lowgear run`, at whose mark the client began, what was followed. No problem with it concerns the training.
+void Client::leave_mark() {
+  if (mark_file_.empty() || options_.rank.rank != 0) return;
+  const std::string text = followed();
+  std::error_code unknown;
+  if (!text.empty() && std::filesystem::exists(mark_file_, unknown))
+    std::ofstream(mark_file_, std::ios::app) << text << '\n';
 }
 
 void Client::open_recording() {
@@ -240,6 +245,7 @@ void Client::load_plan(const std::filesystem::path& path, std::optional<int> pla
 void Client::load_plan_text(std::string text, const std::string& source, std::optional<int> plan_rank,
                             bool nearest_below) {
   const plan::Plan plan = plan::read_plan(text, source);
+  had_plan_ = true;
   const auto ranks = static_cast<int>(plan.ranks.size());
   const AxisRank own =
       plan_rank ? AxisRank{.rank = plan_rank, .reason = "plan_rank"} : pipeline_rank(options_.place, ranks);
@@ -350,6 +356,31 @@ std::string Client::problem(const AgentLeaseStatus& lease) const {
   if (!gpu_.problem.empty()) return gpu_.problem;
   if (!lease.problem.empty()) return lease.problem;
   return options_.rank.conflict;
+}
+
+std::string Client::followed() {
+  if (!served_ && !had_plan_) return "";
+  constexpr int kMostWaits = 20;
+  const std::uint64_t iterations = marks_->written().iterations();
+  ServedRankStatus served = served_ ? served_->status() : ServedRankStatus{};
+  // The thread that runs next to training hands iterations on a little later.
+  for (int i = 0; served_ && served.iterations < iterations && i < kMostWaits; ++i) {
+    std::this_thread::sleep_for(options_.drain_period);
+    served = served_->status();
+  }
+  const Status now = status();
+  const std::uint64_t planned = had_plan_ ? marks_->written().planned_iterations() : served.planned;
+  const std::string measured =
+      served.measured > 0 ? fmt::format("; the server measured the job in {} of them", served.measured) : "";
+  if (planned > 0) {
+    return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, measured,
+                       now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "");
+  }
+  std::string why = "no plan came in time; the server's dashboard says what it waits for";
+  for (const std::string& reason : {now.server_problem, now.problem, now.not_following}) {
+    if (!reason.empty()) why = reason;
+  }
+  return fmt::format("no plan was followed in {} iterations{}: {}", iterations, measured, why);
 }
 
 Status Client::status() {

@@ -197,6 +197,9 @@ class Client {
   measure::WindowMeasurement window_end(measure::EnergyMeter::WindowId window);
 
   [[nodiscard]] Status status();
+  /// For the end of a run, one line: in how many iterations this rank followed plans, or why in none. Empty where it
+  /// was given none to follow.
+  [[nodiscard]] std::string followed();
   /// Empty: no agent is used.
   [[nodiscard]] const std::filesystem::path& agent_socket() const { return options_.agent_socket; }
 
@@ -217,6 +220,7 @@ class Client {
     Batch batch;
   };
 
+  void leave_mark();
   void open_recording();
   void open_lease();
   void open_server();
@@ -238,6 +242,8 @@ class Client {
   std::unique_ptr<ServedRank> served_;        ///< null: no server
   std::unique_ptr<UnitLog> log_;              ///< null: nothing reads it
 
+  std::string mark_file_;  ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
+  bool had_plan_ = false;  ///< the program has loaded one
   std::unique_ptr<PlanFollowing> following_;
   SampleQueue samples_;
   Drained drained_;

@@ -173,6 +173,32 @@ TEST_F(ClientTest, ContinuesWithoutAnAgent) {
   EXPECT_EQ(client->status().units, 3U);
 }
 
+TEST_F(ClientTest, SaysAtItsEndWhatItFollowed) {
+  const fs::path mark = folder_ / "mark";
+  const Environment environment = [&](std::string_view name) {
+    return name == "LOWGEAR_ATTACHED_MARK" ? std::optional(mark.string()) : std::nullopt;
+  };
+  {
+    TestAgent agent(options_.agent_socket);
+    Client client(options_, environment);
+    run_units(client, 1);
+    EXPECT_EQ(client.followed(), "") << "it was given no plan";
+    client.load_plan(plan(), 0, false);
+    run_units(client, 1);
+    run_units(client, 1);
+    EXPECT_EQ(client.followed(), "plans were followed in 2 of 3 iterations");
+  }
+  EXPECT_EQ(read_file(mark), "plans were followed in 2 of 3 iterations\n");
+  fs::remove(mark);
+  {
+    Client client(options_, environment);
+    EXPECT_THROW(client.load_plan(plan(), 0, false), Error);
+    run_units(client, 1);
+  }
+  EXPECT_THAT(read_file(mark),
+              AllOf(HasSubstr("no plan was followed in 1 iterations: "), HasSubstr("no agent responds")));
+}
+
 TEST_F(ClientTest, SaysWhyTheAgentRefuses) {
   TestAgent agent(options_.agent_socket, {.refuse = "another job has it", .refuse_plan = {}});
   const auto client = open();

@@ -57,7 +57,7 @@ class HeldPlans {
   /// The newest that an agent has taken and whose iteration has begun.
   [[nodiscard]] const std::optional<HeldPlan>& current() const { return current_; }
   /// Whether the agent follows it.
-  [[nodiscard]] bool followed() const { return followed_; }
+  [[nodiscard]] bool followed() const noexcept { return followed_.load(std::memory_order_relaxed); }
   /// Version that was followed throughout an iteration; 0: none. Iterations are asked for in order.
   [[nodiscard]] int version_of(std::uint64_t iteration) { return versions_.version_of(iteration); }
 
@@ -83,7 +83,7 @@ class HeldPlans {
 
   std::optional<HeldPlan> current_;
   std::optional<HeldPlan> next_;  ///< its iteration had not begun when it was last looked at
-  bool followed_ = false;
+  std::atomic<bool> followed_{false};
   PlanVersions versions_;
 };
 
@@ -130,6 +130,11 @@ class AgentLease {
 
   /// Ring of the newest lease; null: no agent listens.
   [[nodiscard]] ipc::UnitRing* ring() const noexcept { return ring_.load(std::memory_order_acquire); }
+  /// Whether the agent follows a plan and its clocks are held. From any thread.
+  [[nodiscard]] bool follows_plan() const noexcept {
+    const ipc::UnitRing* const ring = this->ring();
+    return plans_.followed() && ring != nullptr && ring->clocks_not_held.load(std::memory_order_relaxed) == 0;
+  }
   /// To be called before the ring is named.
   void iteration_begins(std::uint64_t iteration) noexcept { begun_.store(iteration + 1, std::memory_order_release); }
 

@@ -100,6 +100,8 @@ void MarkWriter::begin_iteration(const Mark& mark) noexcept {
 void MarkWriter::end_iteration(const Mark& mark) noexcept {
   if (ipc::UnitRing* ring = this->ring()) write_unit(*ring, event_of(mark));
   log_iteration(RecordType::iteration_end, mark.time_ns);
+  iterations_.fetch_add(1, std::memory_order_relaxed);
+  if (lease_ != nullptr && lease_->follows_plan()) planned_.fetch_add(1, std::memory_order_relaxed);
   ++iteration_;
 }
 

@@ -47,6 +47,9 @@ class MarkWriter final : public MarkTaker {
   void count_mismatch() noexcept { mismatched_.fetch_add(1, std::memory_order_relaxed); }
 
   [[nodiscard]] std::uint64_t units() const { return units_.load(std::memory_order_relaxed); }
+  /// Iterations that ended, and those of them at whose end the agent held the clocks of a plan.
+  [[nodiscard]] std::uint64_t iterations() const { return iterations_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t planned_iterations() const { return planned_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t mismatched() const { return mismatched_.load(std::memory_order_relaxed); }
 
  private:
@@ -79,6 +82,8 @@ class MarkWriter final : public MarkTaker {
   std::array<OpenUnit, 2> open_;
   std::atomic<std::uint64_t> units_{0};
   std::atomic<std::uint64_t> mismatched_{0};
+  std::atomic<std::uint64_t> iterations_{0};
+  std::atomic<std::uint64_t> planned_{0};
 };
 
 }  // namespace lowgear::client

@@ -103,6 +103,7 @@ void ServedRank::add(const UnitRecord& record, const std::optional<MeasuredItera
     if (lease_ != nullptr && clocks_are_not_held(*lease_)) version = 0;
     plan_version_.store(version, std::memory_order_relaxed);
     follow_profile_plan(version);
+    count_iteration(version);
   }
   if (measured) report(*measured);
   post(profile_.add(record));
@@ -138,6 +139,14 @@ void ServedRank::follow_profile_plan(int version) {
   if (version > request->plan_version) post(profile_.finish());
 }
 
+void ServedRank::count_iteration(int version) {
+  const std::lock_guard lock(mutex_);
+  ++iterations_;
+  const auto purpose = purposes_.find(version);
+  if (purpose == purposes_.end()) return;
+  ++(purpose->second == protocol::PlanPurpose::train ? planned_ : measured_);
+}
+
 AgentLease::OfferAnswer ServedRank::offer(const protocol::RankPlan& plan) {
   if (lease_ == nullptr) return {.offer = AgentLease::Offer::no_lease, .reason = "no agent is used"};
   ipc::PlanMessage message{.plan_rank = 0, .nearest_below = false, .plan_json = plan.plan_json, .from_iteration = {}};
@@ -150,6 +159,7 @@ AgentLease::OfferAnswer ServedRank::offer(const protocol::RankPlan& plan) {
   AgentLease::OfferAnswer answer = lease_->offer(std::move(message), from_iteration, plan.version);
   if (answer.offer != AgentLease::Offer::accepted) return answer;
   const std::lock_guard lock(mutex_);
+  purposes_[plan.version] = plan.purpose;
   asked_.reset();
   if (plan.purpose == protocol::PlanPurpose::profile) {
     asked_ = {.plan_version = plan.version,
@@ -170,7 +180,12 @@ void ServedRank::forget_versions() {
 }
 
 ServedRankStatus ServedRank::status() const {
-  return {.server = server_.status(), .plan_version = plan_version_.load(std::memory_order_relaxed)};
+  const std::lock_guard lock(mutex_);
+  return {.server = server_.status(),
+          .plan_version = plan_version_.load(std::memory_order_relaxed),
+          .iterations = iterations_,
+          .planned = planned_,
+          .measured = measured_};
 }
 
 }  // namespace lowgear::client

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@
 #include "client/server/profile_collector.h"
 #include "client/server/server_connection.h"
 #include "protocol/answers.h"
+#include "protocol/rank_plan.h"
 
 namespace lowgear::client {
 
@@ -54,7 +56,11 @@ struct ServedRankOptions {
 
 struct ServedRankStatus {
   ServerStatus server;
-  int plan_version = 0;  ///< of the server's plan that the newest iteration followed; 0: none
+  int plan_version = 0;          ///< of the server's plan that the newest iteration followed; 0: none
+  std::uint64_t iterations = 0;  ///< that ended
+  /// Iterations that followed plans for training, and those at which the server measured the job for such plans.
+  std::uint64_t planned = 0;
+  std::uint64_t measured = 0;
 };
 
 /// A rank whose plans come from the server: makes its agent follow them from their first iterations on, and reports the
@@ -89,6 +95,7 @@ class ServedRank final : private PlanTaker {
   void forget_versions() override;
   void take(const protocol::ReportsAnswer& answer) override { waits_.set(answer); }
   void follow_profile_plan(int version);
+  void count_iteration(int version);
   void report(const MeasuredIteration& measured);
   void post(std::optional<ProfileResult> result);
 
@@ -100,9 +107,13 @@ class ServedRank final : private PlanTaker {
   bool reports_waits_;                            ///< the job's policy decides by them
   std::atomic<int> plan_version_{0};
 
-  std::mutex mutex_;                     ///< of the two below
-  std::optional<ProfileRequest> asked_;  ///< a profile plan that the agent has taken
-  bool forgets_profile_ = false;         ///< what `profile_` holds is of a job that the server has lost
+  mutable std::mutex mutex_;                       ///< of those below, but `server_`
+  std::optional<ProfileRequest> asked_;            ///< a profile plan that the agent has taken
+  std::map<int, protocol::PlanPurpose> purposes_;  ///< of the plans that the agent has taken, by version
+  std::uint64_t iterations_ = 0;
+  std::uint64_t planned_ = 0;
+  std::uint64_t measured_ = 0;
+  bool forgets_profile_ = false;  ///< what `profile_` holds is of a job that the server has lost
 
   ServerConnection server_;  ///< last: its threads use the above
 };

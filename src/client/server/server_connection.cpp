@@ -233,9 +233,9 @@ http::ReplyText ServerConnection::ask(HttpChannel& channel, std::string_view met
   }
   auto [reply, address] = request(channel, method, target, body, headers, timeout);
   if (reply.status >= 300) {
-    throw ServerRefusal(
-        reply.status, http::retry_after(reply.headers, kMaxRetryAfter), address,
-        fmt::format("{}: {}", options_.addresses[address].text(), refusal_of(reply.status, reply.body)));
+    throw ServerRefusal(reply.status, http::retry_after(reply.headers, kMaxRetryAfter), address,
+                        fmt::format("{}: {}", options_.addresses[address].text(),
+                                    refusal_of(reply.status, reply.body, options_.addresses[address])));
   }
   const std::lock_guard lock(mutex_);
   health_.connected = true;

@@ -98,17 +98,16 @@ std::string complete_job(std::string_view text, const RankInfo& rank, const std:
   return protocol::json_text(json);
 }
 
-/// Answers whose token is missing or wrong have this status.
-constexpr int kUnauthorized = 401;
-
-std::string refusal_of(int status, std::string_view answer) {
+std::string refusal_of(int status, std::string_view answer, const http::Endpoint& server) {
+  constexpr int kUnauthorized = 401;  // the token is missing or wrong
   const std::optional<http::ErrorBody> error = http::read_error_body(answer);
   if (!error) return fmt::format("the server returned status {}", status);
+  const bool may_lack_token = status == kUnauthorized && server.unix_path.empty();
   return fmt::format("{} ({}){}", printable(error->message, 200), status,
-                     status == kUnauthorized
-                         ? ": LOWGEAR_SERVER_TOKEN_FILE, or server.token_file of lowgear train, names "
-                           "a file with a token; at the server's Unix socket users need none"
-                         : "");
+                     may_lack_token ? ": on the server's machine use the address unix:PATH that lowgear serve prints, "
+                                      "where users need no token; elsewhere name a file with a token: "
+                                      "LOWGEAR_SERVER_TOKEN_FILE, or server.token_file of lowgear train"
+                                    : "");
 }
 
 }  // namespace lowgear::client

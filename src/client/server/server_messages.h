@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/http/message/message.h"
 #include "client/measure/iteration_meter.h"
 #include "client/rank/rank_environment.h"
 #include "client/server/profile_collector.h"
@@ -31,7 +32,7 @@ namespace lowgear::client {
 /// job this is.
 [[nodiscard]] std::string complete_job(std::string_view text, const RankInfo& rank, const std::string& gpu);
 
-/// The error of a response for display: its message, or only its status.
-[[nodiscard]] std::string refusal_of(int status, std::string_view answer);
+/// The error of this server's response for display: its message with the next step, or only its status.
+[[nodiscard]] std::string refusal_of(int status, std::string_view answer, const http::Endpoint& server);
 
 }  // namespace lowgear::client

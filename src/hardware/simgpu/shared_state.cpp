@@ -207,7 +207,8 @@ SharedState SharedState::create(const std::filesystem::path& path, const Simulat
   // A link appears whole and replaces nothing.
   if (::link(file.path().c_str(), path.c_str()) != 0) {
     if (errno == EEXIST) {
-      throw InputError(fmt::format("{}: exists already; name a new file, or remove this one first", printable(path.string())));
+      throw InputError(
+          fmt::format("{}: exists already; name a new file, or remove this one first", printable(path.string())));
     }
     throw Error(fmt::format("{}: cannot be made: {}", printable(path.string()), reason(errno)));
   }

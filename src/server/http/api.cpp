@@ -52,9 +52,12 @@ Caller caller_of(Authenticator& authenticator, const http::Request& request) {
   const std::optional<Caller> caller = authenticator.identify(request, Authenticator::Clock::now());
   if (caller) return *caller;
   throw http::HttpError(http::ErrorCode::no_token,
-                        request.peer
-                            ? "this user has no rights on this server; its configuration names users and scopes"
-                            : "send the header Authorization: Bearer TOKEN with a token of the server");
+                        request.header("authorization").empty()
+                            ? (request.peer ? "this user has no rights on this server; its configuration names users "
+                                              "and scopes"
+                                            : "no token was sent; send the header Authorization: Bearer TOKEN with a "
+                                              "token of the server")
+                            : "the token that was sent is wrong: the server has no such token, or it has expired");
 }
 
 void require_scope(const Caller& caller, Scope needed) {

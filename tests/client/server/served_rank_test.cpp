@@ -211,6 +211,16 @@ TEST_F(ServedRankTest, PostsWhatItHasOnceANewerPlanIsFollowed) {
   EXPECT_EQ(server_->bodies("/profile").at(0)["plan_version"], 1);
 }
 
+TEST_F(ServedRankTest, CountsIterationsByThePurposeOfTheirPlan) {
+  train(1);
+  offer_profile_plan(1, 2);
+  train(3);  // the plan begins with the second of them
+  const ServedRankStatus status = rank_->status();
+  EXPECT_EQ(status.iterations, 4U);
+  EXPECT_EQ(status.planned, 0U);
+  EXPECT_EQ(status.measured, 2U);
+}
+
 TEST_F(ServedRankTest, ReportsNoIterationTwice) {
   train(3);
   iteration_ = 1;  // training has gone back to a checkpoint

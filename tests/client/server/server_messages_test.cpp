@@ -102,12 +102,16 @@ TEST(ServerMessages, CompleteTheJob) {
 }
 
 TEST(ServerMessages, SayWhatTheServerRefuses) {
-  EXPECT_EQ(refusal_of(409, R"({"error": {"message": "ranks disagree\u001b[31m", "code": "disagrees"}})"),
+  const http::Endpoint tcp = http::Endpoint::parse("http://planner:7787");
+  EXPECT_EQ(refusal_of(409, R"({"error": {"message": "ranks disagree\u001b[31m", "code": "disagrees"}})", tcp),
             "ranks disagree\\x1b[31m (409)");
-  EXPECT_EQ(refusal_of(502, "<html>"), "the server returned status 502");
-  EXPECT_THAT(refusal_of(401, R"({"error": {"message": "send the header", "code": "no_token"}})"),
-              testing::AllOf(HasSubstr("(401)"), HasSubstr("LOWGEAR_SERVER_TOKEN_FILE"), HasSubstr("server.token_file"),
-                             HasSubstr("Unix socket")));
+  EXPECT_EQ(refusal_of(502, "<html>", tcp), "the server returned status 502");
+  const std::string no_token = R"({"error": {"message": "send the header", "code": "no_token"}})";
+  const std::string refusal = refusal_of(401, no_token, tcp);
+  EXPECT_THAT(refusal, testing::AllOf(HasSubstr("(401)"), HasSubstr("lowgear serve prints"),
+                                      HasSubstr("LOWGEAR_SERVER_TOKEN_FILE"), HasSubstr("server.token_file")));
+  EXPECT_LT(refusal.find("unix:PATH"), refusal.find("LOWGEAR_SERVER_TOKEN_FILE")) << "what works at once is first";
+  EXPECT_EQ(refusal_of(401, no_token, http::Endpoint::parse("unix:/s.sock")), "send the header (401)");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ ServerAnswer ask(const http::Endpoint& server, const http::Client::HeaderList& h
     const http::ReplyText reply =
         http::Client(server, options).request("GET", "/v1/profile", {}, headers, kServerPatience);
     const bool refuses = reply.status == kUnauthorized || reply.status == kForbidden;
-    return {.unreachable = {}, .refusal = refuses ? client::refusal_of(reply.status, reply.body) : ""};
+    return {.unreachable = {}, .refusal = refuses ? client::refusal_of(reply.status, reply.body, server) : ""};
   } catch (const std::exception& error) {
     return {.unreachable = error.what(), .refusal = {}};
   }

@@ -9,9 +9,11 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -270,6 +272,7 @@ fs::path outer_mark() {
 struct AttachedResult {
   measure::CommandResult command;
   bool attached = false;
+  std::string followed;  ///< what the clients of first ranks say of plans, one line each; empty: nothing
 };
 
 /// Null where no folder can be made for the mark. Training does not depend on that: without --strict it says so.
@@ -298,6 +301,8 @@ AttachedResult run_marked(const RunArguments& arguments, const std::map<std::str
   std::error_code unknown;
   // Ranks on other machines may share the folder of recordings, and not the mark.
   result.attached = fs::exists(mark, unknown) || recordings_in(recording) != before;
+  std::ifstream said(mark);
+  result.followed.assign(std::istreambuf_iterator<char>(said), std::istreambuf_iterator<char>());
   return result;
 }
 
@@ -310,6 +315,8 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   const AttachedResult result = run_marked(arguments, variables, folder->file());
   if (result.attached && !outer.empty()) std::ofstream(outer).flush();
   folder.reset();
+  std::istringstream followed(result.followed);
+  for (std::string line; std::getline(followed, line);) console.note(printable(line, 1000));
   if (result.command.signal != 0) {
     ::prctl(PR_SET_DUMPABLE, 0);  // the command has left its own core
     cli::raise_by_default(result.command.signal);

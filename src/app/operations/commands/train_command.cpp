@@ -14,6 +14,7 @@
 
 #include "app/cli/arguments/options.h"
 #include "app/operations/commands/rank_programs.h"
+#include "app/operations/commands/run_checks.h"
 #include "app/operations/commands/verbs.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -247,6 +248,16 @@ std::optional<cli::ExitCode> translate_foreign(const TrainArguments& arguments, 
   return cli::ExitCode::bad_usage;
 }
 
+/// What is missing for plans, in one line, before anything starts. Training does not depend on an agent where a server
+/// has the plans; a plan of a file cannot be followed without.
+void check_agent(const launcher::TrainConfig& config, cli::Console& console) {
+  if (!config.plan && !config.server) return;
+  for (const std::string& line : missing_needs({.servers = {}, .agent = true, .recording = {}})) {
+    if (config.plan) throw Error(fmt::format("{}; nothing was started, as --plan cannot be followed", line));
+    console.warn(line);
+  }
+}
+
 cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) {
   if (const auto code = translate_foreign(arguments, console)) return *code;
   const std::vector<std::string> settings = settings_of(arguments);
@@ -259,11 +270,13 @@ cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) 
   const bool one_of_many = is_one_rank_of_many(environment);
   if (!one_of_many) client::require_all_ranks_here(environment, config.parallel.world_size());
   if (!arguments.dry_run && one_of_many) {
+    if (client::job_rank_from_environment(environment).rank == 0) check_agent(config, console);
     // A rank checks the files that it reads; files that other ranks write may be on other machines.
     become_program(kTrainer, trainer_arguments(arguments, settings));
   }
   check_training(config);
   if (!arguments.dry_run) {
+    check_agent(config, console);
     run_all_ranks(arguments,
                   has_servers_order(config) ? with_servers_order(settings, config, arguments.gpus, console) : settings,
                   config.parallel.world_size(), console);

@@ -28,10 +28,11 @@ std::string first_start(AgentGpus gpus) {
 }
 
 std::string another_start(AgentGpus gpus) {
-  return fmt::format("start it again ({}): it also restores clocks that it had set; or set LOWGEAR_AGENT_SOCKET to the "
-                     "lease socket of another one",
-                     gpus == AgentGpus::simulated ? "lowgear agent --config FILE"
-                                                  : "sudo systemctl restart lowgear-agent, or sudo lowgear agent");
+  return fmt::format(
+      "start it again ({}): it also restores clocks that it had set; or set LOWGEAR_AGENT_SOCKET to the "
+      "lease socket of another one",
+      gpus == AgentGpus::simulated ? "lowgear agent --config FILE"
+                                   : "sudo systemctl restart lowgear-agent, or sudo lowgear agent");
 }
 
 }  // namespace

@@ -90,7 +90,8 @@ void require_trusted_folder(const std::filesystem::path& path) { require_trusted
 
 std::filesystem::path require_trusted(const std::filesystem::path& file) {
   std::filesystem::path absolute = std::filesystem::absolute(file).lexically_normal();
-  (void)status_of(absolute);  // a missing file is named by its own name, also where its folder is missing or open to all
+  (void)status_of(
+      absolute);  // a missing file is named by its own name, also where its folder is missing or open to all
   require_trusted_folder(absolute.parent_path());
   require_trusted_file(absolute);
   return absolute;

@@ -192,6 +192,16 @@ TEST(RunCommand, IsSilentWhereAClientOpenedOrARankRecorded) {
   EXPECT_EQ(run({"--record", folder / "out", "--strict", "--", "true"}).exit_code, 1) << "that recording is an old one";
 }
 
+TEST(RunCommand, EndsWithWhatTheClientsFollowed) {
+  const auto of = [](const std::string& script) { return run({"--record", "out", "--", "sh", "-c", script}); };
+  const ProgramResult ended = of("echo plans were followed in 3 of 4 iterations >> \"$LOWGEAR_ATTACHED_MARK\"");
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_THAT(ended.err, HasSubstr("plans were followed in 3 of 4 iterations\n"));
+  const ProgramResult failed = of("echo no plan was followed >> \"$LOWGEAR_ATTACHED_MARK\"; exit 7");
+  EXPECT_EQ(failed.exit_code, 7);
+  EXPECT_THAT(failed.err, HasSubstr("no plan was followed\n"));
+}
+
 TEST(RunCommand, SaysItOncePerJobAndForCommandsWithinEachOther) {
   const auto of_rank = [](const char* rank) {
     return run_lowgear({"run", "--record", "out", "--", "true"}, [rank] {

@@ -164,10 +164,11 @@ TEST(Diagnosis, ClocksNeedTheAgentOrRoot) {
   facts.agent = AgentReach::absent;
   EXPECT_THAT(diagnose(facts),
               Contains(finding(FindingLevel::limited, "clocks", "need root", "sudo lowgear agent init")));
-  EXPECT_THAT(diagnose(facts),
-              Contains(finding(FindingLevel::limited, "agent", "does not answer: there is no", "sudo lowgear agent init, once")));
+  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "agent", "does not answer: there is no",
+                                                "sudo lowgear agent init, once")));
   facts.root = true;
-  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "agent", "does not answer", "lowgear agent init")));
+  EXPECT_THAT(diagnose(facts),
+              Contains(finding(FindingLevel::limited, "agent", "does not answer", "lowgear agent init")));
   EXPECT_THAT(diagnose(facts), Not(Contains(Field(&Finding::fix, HasSubstr("sudo")))));
   facts.root = false;
   facts.cap_sys_admin = true;

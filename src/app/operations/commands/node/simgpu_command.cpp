@@ -302,8 +302,9 @@ void require_new(const std::string& state) {
   } catch (const Error&) {
     // It can still be replaced.
   }
-  throw InputError(fmt::format("{}: exists already: {}; {}name another file with --state FILE, or remove it first: rm {}",
-                               printable(state), what, use, name));
+  throw InputError(
+      fmt::format("{}: exists already: {}; {}name another file with --state FILE, or remove it first: rm {}",
+                  printable(state), what, use, name));
 }
 
 std::unique_ptr<simgpu::SimulatedMachine> create(const SimgpuArguments& arguments, const std::string& state) {
