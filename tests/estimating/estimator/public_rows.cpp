@@ -179,7 +179,9 @@ std::vector<PublishedRun> llm_foundry_runs(std::string_view text, const std::str
     TrainingJob job = job_of(row, std::move(model));
     job.zero = 3;
     job.recompute = row.text("recompute") == "none" ? Recompute::none : Recompute::full;
+    job.stack = named_stack("llm-foundry");
     const bool pure = row.text("precision").find("PURE") != std::string::npos;
+    if (!pure) job.stack.reductions = DataType::fp32;  // Composer's `mixed_precision: DEFAULT`
     return MappedRow{job,
                      {fmt::format("sequence {:5}", job.batch.sequence_length),
                       fmt::format("hidden {:4}, {} layers", job.model.hidden, job.model.layers),
@@ -274,7 +276,7 @@ std::vector<PublishedRun> flagperf_runs(std::string_view text, const std::string
     if (entry.zero == 3) {
       // Of the transformers library, in fp16 under DeepSpeed, which gathers ahead and scatters beside the backward.
       job.dtype = DataType::fp16;
-      job.stack.loss = LossKind::gathered;
+      job.stack = named_stack("transformers");
     } else {
       job.overlap.gradients = false;  // no script asks for it
     }
@@ -298,8 +300,7 @@ struct TorchtitanRow {
 };
 
 constexpr Recompute kFull = Recompute::full;
-/// Recomputation of every second product and all that is not one; whole layers are the nearest that estimates know.
-constexpr Recompute kOperators = Recompute::full;
+constexpr Recompute kOperators = Recompute::operators;
 
 constexpr std::array kTorchtitanA100{
     TorchtitanRow{"Llama 3 70B, recomputed", "llama-3-70b", 64, 64, 1, 8192, {}, kFull, 331},
@@ -352,7 +353,10 @@ PublishedRun torchtitan_run(const TorchtitanRow& row, const GpuModel& gpu) {
   job.zero = 3;
   job.dtype = row.dtype;
   job.overlap.tensor = row.async_tensor;
-  if (!row.compiled) job.stack.loss = LossKind::plain;
+  job.stack = named_stack(row.compiled ? "compiled" : "eager");
+  if (row.compiled) job.stack.loss = LossKind::plain;  // layers are compiled one by one
+  // PyTorch of 2024 did not prefer cuDNN's attention.
+  if (gpu.fp8_flops > 0) job.stack.attention = AttentionKernel::flash2;
   return {row.name, job, seconds_at(job, row.tokens_per_s_per_gpu), row.gib};
 }
 
@@ -386,6 +390,8 @@ std::vector<PublishedRun> mlperf_runs() {
     job.schedule = "interleaved";
     job.dtype = DataType::fp8;
     job.overlap = kAllHidden;
+    job.stack.weights = DataType::fp8;
+    job.stack.gradients = DataType::bf16;
     runs.push_back({fmt::format("175B on {}", row.gpus), job, row.measured_s});
   }
   return runs;
