@@ -159,6 +159,21 @@ model::ModelConfig nemotron(const std::string& name, const Sizes& sizes) {
 }
 
 constexpr std::string_view kMaxTextModel = "Llama-3-70B";
+constexpr std::string_view kGrok = "Grok-1";
+
+/// What the recipes of the repository state of gradients, fp8 and overlap: `grad_sync_dtype: bf16` and `fp8_params`, or
+/// `grad_reduce_in_fp32 = False` with NeMo's bf16_with_fp8_mixed; grok1_314b.yaml has neither fp8 weights nor
+/// `ub_tp_comm_overlap`. Its later rows name how experts are divided (ETP).
+void set_nemo_recipe(const PublicRow& row, std::string_view model, TrainingJob& job) {
+  if (model == kMaxTextModel) return;
+  const bool grok = model == kGrok;
+  if (grok || job.dtype == DataType::fp8) {
+    job.stack.gradients = DataType::bf16;
+    job.stack.reductions = DataType::bf16;
+  }
+  if (!grok && job.dtype == DataType::fp8) job.stack.weights = DataType::fp8;
+  if (grok && !row.notes("ETP")) job.overlap.tensor = false;
+}
 
 model::ModelConfig grok() {
   model::ModelConfig model = resized("mixtral-8x7b", "grok-1", {6144, 64, 48, 8, 32768, 131072});
@@ -197,7 +212,7 @@ std::vector<PublishedRun> dgxc_runs(std::string_view text, const std::string& so
     model::ModelConfig model;
   };
   const std::vector<Model> models = {
-      {"Grok-1", grok()},
+      {kGrok, grok()},
       {"Llama-3.1-405B", named_model("llama-3.1-405b")},
       {"Llama-3.1-70B", named_model("llama-3.1-70b")},
       {"Llama-3.1-8B", named_model("llama-3.1-8b")},
@@ -211,6 +226,7 @@ std::vector<PublishedRun> dgxc_runs(std::string_view text, const std::string& so
     TrainingJob job = job_of(row, entry.model);
     job.model.layers = row.integer("layers", job.model.layers);  // fewer than the model has, on few GPUs
     job.overlap = kAllHidden;
+    set_nemo_recipe(row, entry.key, job);
     if (entry.key == kMaxTextModel) {
       job.batch.sequence_length = 8192;  // which the stated utilisation implies
       job.zero = 3;                      // among all GPUs, where the larger runs have groups of 128
@@ -355,6 +371,7 @@ PublishedRun torchtitan_run(const TorchtitanRow& row, const GpuModel& gpu) {
   job.overlap.tensor = row.async_tensor;
   job.stack = named_stack(row.compiled ? "compiled" : "eager");
   if (row.compiled) job.stack.loss = LossKind::plain;  // layers are compiled one by one
+  if (!row.compiled) job.stack.fused_norms = false;    // torchtitan/models/norms.py of 2024
   // PyTorch of 2024 did not prefer cuDNN's attention.
   if (gpu.fp8_flops > 0) job.stack.attention = AttentionKernel::flash2;
   return {row.name, job, seconds_at(job, row.tokens_per_s_per_gpu), row.gib};

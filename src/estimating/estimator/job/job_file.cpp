@@ -265,11 +265,12 @@ void read_stack(const YamlView& root, SoftwareStack& stack) {
     stack = looked_up(name, [](const std::string& text) { return named_stack(text); });
   };
   if (!given.is_map()) return look(given);
-  given.require_only({"name", "loss", "attention", "fused_gradient_sums", "gathers_ahead", "weights", "gradients",
-                      "reductions", "host"});
+  given.require_only({"name", "loss", "attention", "fused_norms", "fused_gradient_sums", "gathers_ahead", "weights",
+                      "gradients", "reductions", "host"});
   if (given.has("name")) look(given.at("name"));
   if (given.has("loss")) stack.loss = choice_of(given.at("loss"), kLosses);
   if (given.has("attention")) stack.attention = choice_of(given.at("attention"), kAttentionKernels);
+  read_optional(given, "fused_norms", stack.fused_norms);
   read_optional(given, "fused_gradient_sums", stack.fused_gradient_sums);
   read_optional(given, "gathers_ahead", stack.gathers_ahead);
   read_optional(given, "weights", stack.weights);

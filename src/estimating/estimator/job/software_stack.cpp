@@ -15,9 +15,10 @@ namespace {
 /// (PyTorch 2.11, hidden 4096, 16,384 tokens), in copies of a tensor:
 /// megatron      Megatron-LM: kernels for SwiGLU, rotary embeddings, bias with dropout and addition; one product for
 ///               queries, keys and values; `gradient_accumulation_fusion`; loss over parts of the vocabulary.
-/// eager         PyTorch's modules as torchtitan writes them: nn.RMSNorm is a kernel, rotary embeddings are conversions
-///               and a complex product, SiLU and product apart, three products for queries, keys and values, keys
-///               repeated, F.cross_entropy in fp32; FSDP2 copies gathered weights out.
+/// eager         PyTorch's modules as torchtitan writes them: nn.RMSNorm is a kernel (since PyTorch 2.9; before, and
+///               in torchtitan's own module of 2024, single operations: `fused_norms`), rotary embeddings are
+///               conversions and a complex product, SiLU and product apart, three products for queries, keys and
+///               values, keys repeated, F.cross_entropy in fp32; FSDP2 copies gathered weights out.
 /// compiled      The same under torch.compile: elementwise passes in a row become one, the residual is added in the
 ///               norm's kernel, the loss is two passes over the logits.
 /// transformers  Hugging Face's Llama: norms and rotary embeddings as single operations, most of them in fp32.
@@ -52,7 +53,7 @@ constexpr auto kStacks = std::to_array<SoftwareStack>({
      .summary = "Hugging Face's models without a compiler",
      .fused_gate = false,
      .rotary_passes = PassTimes{13, 15},
-     .norm_passes = PassTimes{13, 30},
+     .fused_norms = false,
      .joined_products = false,
      .fused_gradient_sums = false,
      .loss = LossKind::gathered,

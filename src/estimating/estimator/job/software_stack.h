@@ -40,7 +40,7 @@ struct SoftwareStack {
   std::string_view summary;  ///< one line for help texts
   bool fused_gate = true;    ///< a gated MLP's activation is one kernel; otherwise SiLU and product are two
   std::optional<PassTimes> rotary_passes = std::nullopt;  ///< copies that rotary embeddings are worth; none: a kernel
-  std::optional<PassTimes> norm_passes = std::nullopt;    ///< the same for RMS norms
+  bool fused_norms = true;                                ///< an RMS norm is a kernel, not single operations in fp32
   bool fused_residual = false;                            ///< the norm's kernels also add the residual
   bool joined_products = true;      ///< queries, keys and values are one product, gate and up another
   bool joins_gradients = false;     ///< a copy puts the gradients of queries, keys and values side by side

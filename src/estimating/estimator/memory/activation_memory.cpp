@@ -139,7 +139,7 @@ double kept_without_recompute(const TrainingJob& job) {
   // Attention and MLP side by side have one input between them.
   const double norm_inputs = job.model.parallel_residual ? 1 : 2;
   // As single operations they keep the input in fp32, and what the weight multiplies.
-  const bool passes = job.model.norm == model::NormKind::rms_norm && job.stack.norm_passes;
+  const bool passes = job.model.norm == model::NormKind::rms_norm && !job.stack.fused_norms;
   const double kept = passes ? kFp32Bytes + widths.element : widths.element;
   const double norms = norm_inputs * kept * widths.hidden / widths.split;
   return tokens_of_rank(job) * (norms + attention_bytes(job, widths) + mlp_bytes(job, widths)) + score_bytes(job);
