@@ -73,10 +73,13 @@ std::vector<WorkCost> operator_costs(const PassWork& work, const CostSources& so
   return costs;
 }
 
+/// The host issues the sum of a bias's gradients with the product that it belongs to.
+bool is_issued(OperatorKind kind) { return is_launched(kind) && kind != OperatorKind::bias_gradient; }
+
 PassCost cost_of(const PassWork& work, const TrainingJob& job, const CostSources& sources) {
   PassCost pass;
   const auto launches =
-      std::ranges::count_if(work.operators, is_launched, [](const OperatorUse& use) { return use.op.kind; });
+      std::ranges::count_if(work.operators, is_issued, [](const OperatorUse& use) { return use.op.kind; });
   const HostCosts& host = job.stack.host;
   pass.host_s = work.checkpoint_s + host.operator_s * static_cast<double>(launches) +
                 host.collective_s * static_cast<double>(work.collectives.size());
