@@ -18,7 +18,8 @@ namespace {
 /// eager         PyTorch's modules as torchtitan writes them: nn.RMSNorm is a kernel (since PyTorch 2.9; before, and
 ///               in torchtitan's own module of 2024, single operations: `fused_norms`), rotary embeddings are
 ///               conversions and a complex product, SiLU and product apart, three products for queries, keys and
-///               values, keys repeated, F.cross_entropy in fp32; FSDP2 copies gathered weights out.
+///               values, keys repeated, F.cross_entropy in fp32; FSDP2 copies gathered weights out; fp8 as torchao
+///               scales it.
 /// compiled      The same under torch.compile: elementwise passes in a row become one, the residual is added in the
 ///               norm's kernel, the loss is two passes over the logits.
 /// transformers  Hugging Face's Llama: norms and rotary embeddings as single operations, most of them in fp32.
@@ -39,6 +40,7 @@ constexpr auto kStacks = std::to_array<SoftwareStack>({
      .repeats_keys = true,
      .fused_gradient_sums = false,
      .loss = LossKind::plain,
+     .scales_dynamically = true,
      .copies_gathered = true},
     {.name = "compiled",
      .summary = "the same under torch.compile",
@@ -47,6 +49,7 @@ constexpr auto kStacks = std::to_array<SoftwareStack>({
      .repeats_keys = true,
      .fused_gradient_sums = false,
      .loss = LossKind::fused,
+     .scales_dynamically = true,
      .copies_gathered = true,
      .host = {.operator_s = 29e-6}},
     {.name = "transformers",
@@ -57,6 +60,7 @@ constexpr auto kStacks = std::to_array<SoftwareStack>({
      .joined_products = false,
      .fused_gradient_sums = false,
      .loss = LossKind::gathered,
+     .scales_dynamically = true,
      .copies_gathered = true,
      .host = {.operator_s = 93e-6}},
     {.name = "lowgear", .summary = "Lowgear's trainer", .rotary_passes = PassTimes{4, 4}, .loss = LossKind::plain},

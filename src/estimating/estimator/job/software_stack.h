@@ -50,6 +50,9 @@ struct SoftwareStack {
   AttentionKernel attention = AttentionKernel::newest;
   /// ZeRO 3 gathers a layer's weights before the layer above ends its backward; otherwise the backward waits for it.
   bool gathers_ahead = true;
+  /// In fp8, a tensor's scale is its own largest value, which a pass of its own finds; otherwise that of iterations
+  /// before (TransformerEngine's delayed scaling).
+  bool scales_dynamically = false;
   bool copies_gathered = false;  ///< ZeRO 3 copies gathered weights to their places (FSDP2)
   /// Types of weights, gradients and messages with gradients where they differ from the usual ones of the job's dtype
   /// (memory_estimate.h, summed_gradient_bytes).

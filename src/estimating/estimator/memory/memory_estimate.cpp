@@ -138,7 +138,10 @@ std::size_t MemoryEstimate::fullest_rank() const {
 double MemoryEstimate::peak() const { return ranks.empty() ? 0 : ranks[fullest_rank()].total(); }
 
 MemoryFit MemoryEstimate::fit() const {
-  if (peak() > (1 + kMemoryError) * capacity) return MemoryFit::exceeds;
+  if (ranks.empty()) return MemoryFit::fits;
+  // The allocator gives holes back before it fails.
+  const double needed = peak() - ranks[fullest_rank()].fragmentation;
+  if (needed > (1 + kMemoryError) * capacity) return MemoryFit::exceeds;
   return peak() > (1 - kMemoryError) * capacity ? MemoryFit::near_limit : MemoryFit::fits;
 }
 

@@ -161,12 +161,24 @@ void add_attention_copies(BlockBuilder& block, const TrainingJob& job, const Ran
 }
 
 /// In fp8, a kernel of its own writes what a product reads, as stored and transposed for the gradient of the weights
-/// (TransformerEngine's cast_transpose: as many bytes as a copy): its input, and backward the gradient of its output.
+/// (TransformerEngine's cast_transpose: as many bytes as a copy): its input, and backward the gradient of its output. A
+/// scale of its own largest value reads the tensor once more.
+double cast_copies(const TrainingJob& job) { return job.stack.scales_dynamically ? 1.5 : 1; }
+
 void add_fp8_casts(BlockBuilder& block, const TrainingJob& job, std::int64_t tokens, std::int64_t inputs,
                    std::int64_t outputs, double times = 1) {
   if (job.dtype != DataType::fp8) return;
-  block.forward(WorkPart::elementwise, OperatorKind::permute, {1, tokens, inputs, 1}, times);
-  block.backward(WorkPart::elementwise, OperatorKind::permute, {1, tokens, outputs, 1}, times);
+  const double copies = cast_copies(job) * times;
+  block.forward(WorkPart::elementwise, OperatorKind::permute, {1, tokens, inputs, 1}, copies);
+  block.backward(WorkPart::elementwise, OperatorKind::permute, {1, tokens, outputs, 1}, copies);
+}
+
+/// Weights are cast once in an iteration with TransformerEngine, which is not counted, and in every pass with scales of
+/// their own largest values.
+void add_weight_casts(BlockBuilder& block, const TrainingJob& job, double weights) {
+  if (job.dtype != DataType::fp8 || !job.stack.scales_dynamically) return;
+  block.add(WorkPart::elementwise, OperatorKind::permute, {static_cast<std::int64_t>(weights), 1, 1, 1},
+            cast_copies(job));
 }
 
 /// Products of one input with matrices side by side. Apart, the gradients of the input are added. Returns the index of
@@ -394,6 +406,8 @@ std::string_view name(WorkPart part) {
 BlockWork layer_work(const TrainingJob& job, bool windowed) {
   const RankShape shape(job);
   BlockBuilder block(job, windowed ? job.model.window : 0);
+  const RankParameters parameters = layer_parameters(job);
+  add_weight_casts(block, job, parameters.total());
   add_norm(block, job, shape);
   add_attention(block, job, shape);
   add_residual(block, job, shape, job.model.output_bias);
@@ -410,7 +424,6 @@ BlockWork layer_work(const TrainingJob& job, bool windowed) {
     block.work().forward.checkpoint_s = job.stack.host.checkpoint_forward_s;
     block.work().recomputed.checkpoint_s = job.stack.host.checkpoint_backward_s;
   }
-  const RankParameters parameters = layer_parameters(job);
   add_gradient_sums(block, job, parameters.total());
   add_sharding(block, job, parameters.dense, replica_group(job), true);
   add_sharding(block, job, parameters.experts, expert_replica_group(job), true);
