@@ -149,6 +149,7 @@ std::vector<GpuRow> make_table() {
   const Curve ga102{VoltageCurve(kGa102, 2100), Basis::assumed, kLikeA40};
   const Curve v100{stretched(kA100, 1530), Basis::assumed, kLikeA100};
   const Curve b200{stretched(kHopper, 1965), Basis::assumed, kLikeH200};
+  const Curve gb200{stretched(kHopper, 2062), Basis::assumed, kLikeH200};
   const ClockSteps hopper_clocks{345, 1980, 15};
   return {
       // static power at its clock [smi], the rest [assumed]
@@ -170,6 +171,9 @@ std::vector<GpuRow> make_table() {
       hopper(row("gh200", hopper_clocks, {80, 126, 0.82, 34.5, 128, 1570, 460, 220, 900}, hopper_curve), 1),
       // [assumed]: half the energy per operation of the H100
       hopper(row("b200", {120, 1965, 15}, {140, 200, 1.4, 60, 205, 1640, 600, 400, 1000}, b200), 1),
+      hopper(row("gb200", {120, 2062, 15}, {140, 200, 1.4, 60, 205, 1822, 600, 400, 1200}, gb200), 1),
+      hopper(row("b300", {120, 1965, 15}, {140, 200, 1.4, 60, 205, 1640, 600, 400, 1100}, b200), 1),
+      hopper(row("gb300", {120, 2062, 15}, {140, 200, 1.4, 60, 205, 1822, 600, 400, 1400}, gb200), 1),
   };
 }
 

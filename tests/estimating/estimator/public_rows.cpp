@@ -52,15 +52,13 @@ struct RowGpu {
   std::string_view key;
   std::string_view gpu;
   double nvlink_bytes_per_s = 0;  ///< one direction; 0: the GPU's own
-  int gpus_per_node = 8;
 };
-/// A800 and H800 are the same chips with 400 GB/s of NVLink in both directions. GB200 stands in a rack of 72, of which
-/// jobs of these sizes use 64.
+/// A800 and H800 are the same chips with 400 GB/s of NVLink in both directions.
 constexpr auto kRowGpus = std::to_array<RowGpu>({
     {"A100 40GB", "a100-40gb-sxm"},
     {"A100 80GB", "a100-80gb-sxm"},
     {"A800 80GB", "a100-80gb-sxm", 200 * kGiga},
-    {"GB200", "b200", 0, 64},
+    {"GB200", "gb200"},
     {"H100", "h100-sxm"},
     {"H800 80GB", "h100-sxm", 200 * kGiga},
 });
@@ -86,7 +84,6 @@ TrainingJob job_of(const PublicRow& row, model::ModelConfig model) {
   job.model = std::move(model);
   job.gpu = named_gpu(gpu.gpu);
   job.cluster = default_cluster(job.gpu);
-  job.cluster.gpus_per_node = gpu.gpus_per_node;
   if (gpu.nvlink_bytes_per_s > 0) job.cluster.intra_node.bytes_per_s = gpu.nvlink_bytes_per_s;
   ParallelLayout& layout = job.parallel;
   layout = {.tp = row.count("tp"),

@@ -25,7 +25,7 @@ TEST(GpuTable, HopperFollowsWhatWasMeasuredOnAnH200) {
 TEST(GpuTable, SaysWhichCurvesAreAssumed) {
   EXPECT_EQ(gpu_row("h200-sxm").power.voltage_basis, Basis::measured);
   EXPECT_EQ(gpu_row("a100-80gb-sxm").power.voltage_basis, Basis::published);
-  for (const char* const name : {"v100-sxm", "rtx-3090", "rtx-a6000", "b200"}) {
+  for (const char* const name : {"v100-sxm", "rtx-3090", "rtx-a6000", "b200", "gb200", "b300", "gb300"}) {
     EXPECT_EQ(gpu_row(name).power.voltage_basis, Basis::assumed) << name;
     EXPECT_THAT(std::string(gpu_row(name).source), testing::StartsWith("assumed")) << name;
   }

@@ -15,8 +15,8 @@
 /// and "Ampere GA102 GPU Architecture"; "A100 Tensor Core GPU Architecture" (2020) and the A100 data sheet (2021) for
 /// its 80 GB forms; "H100 Tensor Core GPU Architecture" (2022) and the H100 data sheet; H200 data sheet (2024); "Grace
 /// Hopper Superchip" data sheet (2023, 96 GB of HBM3); "Blackwell Architecture Technical Brief" (2024), and the data
-/// sheets of HGX B200 and DGX B200, of which a GPU has an eighth. Rates are dense: those of sparse matrices count
-/// twice.
+/// sheets of HGX B200, DGX B200 and HGX B300 (2025), of which a GPU has an eighth, and of GB200 NVL72 and GB300 NVL72,
+/// of which it has a seventy-second. Rates are dense: those of sparse matrices count twice.
 ///
 /// RTX 3090 and RTX A6000: "Ampere GA102 GPU Architecture" (71 and 154.8 TFLOP/s of fp16 matrices with
 /// fp32 sums, at boost clocks of 1695 and 1800 MHz). Their highest clock is above the boost clock that the whitepaper's
@@ -24,7 +24,8 @@
 /// here are at that clock, in proportion; their power limit leaves less.
 ///
 /// Memory: what data sheets call GB is 2^30 bytes, as nvidia-smi shows. Clocks: what `nvidia-smi -q -d
-/// SUPPORTED_CLOCKS` lists. L2 of H200 and GH200 is that of the H100's whitepaper; that of B200 is what CUDA reports.
+/// SUPPORTED_CLOCKS` lists. L2 of H200 and GH200 is that of the H100's whitepaper; those and multiprocessors of
+/// Blackwell are what CUDA reports of B200 and GB200, and assumed of B300 and GB300.
 namespace lowgear::estimator {
 namespace {
 
@@ -64,6 +65,9 @@ constexpr auto kGpus = std::to_array<Entry>({
     {"h200-sxm", 989.4, true, 1978.9, 494.7, 66.9, 141, 4800, 50, 132, 450 * kGiga},
     {"gh200", 989.4, true, 1978.9, 494.7, 66.9, 96, 4000, 50, 132, 450 * kGiga},
     {"b200", 2250, true, 4500, 1125, 75, 180, 8000, 126, 148, 900 * kGiga},
+    {"gb200", 2500, true, 5000, 1250, 80, 186, 8000, 126, 152, 900 * kGiga},
+    {"b300", 2250, true, 4500, 1125, 75, 270, 8000, 126, 148, 900 * kGiga},
+    {"gb300", 2500, true, 5000, 1250, 80, 279, 8000, 126, 152, 900 * kGiga},
 });
 
 struct OtherName {
@@ -104,6 +108,8 @@ constexpr auto kOtherNames = std::to_array<OtherName>({
     {"gh200120gb", "gh200"},
     {"gh200480gb", "gh200"},
     {"b200sxm", "b200"},
+    {"b300sxm6", "b300"},
+    {"b300sxm6ac", "b300"},
 });
 
 /// Short names that the driver gives to no GPU: with a brand they may mean another of the family.

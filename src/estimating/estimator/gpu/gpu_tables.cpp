@@ -98,7 +98,7 @@ std::array<PassShares, kOperatorKindCount> by_kind(const MemoryShares& shares) {
 }
 
 bool is_hopper_or_later(std::string_view gpu) {
-  return gpu.starts_with("h") || gpu.starts_with("gh") || gpu.starts_with("b");
+  return gpu.starts_with("h") || gpu.starts_with("g") || gpu.starts_with("b");
 }
 
 /// Products. A100, GH200: forward products of the same samples (their backward ran on gradients near zero, which cost

@@ -30,6 +30,7 @@ struct Network {
   double bytes_per_s;  ///< of one GPU
 };
 
+/// Jobs of powers of two use 64 of the 72 GPUs that a rack of GB200 or GB300 joins by NVLink.
 constexpr auto kNetworks = std::to_array<Network>({
     {"v100-16gb-sxm", 8, 6.25 * kGiga},
     {"v100-sxm", 8, 6.25 * kGiga},
@@ -44,6 +45,9 @@ constexpr auto kNetworks = std::to_array<Network>({
     {"h200-sxm", 8, 50 * kGiga},
     {"gh200", 4, 25 * kGiga},
     {"b200", 8, 50 * kGiga},
+    {"gb200", 64, 50 * kGiga},
+    {"b300", 8, 100 * kGiga},
+    {"gb300", 64, 100 * kGiga},
 });
 /// For GPUs that are not in the table.
 constexpr Network kUnknownNetwork = {"", 8, 25 * kGiga};

@@ -75,6 +75,9 @@ TEST(NamedGpu, IsFoundByTheNameOfTheDriver) {
            {"NVIDIAGH200120GB", "gh200"},
            {"NVIDIAA100-SXM4-80GB", "a100-80gb-sxm"},
            {"NVIDIA B200", "b200"},
+           {"NVIDIA GB200", "gb200"},
+           {"NVIDIA B300 SXM6 AC", "b300"},
+           {"NVIDIA GB300", "gb300"},
        }) {
     EXPECT_EQ(gpu_of_name(driver), name) << driver;
     EXPECT_EQ(named_gpu(driver).name, name);
@@ -89,7 +92,7 @@ TEST(NamedGpu, MayHaveBlanksAroundIt) {
 
 TEST(NamedGpu, IsNoOtherOfTheFamily) {
   for (const char* const other :
-       {"NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA A100-PCIE-40GB", "NVIDIA GB200", "NVIDIA GeForce RTX 3090 Ti",
+       {"NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA A100-PCIE-40GB", "NVIDIA GeForce RTX 3090 Ti",
         "NVIDIA A400", "NVIDIA GH200 144G HBM3e", "NVIDIA A100-SXM4-80GB MIG 3g.40gb", "NVIDIA A100", "NVIDIA", ""}) {
     EXPECT_EQ(gpu_of_name(other), std::nullopt) << other;
   }
