@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <utility>
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
@@ -18,8 +20,8 @@ constexpr std::array<std::string_view, 3> kTypes = {"bf16", "fp8", "tf32"};
 constexpr std::array<std::string_view, 3> kData = {"bits", "numbers", "zeros"};
 
 constexpr std::string_view kHeader =
-    "sms,type,data,adds,stream_sms,begin_s,time_s,energy_j,energy_error_j,power_w,clock_mhz,lowest_clock_mhz,"
-    "highest_clock_mhz,memory_clock_mhz,temperature_c,capped_s,thermal_s,limit_w,operations,bytes\n";
+    "sms,type,data,adds,stream_sms,cached,begin_s,time_s,energy_j,energy_error_j,power_w,clock_mhz,lowest_clock_mhz,"
+    "highest_clock_mhz,memory_clock_mhz,temperature_c,capped_s,thermal_s,limit_w,operations,bytes,cache_bytes\n";
 
 int word_of(const CsvTable& table, std::size_t row, std::string_view column, std::span<const std::string_view> words) {
   const std::size_t index = table.column(column);
@@ -60,6 +62,7 @@ CurveSample sample_of(const CsvTable& table, std::size_t row) {
   sample.load.data = static_cast<ProductData>(word_of(table, row, "data", kData));
   sample.load.adds = sms_of(table, row, "adds") != 0;
   sample.load.stream_sms = sms_of(table, row, "stream_sms");
+  sample.load.cached = sms_of(table, row, "cached") != 0;
   sample.begin_s = amount_of(table, row, "begin_s");
   sample.time_s = positive(table, row, "time_s");
   sample.energy_j = positive(table, row, "energy_j");
@@ -74,52 +77,55 @@ CurveSample sample_of(const CsvTable& table, std::size_t row) {
   sample.limit_w = amount_of(table, row, "limit_w");
   sample.operations = amount_of(table, row, "operations");
   sample.bytes = amount_of(table, row, "bytes");
+  sample.cache_bytes = amount_of(table, row, "cache_bytes");
   return sample;
 }
 
-/// Shares of the multiprocessors, in sixteenths.
-constexpr std::array<int, 9> kWide = {2, 4, 6, 8, 10, 12, 14, 15, 16};
-constexpr std::array<int, 4> kFew = {2, 5, 10, 16};
-
 int share(int multiprocessors, int sixteenths) { return std::max(1, multiprocessors * sixteenths / 16); }
 
-void add_products(std::vector<CurveLoad>& loads, int multiprocessors, std::span<const int> sixteenths, CurveLoad load) {
-  for (const int part : sixteenths) {
-    load.product_sms = share(multiprocessors, part);
-    loads.push_back(load);
-  }
-}
+/// Loads by shares of the multiprocessors in sixteenths: of the products, and of the streams beside them.
+class LoadList {
+ public:
+  explicit LoadList(int multiprocessors) : multiprocessors_(multiprocessors) {}
 
-/// Beside a stream the same clock belongs to less work.
-void add_mixtures(std::vector<CurveLoad>& loads, int multiprocessors, CurveLoad load) {
-  for (const auto& [products, streams] : {std::pair{8, 4}, std::pair{12, 4}, std::pair{8, 8}}) {
-    load.product_sms = share(multiprocessors, products);
-    load.stream_sms = std::min(share(multiprocessors, streams), multiprocessors - load.product_sms);
-    loads.push_back(load);
+  void add(CurveLoad load, std::initializer_list<std::pair<int, int>> parts) {
+    for (const auto& [products, streams] : parts) {
+      load.product_sms = products > 0 ? share(multiprocessors_, products) : 0;
+      load.stream_sms =
+          streams > 0 ? std::min(share(multiprocessors_, streams), multiprocessors_ - load.product_sms) : 0;
+      loads_.push_back(load);
+    }
   }
-}
+  void add_idle(std::size_t count) { loads_.resize(loads_.size() + count); }
+  [[nodiscard]] std::vector<CurveLoad> take() && { return std::move(loads_); }
 
-/// Most samples are of the first type, which reaches the lowest clocks.
+ private:
+  int multiprocessors_;
+  std::vector<CurveLoad> loads_;
+};
+
+/// Most samples are of the first type. Additions and streams beside the products reach the lowest clocks; loads of the
+/// cache and of device memory at several clocks show which part of their energy follows the core's voltage.
 std::vector<CurveLoad> distinct_loads(int multiprocessors, std::span<const ProductType> types) {
   using enum ProductData;
-  std::vector<CurveLoad> loads = {{}, {}, {}};
+  LoadList loads(multiprocessors);
+  loads.add_idle(2);
   for (const ProductType type : types) {
-    const bool first = type == types.front();
-    const bool last = types.size() > 2 && type == types.back();
-    add_products(loads, multiprocessors, last ? std::span<const int>(kFew) : kWide, {.type = type, .data = numbers});
-    if (last) continue;
-    add_products(loads, multiprocessors, first ? std::span<const int>(kWide) : kFew,
-                 {.type = type, .data = numbers, .adds = true});
-    add_mixtures(loads, multiprocessors, {.type = type, .data = numbers, .adds = first});
+    loads.add({.type = type, .data = numbers}, {{2, 0}, {5, 0}, {10, 0}, {16, 0}});
+    if (types.size() > 2 && type == types.back()) continue;
+    loads.add({.type = type, .data = numbers}, {{13, 0}});
+    loads.add({.type = type, .data = numbers, .adds = true},
+              {{2, 0}, {5, 0}, {8, 0}, {10, 0}, {13, 0}, {16, 0}, {8, 4}, {12, 4}, {14, 2}, {15, 1}});
   }
-  if (types.empty()) return loads;
-  for (const ProductData data : {bits, zeros}) {
-    add_products(loads, multiprocessors, kFew, {.type = types.front(), .data = data});
-  }
-  for (const int part : {1, 2, 4, 8, 16}) {
-    loads.push_back({.type = types.front(), .stream_sms = share(multiprocessors, part)});
-  }
-  return loads;
+  if (types.empty()) return std::move(loads).take();
+  const ProductType first = types.front();
+  loads.add({.type = first, .data = numbers, .adds = true}, {{4, 0}, {12, 0}});
+  loads.add({.type = first, .data = bits}, {{5, 0}, {10, 0}});
+  loads.add({.type = first, .data = zeros}, {{2, 0}, {5, 0}, {10, 0}, {16, 0}});
+  loads.add({.type = first}, {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}});
+  loads.add({.type = first, .cached = true}, {{0, 2}, {0, 5}, {0, 10}, {0, 16}, {4, 12}, {8, 8}, {12, 4}});
+  loads.add({.type = first, .adds = true, .cached = true}, {{12, 4}});
+  return std::move(loads).take();
 }
 
 }  // namespace
@@ -134,7 +140,8 @@ std::string describe(const CurveLoad& load) {
     text = fmt::format("{} {}{} on {} SMs", name(load.type), name(load.data), load.adds ? " + adds" : "",
                        load.product_sms);
   }
-  if (load.stream_sms > 0) text += fmt::format("{}stream on {}", text.empty() ? "" : ", ", load.stream_sms);
+  if (load.stream_sms > 0)
+    text += fmt::format("{}{}stream on {}", text.empty() ? "" : ", ", load.cached ? "cached " : "", load.stream_sms);
   return text;
 }
 
@@ -143,12 +150,13 @@ std::string curve_header() { return std::string(kHeader); }
 std::string curve_row(const CurveSample& sample) {
   const CurveLoad& load = sample.load;
   return fmt::format(
-      "{},{},{},{},{},{:.3f},{:.4f},{:.3f},{:.3f},{:.2f},{:.1f},{:.0f},{:.0f},{:.0f},{:.2f},{:.3f},{:.3f},{},{:.6e},{:."
-      "6e}\n",
-      load.product_sms, name(load.type), name(load.data), load.adds ? 1 : 0, load.stream_sms, sample.begin_s,
-      sample.time_s, sample.energy_j, sample.energy_error_j, sample.power_w(), sample.clock_mhz,
+      "{},{},{},{},{},{},{:.3f},{:.4f},{:.3f},{:.3f},{:.2f},{:.1f},{:.0f},{:.0f},{:.0f},{:.2f},{:.3f},{:.3f},{},{:.6e},"
+      "{:."
+      "6e},{:.6e}\n",
+      load.product_sms, name(load.type), name(load.data), load.adds ? 1 : 0, load.stream_sms, load.cached ? 1 : 0,
+      sample.begin_s, sample.time_s, sample.energy_j, sample.energy_error_j, sample.power_w(), sample.clock_mhz,
       sample.lowest_clock_mhz, sample.highest_clock_mhz, sample.memory_clock_mhz, sample.temperature_c, sample.capped_s,
-      sample.thermal_s, sample.limit_w, sample.operations, sample.bytes);
+      sample.thermal_s, sample.limit_w, sample.operations, sample.bytes, sample.cache_bytes);
 }
 
 std::vector<CurveSample> parse_curve_samples(std::string_view text, const std::string& source) {

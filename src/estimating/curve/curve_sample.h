@@ -19,14 +19,15 @@ enum class ProductData : unsigned char {
 [[nodiscard]] std::string_view name(ProductType type);
 [[nodiscard]] std::string_view name(ProductData data);
 
-/// Work on a GPU that does not end: products on some multiprocessors, reads of device memory on others. Without both
-/// the GPU is awake and idle.
+/// Work on a GPU that does not end: products on some multiprocessors, reads of device memory or of the last-level cache
+/// on others. Without both the GPU is awake and idle.
 struct CurveLoad {
   int product_sms = 0;
   ProductType type = ProductType::bf16;
   ProductData data = ProductData::numbers;
   bool adds = false;  ///< beside the products ordinary multiply-adds and reads of the last-level cache
   int stream_sms = 0;
+  bool cached = false;  ///< the streams read memory that stays in the last-level cache
 
   friend bool operator==(const CurveLoad&, const CurveLoad&) = default;
 };
@@ -50,6 +51,7 @@ struct CurveSample {
   double limit_w = 0;           ///< enforced power limit
   double operations = 0;        ///< of the products; a multiply and an add are two
   double bytes = 0;             ///< read from device memory
+  double cache_bytes = 0;       ///< read from the last-level cache, by cached streams or beside products with additions
 
   [[nodiscard]] double power_w() const { return energy_j / time_s; }
 };

@@ -90,7 +90,8 @@ class CurveSampler {
                               .thermal_s = measured.thermally_throttled_s.value_or(0),
                               .limit_w = limit_w(),
                               .operations = (to.operations - from.operations) * share,
-                              .bytes = (to.bytes - from.bytes) * share};
+                              .bytes = (to.bytes - from.bytes) * share,
+                              .cache_bytes = (to.cache_bytes - from.cache_bytes) * share};
   }
 
  private:

@@ -15,6 +15,8 @@ namespace {
 
 /// More than the last-level cache for a few multiprocessors together.
 constexpr std::size_t kRegionBytes = std::size_t{32} << 20U;
+/// Parts of a region that stay in the last-level cache for all multiprocessors together.
+constexpr std::uint64_t kCachedSteps = 2;
 /// So many chunks take a minute or two, should nobody stop them.
 constexpr std::uint64_t kMostChunks = 120'000;
 
@@ -78,7 +80,7 @@ void CudaLoad::start(const curve::CurveLoad& load) {
   CudaDriver::Address control = control_.device;
   auto products = static_cast<unsigned>(load.product_sms);
   unsigned adds = load.adds ? kernel.kernel.adds : 0;
-  std::uint64_t region = region_bytes_;
+  std::uint64_t region = load.cached ? kCachedSteps * kernel.kernel.region_bytes : region_bytes_;
   std::uint64_t most = kMostChunks;
   std::array<void*, 8> parameters = {&control, &products, &adds, &masks.kept, &masks.set, &memory_, &region, &most};
   driver_.launch(kernel.work, static_cast<unsigned>(blocks), kernel.kernel.threads, kernel.kernel.shared_bytes,
@@ -95,8 +97,9 @@ LoadWork CudaLoad::work() const {
     const auto done = static_cast<double>(chunks[block]);
     if (block < load_.product_sms) {
       work.operations += done * running_->kernel.product_operations;
+      if (load_.adds) work.cache_bytes += done * running_->kernel.add_bytes;
     } else {
-      work.bytes += done * running_->kernel.stream_bytes;
+      (load_.cached ? work.cache_bytes : work.bytes) += done * running_->kernel.stream_bytes;
     }
   }
   return work;

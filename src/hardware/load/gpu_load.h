@@ -15,6 +15,7 @@ namespace lowgear::load {
 struct LoadWork {
   double operations = 0;
   double bytes = 0;
+  double cache_bytes = 0;
 };
 
 /// Loads a GPU; reads and changes none of its settings. One load at a time.

@@ -19,6 +19,7 @@ struct LoadKernel {
   unsigned adds = 0;               ///< rounds of multiply-adds that take a chunk's time beside its products
   double product_operations = 0;   ///< of a chunk of products; a multiply and an add are two
   double stream_bytes = 0;         ///< of a chunk of reads
+  double add_bytes = 0;            ///< read from the last-level cache beside a chunk of products with additions
   std::uint64_t region_bytes = 0;  ///< a block's share of device memory is a multiple of this
 };
 
