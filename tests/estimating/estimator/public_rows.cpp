@@ -278,9 +278,7 @@ std::vector<PublishedRun> flagperf_runs(std::string_view text, const std::string
     TrainingJob job = job_of(row, entry.model);
     const bool flagscale = entry.key.ends_with("flagscale");
     if (!row.states("global_batch")) {
-      // FlagScale's script counts every GPU as a replica.
-      const int replicas = flagscale ? job.parallel.gpus() : job.parallel.dp;
-      job.batch.global = noted_accumulation(row, entry.accumulation) * job.batch.micro * replicas;
+      job.batch.global = noted_accumulation(row, entry.accumulation) * job.batch.micro * job.parallel.dp;
     }
     job.zero = entry.zero;
     if (flagscale) job.parallel.sequence_parallel = false;

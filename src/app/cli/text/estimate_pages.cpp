@@ -218,7 +218,7 @@ report::Page estimate_page(const estimator::JobEstimate& estimate, const estimat
                 {"Batch", fmt::format("{} \u00d7 {} tokens", job.batch.global, job.batch.sequence_length)},
                 {"Microbatches", fmt::format("{}, {}", job.microbatches(), job.schedule)},
                 {"Type", std::string(name(job.dtype))},
-                {"Software", std::string(job.stack.name)}},
+                {"Software", describe(job.stack)}},
       .cards = cards_of(estimate, planned),
       .warnings = warnings_of(estimate),
       .plot = plot_of(planned),

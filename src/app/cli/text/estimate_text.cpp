@@ -75,7 +75,20 @@ std::string layout_text(const estimator::TrainingJob& job) {
   if (parallel.virtual_stages > 1) text += fmt::format(", {} virtual stages per rank", parallel.virtual_stages);
   if (parallel.sequence_parallel) text += ", sequence parallel";
   return text + fmt::format(", ZeRO {}, {} recomputation, {} attention, {}, stack {}", job.zero,
-                            recomputation(job.recompute), name(job.attention), name(job.dtype), job.stack.name);
+                            recomputation(job.recompute), name(job.attention), name(job.dtype), describe(job.stack));
+}
+
+/// What the job assumes of links and of communication beside computation.
+std::string assumptions_text(const estimator::TrainingJob& job) {
+  if (job.parallel.gpus() == 1) return "";
+  const estimator::Overlap& overlap = job.overlap;
+  std::vector<std::string_view> hidden;
+  if (overlap.gradients) hidden.emplace_back("gradients");
+  if (overlap.tensor || overlap.tensor_gradients) hidden.emplace_back(overlap.tensor ? "tensor" : "tensor_gradients");
+  if (overlap.pipeline) hidden.emplace_back("pipeline");
+  return fmt::format("links of a GPU {:.4g} GB/s within nodes, {:.4g} between; overlapped: {}\n",
+                     job.cluster.intra_node.bytes_per_s / kGiga, job.cluster.inter_node.bytes_per_s / kGiga,
+                     hidden.empty() ? "nothing" : fmt::format("{}", fmt::join(hidden, ", ")));
 }
 
 std::string job_text(const estimator::TrainingJob& job) {
@@ -83,10 +96,10 @@ std::string job_text(const estimator::TrainingJob& job) {
   const estimator::BatchShape& batch = job.batch;
   return fmt::format(
       "{}, {} parameters, on {} {} in nodes of {}\n{}\npower by clock {}\nglobal batch {} x {} tokens: {} microbatches "
-      "of {}, {}\n\n",
+      "of {}, {}\n{}\n",
       job.model.name, parameters_text(parameters), job.parallel.gpus(), describe(job.gpu), job.cluster.gpus_per_node,
       layout_text(job), job.gpu.power_source, batch.global, batch.sequence_length, job.microbatches(), batch.micro,
-      job.schedule);
+      job.schedule, assumptions_text(job));
 }
 
 double utilization(const estimator::JobEstimate& estimate) {
@@ -170,7 +183,8 @@ std::string stacks_text(const estimator::JobEstimate& estimate) {
     table.add_row({std::string(stack.name), fmt::format("{:.3f}", stack.time_s),
                    signed_text(100 * (stack.time_s / estimate.iteration.time_s - 1), 1), gib(stack.memory_bytes)});
   }
-  return fmt::format("\nthe same job on other software; estimated for {}\n{}", estimate.job.stack.name, table.text());
+  return fmt::format("\nthe same job on other software; estimated for {}\n{}", describe(estimate.job.stack),
+                     table.text());
 }
 
 Json layout_json(const estimator::TrainingJob& job) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/text.h"
@@ -89,6 +91,29 @@ std::string_view name(LossKind loss) {
       return "fused";
   }
   return "";
+}
+
+std::string describe(const SoftwareStack& stack) {
+  const SoftwareStack& usual = named_stack(stack.name);
+  std::vector<std::string> changes;
+  const auto add = [&changes](bool changed, std::string_view member, std::string_view value) {
+    if (changed) changes.push_back(fmt::format("{} {}", member, value));
+  };
+  const auto add_switch = [&add](bool now, bool usually, std::string_view member) {
+    add(now != usually, member, now ? "on" : "off");
+  };
+  const auto add_type = [&add](const std::optional<DataType>& now, const std::optional<DataType>& usually,
+                               std::string_view member) { add(now != usually, member, now ? name(*now) : ""); };
+  add(stack.loss != usual.loss, "loss", name(stack.loss));
+  add(stack.attention != usual.attention, "attention", name(stack.attention));
+  add_switch(stack.fused_norms, usual.fused_norms, "fused_norms");
+  add_switch(stack.fused_gradient_sums, usual.fused_gradient_sums, "fused_gradient_sums");
+  add_switch(stack.gathers_ahead, usual.gathers_ahead, "gathers_ahead");
+  add_type(stack.weights, usual.weights, "weights");
+  add_type(stack.gradients, usual.gradients, "gradients");
+  add_type(stack.reductions, usual.reductions, "reductions");
+  add(stack.host != usual.host, "host", "changed");
+  return changes.empty() ? std::string(stack.name) : fmt::format("{} ({})", stack.name, fmt::join(changes, ", "));
 }
 
 std::span<const SoftwareStack> software_stacks() { return kStacks; }

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "estimating/estimator/gpu/gpu_model.h"
@@ -25,6 +26,8 @@ struct HostCosts {
   double collective_s = 90e-6;             ///< of a collective
   double checkpoint_forward_s = 0.22e-3;   ///< of full recomputation in the forward of a layer, in addition
   double checkpoint_backward_s = 0.73e-3;  ///< of full recomputation in the backward of a layer, in addition
+
+  friend bool operator==(const HostCosts&, const HostCosts&) = default;
 };
 
 /// Number of times that an operator's kernel runs in each direction, or the multiple of its work.
@@ -61,6 +64,9 @@ struct SoftwareStack {
   std::optional<DataType> reductions = std::nullopt;
   HostCosts host = {};
 };
+
+/// The name, with what differs from the row of that name in brackets: `megatron (weights fp8, gradients bf16)`.
+[[nodiscard]] std::string describe(const SoftwareStack& stack);
 
 /// All rows, the default first.
 [[nodiscard]] std::span<const SoftwareStack> software_stacks();

@@ -283,7 +283,8 @@ void add_dense_mlp(BlockBuilder& block, const TrainingJob& job, const RankShape&
   const std::int64_t width = intermediate / job.parallel.tp;
   const MlpProducts products = add_mlp(block, job, WorkPart::linear, shape.tokens, width, 1);
   if (job.model.mlp_biases) {
-    block.backward(WorkPart::elementwise, OperatorKind::bias_gradient, {shape.batch, shape.sequence, width, 1});
+    const std::int64_t first = job.model.mlp == model::MlpKind::gated ? 2 * width : width;
+    block.backward(WorkPart::elementwise, OperatorKind::bias_gradient, {shape.batch, shape.sequence, first, 1});
   }
   tensor.column(block, products.first, products.first_backward);
   tensor.row(block, products.second, products.second_backward);

@@ -57,6 +57,7 @@ stack:
   name: llm-foundry
   loss: gathered
   attention: flash2
+  fused_norms: false
   fused_gradient_sums: true
   gathers_ahead: true
   weights: fp8
@@ -99,6 +100,7 @@ TEST(ParseTrainingJob, ReadsWhatFrameworksDoDifferently) {
   EXPECT_FALSE(job.split_messages);
   EXPECT_EQ(job.stack.name, "llm-foundry");
   EXPECT_FALSE(job.stack.fused_gate) << "of the named stack";
+  EXPECT_FALSE(job.stack.fused_norms);
   EXPECT_TRUE(job.stack.fused_gradient_sums);
   EXPECT_TRUE(job.stack.gathers_ahead);
   EXPECT_EQ(job.stack.loss, LossKind::gathered);

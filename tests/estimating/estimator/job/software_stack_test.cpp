@@ -25,5 +25,16 @@ TEST(NamedStack, NamesTheNearest) {
   EXPECT_THAT(error_of([] { (void)named_stack("jax"); }), testing::HasSubstr("megatron, eager, compiled"));
 }
 
+TEST(DescribeStack, NamesWhatAJobChanges) {
+  SoftwareStack stack = named_stack("megatron");
+  EXPECT_EQ(describe(stack), "megatron");
+  stack.weights = DataType::fp8;
+  stack.gradients = DataType::bf16;
+  stack.fused_norms = false;
+  EXPECT_EQ(describe(stack), "megatron (fused_norms off, weights fp8, gradients bf16)");
+  stack.host.operator_s = 0;
+  EXPECT_THAT(describe(stack), testing::HasSubstr("host changed"));
+}
+
 }  // namespace
 }  // namespace lowgear::estimator

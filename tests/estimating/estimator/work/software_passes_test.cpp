@@ -90,6 +90,25 @@ TEST(SoftwarePasses, TheLossIsTheStacks) {
   EXPECT_GT(moved(head_work(job).forward, OperatorKind::cross_entropy), 0);
 }
 
+TEST(SoftwarePasses, NormsApartAreSingleOperations) {
+  TrainingJob job = job_with("eager");
+  const double fused = moved(layer_work(job).forward, OperatorKind::permute);
+  job.stack.fused_norms = false;
+  const BlockWork work = layer_work(job);
+  EXPECT_EQ(moved(work.forward, OperatorKind::rms_norm), 0);
+  const double element = 2 * 2;  // read and written
+  EXPECT_DOUBLE_EQ(moved(work.forward, OperatorKind::permute), fused + 2 * 13 * 2048.0 * 4096 * element);
+}
+
+TEST(SoftwarePasses, ScalesOfOnesOwnReadATensorOnceMore) {
+  TrainingJob job = job_with("megatron");
+  job.dtype = DataType::fp8;
+  const double delayed = moved(layer_work(job).forward, OperatorKind::permute);
+  job.stack.scales_dynamically = true;
+  const double weights = 2.0 * 2 * layer_parameters(job).total();  // read and written
+  EXPECT_NEAR(moved(layer_work(job).forward, OperatorKind::permute), 1.5 * (delayed + weights), 1e-6 * delayed);
+}
+
 class ShardedOnStack : public testing::Test {
  protected:
   static TrainingJob job(std::string_view stack) {

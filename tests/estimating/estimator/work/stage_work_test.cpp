@@ -386,7 +386,7 @@ TEST(LayerWork, CountsBiasesWhereTheyAre) {
   EXPECT_EQ(gradients(false, false, false), 0);
   EXPECT_EQ(gradients(true, false, false), 1);
   EXPECT_EQ(gradients(true, true, false), 2);
-  EXPECT_EQ(gradients(false, false, true), 1);
+  EXPECT_EQ(gradients(false, false, true), 2) << "of both products";
 }
 
 }  // namespace
