@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "estimating/estimator/job/model_catalogue.h"
+#include "estimating/estimator/work/rank_parameters.h"
 #include "estimating/estimator/work/sharding_work.h"
 #include "estimating/estimator/work/stage_work.h"
 
