@@ -14,8 +14,9 @@ namespace lowgear::curve {
 /// What samples at natural clocks hardly show, as an expectation with its standard deviation.
 struct CurveFitOptions {
   power::Estimated clock_tree_share = {0.3, 0.15};  ///< part of the static power that goes with clock x voltage^2
-  power::Estimated byte_clock_share = {0.5, 0.3};   ///< part of a byte's energy that goes with voltage^2
-  power::Estimated loss_per_kw = {0.2, 0.3};        ///< loss in the delivery of power, as a share of a kilowatt
+  power::Estimated byte_clock_share = {0.5,
+                                       0.3};  ///< part of a byte's energy that goes with voltage^2, in memory and cache
+  power::Estimated loss_per_kw = {0.2, 0.3};  ///< loss in the delivery of power, as a share of a kilowatt
   double lowest_clock_mhz = 0;  ///< the curve is extrapolated to this clock; 0: to half of the lowest measured
 };
 
@@ -37,11 +38,12 @@ struct FittedSample {
 };
 
 /// Power of a GPU as a function of its load and clock:
-///   P = S + s (T - 40 C) + d t - C (1 - f V^2 / f_max) + a B + m B / (B + 0.5 TB/s) + W + q W^2
-///   W = (e operations/s + b B) V^2
+///   P = S + s (T - 40 C) + d t - C (1 - f V^2 / f_max) + a B + m B / (B + 0.5 TB/s) + c L + W + q W^2
+///   W = (e operations/s + b B + h L) V^2
 /// with static power S and its growth s with temperature, a drift d over the time of measurement, a clock tree C,
-/// energies e of an operation by kind of load, bytes B in a second, memory that is awake m, a loss q in the delivery of
-/// the power, and V^2 as a table over the clock f, 1 at the highest.
+/// energies e of an operation by kind of load, bytes B of device memory and L of the last-level cache in a second,
+/// memory that is awake m, a loss q in the delivery of the power, and V^2 as a table over the clock f, 1 at the
+/// highest.
 struct CurveFit {
   double max_clock_mhz = 0;
   power::GpuFile::StaticPower static_power;
@@ -51,8 +53,10 @@ struct CurveFit {
   power::Estimated byte_pj;  ///< at the highest clock and the highest rate of the samples; 0: none reads memory
   power::Estimated byte_clock_share;
   power::Estimated awake_memory_w;  ///< m
-  double byte_fixed_pj = 0;         ///< a
-  double byte_clocked_pj = 0;       ///< b
+  power::Estimated cache_pj;        ///< of a byte of the last-level cache at the highest clock, c + h; 0: none reads it
+  power::Estimated cache_clock_share;  ///< h / (c + h)
+  double byte_fixed_pj = 0;            ///< a
+  double byte_clocked_pj = 0;          ///< b
   power::VoltageCurve voltage;
   std::vector<FittedSample> samples;  ///< in the order given
   double residual = 0;                ///< standard deviation of measured over fitted power, of the samples used

@@ -46,7 +46,9 @@ struct GpuFile {
 
   Estimated byte_pj;           ///< of a byte of device memory at the highest clock; 0: not measured
   Estimated byte_clock_share;  ///< the part of byte_pj that goes with V^2
-  VoltageCurve voltage;        ///< of the multiprocessors alone
+  Estimated cache_pj;          ///< of a byte of the last-level cache, as byte_pj
+  Estimated cache_clock_share;
+  VoltageCurve voltage;  ///< of the multiprocessors alone
 };
 
 /// Reads a GPU file. Throws InputError with file, line and column, or the member's path.

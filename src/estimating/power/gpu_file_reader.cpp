@@ -16,9 +16,13 @@ constexpr double kMaxPicojoules = 1e6;
 constexpr double kPico = 1e-12;
 /// Share of the data sheet's bandwidth that kernels limited by memory reach on average.
 constexpr double kReachedBandwidth = 0.8;
-/// Share of the dynamic energy of products that goes into caches and device memory, which do not follow the voltage of
-/// the core: 0.12 to 0.15 in products and a layer on an H200 against the curve of its multiprocessors alone.
-constexpr double kOffCoreShare = 0.13;
+/// What an operation of a product in 16 bits reads: from the last-level cache where blocks of 128 x 256 elements share
+/// one operand in pairs, from device memory where each element of matrices of 8192 rows is read or written once.
+constexpr double kCacheBytesPerOperation = 2.0 * (128 + 256 / 2) / (2 * 128 * 256);
+constexpr double kMemoryBytesPerOperation = 3 * 2.0 / (2 * 8192);
+/// Share of the dynamic energy of products that does not follow the core's voltage, where a file does not show it: that
+/// of an H200.
+constexpr double kOffCoreShare = 0.17;
 
 Estimated read_estimated(const JsonView& object, std::string_view value, std::string_view error, double low,
                          double high) {
@@ -49,6 +53,14 @@ GpuFile::OperationEnergy read_operation(const JsonView& object) {
   result.at_max_clock_pj = read_estimated(object, "pj", "error", 1e-3, kMaxPicojoules);
   result.ops_per_cycle_sm = number_in(object.at("ops_per_cycle_sm"), 1, 1e6);
   return result;
+}
+
+void read_bytes(const JsonView& root, std::string_view member, Estimated& pj, Estimated& clock_share) {
+  if (!has_value(root, member)) return;
+  const JsonView object = root.at(member);
+  require_members(object, {"pj_per_byte", "error", "clock_share", "clock_share_error"});
+  pj = read_estimated(object, "pj_per_byte", "error", 0, kMaxPicojoules);
+  clock_share = read_estimated(object, "clock_share", "clock_share_error", 0, 1);
 }
 
 VoltageCurve read_voltage(const JsonView& object) {
@@ -82,15 +94,26 @@ double compute_w_as_by(const GpuPower& other, double share, double max_mhz, cons
   return std::max(0.0, other_w(clock_mhz) - power.static_power_w(rate)) / rate;
 }
 
+/// Share of the dynamic energy of products that goes into cache and memory and does not follow the core's voltage.
+double off_core_share(const GpuFile& file) {
+  const auto product = std::ranges::find(file.operations, "bf16", &GpuFile::OperationEnergy::type);
+  if (product == file.operations.end() || !(file.cache_pj.value > 0)) return kOffCoreShare;
+  const double cache_pj = file.cache_pj.value * kCacheBytesPerOperation;
+  const double memory_pj = file.byte_pj.value * kMemoryBytesPerOperation;
+  return (cache_pj * (1 - file.cache_clock_share.value) + memory_pj * (1 - file.byte_clock_share.value)) /
+         (product->at_max_clock_pj.value + cache_pj + memory_pj);
+}
+
 /// Energy of a cycle of products over the clock, from the square of the core's voltage.
-VoltageCurve curve_of_products(const VoltageCurve& core) {
-  std::vector<VoltagePoint> points(core.points().begin(), core.points().end());
+VoltageCurve curve_of_products(const GpuFile& file) {
+  const double off_core = off_core_share(file);
+  std::vector<VoltagePoint> points(file.voltage.points().begin(), file.voltage.points().end());
   for (VoltagePoint& point : points) {
-    point.relative_v2 = kOffCoreShare + (1 - kOffCoreShare) * point.relative_v2;
-    point.error *= 1 - kOffCoreShare;
+    point.relative_v2 = off_core + (1 - off_core) * point.relative_v2;
+    point.error *= 1 - off_core;
   }
   points.back().relative_v2 = 1;
-  return {points, core.measured_from_mhz()};
+  return {points, file.voltage.measured_from_mhz()};
 }
 
 }  // namespace
@@ -100,7 +123,7 @@ GpuFile parse_gpu_file(std::string_view text, const std::string& source) {
   const JsonView root(document, source);
   require_format(root, "lowgear.gpu/1");
   require_members(root, {"format", "gpu", "driver", "date", "simulated", "limit_w", "max_clock_mhz", "multiprocessors",
-                         "static_w", "operations", "memory", "voltage"});
+                         "static_w", "operations", "memory", "cache", "voltage"});
   GpuFile file;
   file.gpu = root.at("gpu").text();
   if (has_value(root, "driver")) file.driver = root.at("driver").text();
@@ -112,12 +135,8 @@ GpuFile parse_gpu_file(std::string_view text, const std::string& source) {
   file.static_power = read_static(root.at("static_w"));
   const JsonView operations = root.at("operations");
   for (std::size_t i = 0; i < operations.size(); ++i) file.operations.push_back(read_operation(operations.at(i)));
-  if (has_value(root, "memory")) {
-    const JsonView memory = root.at("memory");
-    require_members(memory, {"pj_per_byte", "error", "clock_share", "clock_share_error"});
-    file.byte_pj = read_estimated(memory, "pj_per_byte", "error", 0, kMaxPicojoules);
-    file.byte_clock_share = read_estimated(memory, "clock_share", "clock_share_error", 0, 1);
-  }
+  read_bytes(root, "memory", file.byte_pj, file.byte_clock_share);
+  read_bytes(root, "cache", file.cache_pj, file.cache_clock_share);
   file.voltage = read_voltage(root.at("voltage"));
   if (file.voltage.points().back().clock_mhz != file.max_clock_mhz) {
     root.at("max_clock_mhz").fail("it is not the clock of the last point of voltage");
@@ -144,7 +163,7 @@ void replace(GpuPower& power, const GpuFile& file, double max_clock_mhz, double 
     power.memory_sm_w = memory_w * file.byte_clock_share.value;
     power.memory_w = memory_w - power.memory_sm_w;
   }
-  power.voltage = curve_of_products(file.voltage);
+  power.voltage = curve_of_products(file);
   power.voltage_basis = Basis::measured;
   power.compute_w = compute_w_as_by(before, 1, max_clock_mhz, power);
   if (!(power.compute_w > 0)) {

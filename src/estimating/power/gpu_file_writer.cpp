@@ -12,6 +12,13 @@ double rounded(double value) {
   return std::round(value * scale) / scale;
 }
 
+Json bytes_json(const Estimated& pj, const Estimated& clock_share) {
+  return {{"pj_per_byte", rounded(pj.value)},
+          {"error", rounded(pj.error)},
+          {"clock_share", rounded(clock_share.value)},
+          {"clock_share_error", rounded(clock_share.error)}};
+}
+
 }  // namespace
 
 Json to_json(const GpuFile& file) {
@@ -39,10 +46,8 @@ Json to_json(const GpuFile& file) {
                                   {"error", rounded(operation.at_max_clock_pj.error)},
                                   {"ops_per_cycle_sm", rounded(operation.ops_per_cycle_sm)}});
   }
-  json["memory"] = {{"pj_per_byte", rounded(file.byte_pj.value)},
-                    {"error", rounded(file.byte_pj.error)},
-                    {"clock_share", rounded(file.byte_clock_share.value)},
-                    {"clock_share_error", rounded(file.byte_clock_share.error)}};
+  json["memory"] = bytes_json(file.byte_pj, file.byte_clock_share);
+  json["cache"] = bytes_json(file.cache_pj, file.cache_clock_share);
   json["voltage"] = {{"measured_from_mhz", rounded(file.voltage.measured_from_mhz())}, {"points", Json::array()}};
   for (const VoltagePoint& point : file.voltage.points()) {
     json["voltage"]["points"].push_back({{"clock_mhz", rounded(point.clock_mhz)},

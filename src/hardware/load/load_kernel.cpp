@@ -161,7 +161,7 @@ std::string multiply_adds() {
     text += fmt::format("  ld.global.nc.L1::no_allocate.v4.u32 {}, [%rd19+{}];\n", registers('r', 60 + 4 * i, 4),
                         kGroupThreads * 16 * i);
   }
-  for (int unrolled = 0; unrolled < 32; ++unrolled) {
+  for (int unrolled = 0; unrolled < 16; ++unrolled) {
     for (int i = 0; i < kChains; ++i) text += fmt::format("  fma.rn.f32 %f{0}, %f{0}, %f{0}, %f131;\n", 140 + i);
   }
   return text + "  sub.u32 %r15, %r15, 1;\n  setp.ne.u32 %p2, %r15, 0;\n  @%p2 bra ADDS;\nNO_ADDS:\n";
@@ -314,8 +314,8 @@ LoadKernel load_kernel(int compute_capability, ProductType type) {
   kernel.product_operations =
       warpgroup ? 2.0 * kInner * kStages * kStepsPerStage * 2 * 64 * 256 * inner
                 : double{kProductWarps} * kInner * kRotations * kRowTiles * kColumnTiles * 2 * 16 * 8 * inner;
-  kernel.adds = warpgroup ? 1300 : 500;
-  kernel.add_bytes = static_cast<double>(kernel.adds) * kCacheReads * kGroupThreads * 16;
+  kernel.adds = warpgroup ? 1400 : 500;
+  kernel.add_bytes = double{kernel.adds} * kCacheReads * kGroupThreads * 16;
   kernel.stream_bytes = static_cast<double>(kStreamStep) * kStreamInner;
   kernel.region_bytes = kStreamStep;
   return kernel;

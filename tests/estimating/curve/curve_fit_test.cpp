@@ -33,6 +33,8 @@ struct SyntheticGpu {
   double fp8_pj = 0.7;
   double bf16_pj = 1.3;
   double byte_pj = 90;
+  double cache_fixed_pj = 25;
+  double cache_clocked_pj = 15;
   double awake_memory_w = 40;
   double loss_per_kw = 0.2;
   double noise = 0;
@@ -55,12 +57,17 @@ struct SyntheticGpu {
     const double ops_per_cycle = load.type == ProductType::fp8 ? 8000 : 4000;
     CurveSample sample{.load = load, .time_s = kSeconds, .clock_mhz = clock_mhz, .temperature_c = temperature_c};
     sample.operations = load.product_sms * ops_per_cycle * clock_mhz * 1e6 * kSeconds;
-    sample.bytes = std::min(4.0e12, load.stream_sms * 6e10) * kSeconds;
+    (load.cached ? sample.cache_bytes : sample.bytes) = std::min(4.0e12, load.stream_sms * 6e10) * kSeconds;
+    constexpr double kCacheBytesPerOperation = 0.005;
+    if (load.adds) sample.cache_bytes += kCacheBytesPerOperation * sample.operations;
     const double v2 = this->v2(clock_mhz);
     const double bytes_per_s = sample.bytes / kSeconds;
+    const double cache_per_s = sample.cache_bytes / kSeconds;
     const double work_w =
-        v2 * (energy_pj(load) * 1e-12 * sample.operations / kSeconds + byte_pj / 2 * 1e-12 * bytes_per_s);
-    const double memory_w = byte_pj / 2 * 1e-12 * bytes_per_s + awake_memory_w * bytes_per_s / (bytes_per_s + 0.5e12);
+        v2 * 1e-12 *
+        (energy_pj(load) * sample.operations / kSeconds + byte_pj / 2 * bytes_per_s + cache_clocked_pj * cache_per_s);
+    const double memory_w = byte_pj / 2 * 1e-12 * bytes_per_s + cache_fixed_pj * 1e-12 * cache_per_s +
+                            awake_memory_w * bytes_per_s / (bytes_per_s + 0.5e12);
     const double still_w =
         static_w * (1 - tree_share * (1 - v2 * clock_mhz / max_mhz)) + per_k_w * (temperature_c - 40);
     sample.energy_j = (still_w + memory_w + work_w + loss_per_kw * work_w * work_w / 1e3) * kSeconds;
@@ -112,6 +119,8 @@ TEST(CurveFit, FindsTheCurveOfAGpuWithoutNoise) {
   EXPECT_NEAR(fit.static_power.at_reference_w.value, 110, 1);
   EXPECT_NEAR(fit.static_power.per_k_w.value, 0.4, 0.05);
   EXPECT_NEAR(fit.byte_pj.value, 90 + 40 / 4.5, 4) << "of 4 TB/s, with the power of memory that is awake";
+  EXPECT_NEAR(fit.cache_pj.value, 40, 2);
+  EXPECT_NEAR(fit.cache_clock_share.value, 15.0 / 40, 0.1);
   EXPECT_NEAR(fit.loss_per_kw.value, 0.2, 0.05);
   EXPECT_NEAR(energy_of(fit, ProductType::fp8, ProductData::numbers).pj.value, 0.7, 0.01);
   EXPECT_NEAR(energy_of(fit, ProductType::fp8, ProductData::bits).pj.value, 0.84, 0.02);

@@ -14,22 +14,27 @@ namespace {
 
 using testing::HasSubstr;
 
-const CurveSample kSample{
-    .load = {.product_sms = 66, .type = ProductType::fp8, .data = ProductData::bits, .adds = true, .stream_sms = 16},
-    .begin_s = 12.5,
-    .time_s = 2.25,
-    .energy_j = 1500,
-    .energy_error_j = 2,
-    .clock_mhz = 1412.5,
-    .lowest_clock_mhz = 1395,
-    .highest_clock_mhz = 1425,
-    .memory_clock_mhz = 3201,
-    .temperature_c = 61.5,
-    .capped_s = 2.25,
-    .thermal_s = 0,
-    .limit_w = 700,
-    .operations = 2.5e15,
-    .bytes = 1e12};
+const CurveSample kSample{.load = {.product_sms = 66,
+                                   .type = ProductType::fp8,
+                                   .data = ProductData::bits,
+                                   .adds = true,
+                                   .stream_sms = 16,
+                                   .cached = true},
+                          .begin_s = 12.5,
+                          .time_s = 2.25,
+                          .energy_j = 1500,
+                          .energy_error_j = 2,
+                          .clock_mhz = 1412.5,
+                          .lowest_clock_mhz = 1395,
+                          .highest_clock_mhz = 1425,
+                          .memory_clock_mhz = 3201,
+                          .temperature_c = 61.5,
+                          .capped_s = 2.25,
+                          .thermal_s = 0,
+                          .limit_w = 700,
+                          .operations = 2.5e15,
+                          .bytes = 1e12,
+                          .cache_bytes = 3e12};
 
 TEST(CurveSample, IsReadAsItWasWritten) {
   const auto samples = parse_curve_samples(curve_header() + curve_row(kSample), "curve.csv");
@@ -37,9 +42,10 @@ TEST(CurveSample, IsReadAsItWasWritten) {
   EXPECT_EQ(samples[0].load, kSample.load);
   EXPECT_EQ(samples[0].clock_mhz, 1412.5);
   EXPECT_EQ(samples[0].operations, 2.5e15);
+  EXPECT_EQ(samples[0].cache_bytes, 3e12);
   EXPECT_EQ(samples[0].limit_w, 700);
   EXPECT_NEAR(samples[0].power_w(), 666.67, 0.01);
-  EXPECT_EQ(describe(kSample.load), "fp8 bits + adds on 66 SMs, stream on 16");
+  EXPECT_EQ(describe(kSample.load), "fp8 bits + adds on 66 SMs, cached stream on 16");
   EXPECT_EQ(describe(CurveLoad{}), "idle");
 }
 

@@ -56,10 +56,20 @@ TEST(GpuFile, ReplacesThePowerOfAModel) {
   EXPECT_NEAR(power.memory_sm_w, 40, 1e-9);
   EXPECT_EQ(power.limit_w, 700);
   EXPECT_EQ(power.voltage_basis, Basis::measured);
-  // Under 700 W products run at 500 MHz by the old curve; V^2 is 0.4333 there by the new one, for 0.87 of their energy.
-  const double rate = 0.5 * (0.13 + 0.87 * (0.3 + 0.2 * 200 / 300));
+  // Under 700 W products run at 500 MHz by the old curve; V^2 is 0.4333 there by the new one, for 0.83 of their energy.
+  const double rate = 0.5 * (0.17 + 0.83 * (0.3 + 0.2 * 200 / 300));
   EXPECT_NEAR(power.static_power_w(rate) + power.compute_w * rate, 700, 0.01);
   EXPECT_NEAR(power.attention_share * power.compute_w, 700 - 120, 0.01) << "at the highest clock";
+}
+
+TEST(GpuFile, WithEnergyOfTheCacheShowsTheShareThatFollowsTheVoltage) {
+  GpuPower power{.static_w = 100, .compute_w = 1200, .limit_w = 700};
+  const std::string text =
+      with(" \"voltage\"", " \"cache\": {\"pj_per_byte\": 64, \"clock_share\": 0.5},\n \"voltage\"");
+  replace(power, parse_gpu_file(text, "h200.json"), 1000, 2e12);
+  // An operation of 1 pJ reads 1/128 bytes of the cache and 3/8192 of memory.
+  const double off_core = (32.0 / 128 + 75.0 * 3 / 8192) / (1 + 64.0 / 128 + 100.0 * 3 / 8192);
+  EXPECT_NEAR(power.voltage.relative_v2(600), off_core + (1 - off_core) * 0.5, 1e-9);
 }
 
 TEST(GpuFile, OfAnotherHighestClockOrPowerIsRefused) {

@@ -47,6 +47,11 @@ std::vector<std::pair<std::string, std::string>> figures(const FittedCurve& fitt
     rows.emplace_back("device memory", fmt::format("{} pJ a byte, {} of it with the voltage",
                                                    with_error(fit.byte_pj, 1), with_error(fit.byte_clock_share, 2)));
   }
+  if (fit.cache_pj.value > 0) {
+    rows.emplace_back("last-level cache",
+                      fmt::format("{} pJ a byte, {} of it with the voltage", with_error(fit.cache_pj, 1),
+                                  with_error(fit.cache_clock_share, 2)));
+  }
   rows.emplace_back("lost in delivery",
                     fmt::format("{} of a kilowatt of work, with its square", with_error(fit.loss_per_kw, 3)));
   for (const curve::LoadEnergy& load : fit.loads) {
