@@ -47,6 +47,7 @@ power::GpuFile gpu_file(const CurveFit& fit, const CurveOrigin& origin) {
   file.byte_clock_share = fit.byte_clock_share;
   file.cache_pj = fit.cache_pj;
   file.cache_clock_share = fit.cache_clock_share;
+  file.loss_per_kw = fit.loss_per_kw;
   file.voltage = fit.voltage;
   for (const ProductType type : {ProductType::bf16, ProductType::fp8, ProductType::tf32}) {
     for (const ProductData data : {ProductData::numbers, ProductData::bits}) {

@@ -48,6 +48,7 @@ struct GpuFile {
   Estimated byte_clock_share;  ///< the part of byte_pj that goes with V^2
   Estimated cache_pj;          ///< of a byte of the last-level cache, as byte_pj
   Estimated cache_clock_share;
+  Estimated loss_per_kw;  ///< lost in the delivery of a kilowatt of work, as a share of it; grows in proportion
   VoltageCurve voltage;  ///< of the multiprocessors alone
 };
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/core/error.h"
 #include "base/core/text.h"
@@ -104,13 +105,19 @@ double off_core_share(const GpuFile& file) {
          (product->at_max_clock_pj.value + cache_pj + memory_pj);
 }
 
-/// Energy of a cycle of products over the clock, from the square of the core's voltage.
-VoltageCurve curve_of_products(const GpuFile& file) {
+/// Energy of a cycle of products over the clock, from the square of the core's voltage. Products of `work_w` at the
+/// highest clock, losses included, lose less in the delivery of their power at lower clocks.
+VoltageCurve curve_of_products(const GpuFile& file, double work_w) {
   const double off_core = off_core_share(file);
+  const double loss = file.loss_per_kw.value / 1e3;
+  const double delivered_w = 2 * work_w / (1 + std::sqrt(1 + 4 * loss * work_w));
   std::vector<VoltagePoint> points(file.voltage.points().begin(), file.voltage.points().end());
   for (VoltagePoint& point : points) {
-    point.relative_v2 = off_core + (1 - off_core) * point.relative_v2;
-    point.error *= 1 - off_core;
+    const double energy = off_core + (1 - off_core) * point.relative_v2;
+    const double rate = energy * point.clock_mhz / file.max_clock_mhz;
+    const double lost_less = (1 + loss * delivered_w * rate) / (1 + loss * delivered_w);
+    point.relative_v2 = energy * lost_less;
+    point.error *= (1 - off_core) * lost_less;
   }
   points.back().relative_v2 = 1;
   return {points, file.voltage.measured_from_mhz()};
@@ -123,7 +130,7 @@ GpuFile parse_gpu_file(std::string_view text, const std::string& source) {
   const JsonView root(document, source);
   require_format(root, "lowgear.gpu/1");
   require_members(root, {"format", "gpu", "driver", "date", "simulated", "limit_w", "max_clock_mhz", "multiprocessors",
-                         "static_w", "operations", "memory", "cache", "voltage"});
+                         "static_w", "operations", "memory", "cache", "delivery", "voltage"});
   GpuFile file;
   file.gpu = root.at("gpu").text();
   if (has_value(root, "driver")) file.driver = root.at("driver").text();
@@ -137,6 +144,11 @@ GpuFile parse_gpu_file(std::string_view text, const std::string& source) {
   for (std::size_t i = 0; i < operations.size(); ++i) file.operations.push_back(read_operation(operations.at(i)));
   read_bytes(root, "memory", file.byte_pj, file.byte_clock_share);
   read_bytes(root, "cache", file.cache_pj, file.cache_clock_share);
+  if (has_value(root, "delivery")) {
+    const JsonView delivery = root.at("delivery");
+    require_members(delivery, {"loss_per_kw", "error"});
+    file.loss_per_kw = read_estimated(delivery, "loss_per_kw", "error", 0, 10);
+  }
   file.voltage = read_voltage(root.at("voltage"));
   if (file.voltage.points().back().clock_mhz != file.max_clock_mhz) {
     root.at("max_clock_mhz").fail("it is not the clock of the last point of voltage");
@@ -163,7 +175,7 @@ void replace(GpuPower& power, const GpuFile& file, double max_clock_mhz, double 
     power.memory_sm_w = memory_w * file.byte_clock_share.value;
     power.memory_w = memory_w - power.memory_sm_w;
   }
-  power.voltage = curve_of_products(file);
+  power.voltage = curve_of_products(file, before.compute_w);
   power.voltage_basis = Basis::measured;
   power.compute_w = compute_w_as_by(before, 1, max_clock_mhz, power);
   if (!(power.compute_w > 0)) {

@@ -48,6 +48,7 @@ Json to_json(const GpuFile& file) {
   }
   json["memory"] = bytes_json(file.byte_pj, file.byte_clock_share);
   json["cache"] = bytes_json(file.cache_pj, file.cache_clock_share);
+  json["delivery"] = {{"loss_per_kw", rounded(file.loss_per_kw.value)}, {"error", rounded(file.loss_per_kw.error)}};
   json["voltage"] = {{"measured_from_mhz", rounded(file.voltage.measured_from_mhz())}, {"points", Json::array()}};
   for (const VoltagePoint& point : file.voltage.points()) {
     json["voltage"]["points"].push_back({{"clock_mhz", rounded(point.clock_mhz)},

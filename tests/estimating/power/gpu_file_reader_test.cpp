@@ -72,6 +72,16 @@ TEST(GpuFile, WithEnergyOfTheCacheShowsTheShareThatFollowsTheVoltage) {
   EXPECT_NEAR(power.voltage.relative_v2(600), off_core + (1 - off_core) * 0.5, 1e-9);
 }
 
+TEST(GpuFile, WithALossInDeliverySavesMoreAtLowClocks) {
+  GpuPower power{.static_w = 100, .compute_w = 1250, .limit_w = 700};
+  const std::string text = with(" \"voltage\"", " \"delivery\": {\"loss_per_kw\": 0.25},\n \"voltage\"");
+  replace(power, parse_gpu_file(text, "h200.json"), 1000, 2e12);
+  // Of 1250 W 1000 W are delivered, and 250 W lost.
+  const double energy = 0.17 + 0.83 * 0.5;
+  EXPECT_NEAR(power.voltage.relative_v2(600), energy * (1 + 0.25 * 0.6 * energy) / 1.25, 1e-9);
+  EXPECT_DOUBLE_EQ(power.voltage.relative_v2(1000), 1);
+}
+
 TEST(GpuFile, OfAnotherHighestClockOrPowerIsRefused) {
   GpuPower power{.static_w = 50, .compute_w = 40, .limit_w = 100};
   EXPECT_THAT(error_of([&] { replace(power, parse_gpu_file(kFile, "h200.json"), 1000, 2e12); }),
