@@ -60,8 +60,8 @@ class Fit {
 
   [[nodiscard]] CurveFit run() {
     settle();
-    constexpr int kRounds = 4;
-    for (int round = 0; round < kRounds && leave_out_outliers(); ++round) settle();
+    constexpr std::size_t kMostOutliers = 20;
+    for (std::size_t i = 0; i < kMostOutliers && leave_out_outlier(); ++i) settle();
     return result();
   }
 
@@ -247,20 +247,22 @@ class Fit {
     error_scale_ = std::max(1.0, error_scale_ * upper_median(std::move(deviations)) / kMedianOfNormal);
   }
 
-  /// Whether there were any.
-  bool leave_out_outliers() {
-    bool any = false;
+  /// The worst alone, since it draws the fit away from others. Whether there was one.
+  bool leave_out_outlier() {
+    double worst = kOutlier;
+    std::optional<std::size_t> outlier;
     for (std::size_t i = 0; i < model_.samples.size(); ++i) {
       if (!left_out_[i].empty()) continue;
       const double power_w = model_.samples[i].power_w();
-      const double off_w = power_w - model_.fitted_w(i);
-      if (std::fabs(deviation(i).value_or(0)) < kOutlier || std::fabs(off_w) < kOutlierShare * power_w) {
-        continue;
-      }
-      left_out_[i] = fmt::format("outlier: {:+.1f} W of {:.1f} W", off_w, power_w);
-      any = true;
+      const double off = std::fabs(deviation(i).value_or(0));
+      if (off < worst || std::fabs(power_w - model_.fitted_w(i)) < kOutlierShare * power_w) continue;
+      worst = off;
+      outlier = i;
     }
-    return any;
+    if (!outlier) return false;
+    const double power_w = model_.samples[*outlier].power_w();
+    left_out_[*outlier] = fmt::format("outlier: {:+.1f} W of {:.1f} W", power_w - model_.fitted_w(*outlier), power_w);
+    return true;
   }
 
   [[nodiscard]] Estimated estimated(Eigen::Index place) const {
