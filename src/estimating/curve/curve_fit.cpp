@@ -13,6 +13,7 @@
 
 #include "base/core/error.h"
 #include "base/core/numbers/median.h"
+#include "base/core/units.h"
 #include "estimating/curve/clock_by_rate.h"
 #include "estimating/curve/curve_power.h"
 #include "estimating/curve/voltage_table.h"
@@ -22,7 +23,6 @@ namespace {
 
 using power::Estimated;
 
-constexpr double kTera = 1e12;
 /// Powers are not known better than this share of them, whatever the counter's steps say.
 constexpr double kLeastError = 0.002;
 constexpr double kOutlier = 5;

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/core/units.h"
 #include "estimating/curve/clock_by_rate.h"
 #include "estimating/power/gpu_power.h"
 
 namespace lowgear::curve {
 namespace {
 
-constexpr double kTera = 1e12;
 /// Rate of reads at which memory draws half of what it draws for being awake.
 constexpr double kHalfAwake = 0.5;
 

@@ -1,16 +1,11 @@
 #include <algorithm>
 
+#include "base/core/units.h"
 #include "estimating/curve/clock_by_rate.h"
 #include "estimating/curve/curve_fit.h"
 #include "estimating/curve/curve_power.h"
 
 namespace lowgear::curve {
-namespace {
-
-constexpr double kTera = 1e12;
-
-}  // namespace
-
 std::size_t CurveFit::left_out() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(samples, [](const FittedSample& sample) { return !sample.left_out.empty(); }));

@@ -315,7 +315,7 @@ LoadKernel load_kernel(int compute_capability, ProductType type) {
       warpgroup ? 2.0 * kInner * kStages * kStepsPerStage * 2 * 64 * 256 * inner
                 : double{kProductWarps} * kInner * kRotations * kRowTiles * kColumnTiles * 2 * 16 * 8 * inner;
   kernel.adds = warpgroup ? 1400 : 500;
-  kernel.add_bytes = double{kernel.adds} * kCacheReads * kGroupThreads * 16;
+  kernel.add_bytes = static_cast<double>(kernel.adds) * kCacheReads * kGroupThreads * 16;
   kernel.stream_bytes = static_cast<double>(kStreamStep) * kStreamInner;
   kernel.region_bytes = kStreamStep;
   return kernel;
