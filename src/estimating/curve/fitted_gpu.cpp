@@ -6,6 +6,7 @@
 #include "estimating/curve/curve_power.h"
 
 namespace lowgear::curve {
+
 std::size_t CurveFit::left_out() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(samples, [](const FittedSample& sample) { return !sample.left_out.empty(); }));
