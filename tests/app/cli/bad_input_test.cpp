@@ -185,7 +185,7 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
        {"there is no option --profiel; did you mean --profile?; see lowgear plan --help"}},
       {"misspelt schedule", {"--schedule", "Intreleaved"}, {}, {"did you mean interleaved?"}},
       {"misspelt policy", {"--policy", "Persues"}, {}, {"did you mean perseus?"}},
-      {"no profile", {}, {"--profile"}, {"missing: the profile, a CSV file", "for example: lowgear plan"}},
+      {"no profile", {}, {"--profile"}, {"missing: the profile (a CSV file)", "for example: lowgear plan"}},
   };
   for (const BadCommand& command : commands) {
     SCOPED_TRACE(command.name);

@@ -133,7 +133,7 @@ TEST_F(PlanLatency, PlansAProfileWhoseTopClockIsSlowerThanTheNext) {
   }
   write_text(profile_, noisy);
   const Json summary = planned({"--plans", "4", "--switch-latency", "25", "--no-ask-ahead"});
-  EXPECT_EQ(summary["plans"].size(), 4U);
+  EXPECT_EQ(summary["plans"].size(), 3U) << "two of four would be equal";
   EXPECT_GE(summary["plans"][0]["time_s"].get<double>(), summary["frontier"]["fastest_s"].get<double>() - 1e-9);
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
   const ProgramResult refused = plan({"--switch-latency", "25", "--no-ask-ahead", "--deadline", "0.1"});
