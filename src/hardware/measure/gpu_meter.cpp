@@ -127,6 +127,9 @@ constexpr double kCounterPreferredShare = 0.9;
 /// By which an honest counter and honest power readings differ, besides their errors (docs/estimating.md). Where they
 /// differ by more, the error of the energy covers both.
 constexpr double kAgreeingShare = 0.02;
+/// Power readings of a longer time than this stand for it, however they came; those of a shorter one only if they came
+/// evenly.
+constexpr double kLongS = 3;
 /// Over which NVML averages power (docs/estimating.md).
 constexpr double kInstantPowerS = 0.1;
 constexpr double kAveragePowerS = 1;
@@ -202,10 +205,12 @@ GpuWindow::Sources GpuWindow::sources(double end_time_s, const std::optional<Ene
           .readings = readings};
 }
 
-/// Power readings are held against the counter where they cover the same time.
+/// Power readings are held against the counter where they cover the same time: for long enough, or evenly.
 EnergyVerdict GpuWindow::check(const Sources& sources) const {
   std::optional<IntegratedPower> readings;
-  if (traits_.compares_power && power_.comparable() && sources.compare()) readings = sources.scaled_readings();
+  const bool represents = power_.is_even() || sources.power.covered_s >= kLongS;
+  if (traits_.compares_power && power_.comparable() && represents && sources.compare())
+    readings = sources.scaled_readings();
   return check_energy({.energy_j = sources.counter.energy_j,
                        .time_s = sources.counter.covered_s,
                        .error_j = sources.counter_error_j,

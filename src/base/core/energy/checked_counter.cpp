@@ -11,8 +11,9 @@ namespace {
 /// differs little shows over a long time.
 constexpr double kSpanS = 10;
 constexpr double kShortestSpanS = 3;
-/// And over the last second, or more where there are few readings: what differs much shows at once.
-constexpr double kRecentS = 1;
+/// And over the last seconds, or more where there are few readings: what differs much shows soon. A single second of a
+/// busy machine is not enough.
+constexpr double kRecentS = 3;
 constexpr std::ptrdiff_t kFewestRecent = 6;
 constexpr std::size_t kMostRecent = 512;
 /// Share of a time that power readings must cover to stand for it.
@@ -28,7 +29,7 @@ CheckedCounter::CheckedCounter(CounterTraits traits)
 std::optional<double> CheckedCounter::energy_j() const { return last_j_ ? std::optional(sum_j_) : std::nullopt; }
 
 std::optional<IntegratedPower> CheckedCounter::readings(const PowerIntegral& power) const {
-  return traits_.compares_power && power.comparable() ? std::optional(power.until(0)) : std::nullopt;
+  return traits_.compares_power && power.comparable() && power.is_even() ? std::optional(power.until(0)) : std::nullopt;
 }
 
 EnergyVerdict CheckedCounter::add(const CounterReading& reading) {

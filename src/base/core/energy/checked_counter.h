@@ -87,7 +87,7 @@ class CheckedCounter {
   double span_counted_j_ = 0;
   PowerIntegral span_;
   EnergyVerdict span_verdict_;
-  /// A reading of the last second.
+  /// A reading of the last seconds.
   struct Recent {
     CounterReading reading;
     double over_s = 0;     ///< since the one before

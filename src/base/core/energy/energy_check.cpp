@@ -143,6 +143,9 @@ namespace {
 
 /// Fewer readings say nothing of what happened between them.
 constexpr int kFewestReadings = 4;
+/// The gap between readings that a moment lies in, on average, as a multiple of the mean gap. It is 1 for equal gaps and
+/// 2 for readings at random.
+constexpr double kMostUneven = 1.25;
 /// As many as 2 s have, of an H100 that renews its readings every 0.1 s.
 constexpr int kStuckReadings = 40;
 
@@ -162,6 +165,8 @@ void PowerIntegral::add(std::optional<double> power_w, double over_s) {
     // Power may have changed at any time between two readings: two standard deviations of that.
     squared_changes_j2_ += change_j * change_j / 3;
     covered_s_ += over_s;
+    if (over_s > 0) ++gaps_;
+    squared_gaps_s2_ += over_s * over_s;
     lowest_w_ = std::min(lowest_w_, *power_w);
     highest_w_ = std::max(highest_w_, *power_w);
     ++readings_;
@@ -185,6 +190,12 @@ IntegratedPower PowerIntegral::until(double rest_s) const {
 }
 
 bool PowerIntegral::comparable() const { return readings_ >= kFewestReadings; }
+
+bool PowerIntegral::is_even() const {
+  if (gaps_ == 0) return false;
+  const double gap_of_a_moment_s = squared_gaps_s2_ / covered_s_;  // the mean gap, where all are alike
+  return gap_of_a_moment_s <= std::max(averaging_s_, kMostUneven * covered_s_ / gaps_);
+}
 
 bool PowerIntegral::is_stuck() const { return readings_ >= kStuckReadings && lowest_w_ == highest_w_; }
 

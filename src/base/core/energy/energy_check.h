@@ -141,6 +141,9 @@ class PowerIntegral {
   [[nodiscard]] IntegratedPower until(double rest_s) const;
   /// There are enough readings to check an energy with them.
   [[nodiscard]] bool comparable() const;
+  /// The times between readings are alike, or no longer than a reading covers. On a busy machine readings come late,
+  /// and in step with the load: such a sample is no mean of the power.
+  [[nodiscard]] bool is_even() const;
   /// There are many readings, all equal: no GPU draws that evenly.
   [[nodiscard]] bool is_stuck() const;
   /// Why the last impossible reading was impossible; empty when all were possible.
@@ -152,6 +155,8 @@ class PowerIntegral {
   double energy_j_ = 0;
   double covered_s_ = 0;
   int readings_ = 0;
+  int gaps_ = 0;  ///< times between readings
+  double squared_gaps_s2_ = 0;
   std::optional<double> last_power_w_;
   double lowest_w_ = std::numeric_limits<double>::infinity();
   double highest_w_ = -std::numeric_limits<double>::infinity();

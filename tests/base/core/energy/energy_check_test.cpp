@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace lowgear {
 namespace {
@@ -283,6 +284,19 @@ TEST(PowerIntegral, LeavesReadingsOutThatCannotBe) {
   EXPECT_EQ(power.energy_j(), 600);
   EXPECT_EQ(power.peak_power_w(), 300);
   EXPECT_EQ(power.impossible(), "is 300000 W, and at most 800 W are possible");
+}
+
+TEST(PowerIntegral, KnowsReadingsThatComeUnevenly) {
+  const auto is_even = [](const std::vector<double>& gaps_s) {
+    PowerIntegral power(0.1);
+    power.add(300, 0);
+    for (const double gap_s : gaps_s) power.add(300, gap_s);
+    return power.is_even();
+  };
+  EXPECT_TRUE(is_even({1, 1.1, 0.9, 1, 1.05}));
+  EXPECT_TRUE(is_even({0.01, 0.08, 0.02, 0.1})) << "each reading covers the time before it";
+  EXPECT_FALSE(is_even({0.05, 0.3, 0.1, 0.25, 0.05, 0.27}));
+  EXPECT_FALSE(is_even({}));
 }
 
 TEST(PowerIntegral, KnowsReadingsThatNeverChange) {
