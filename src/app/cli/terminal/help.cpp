@@ -94,6 +94,39 @@ std::string first_sentence(const std::string& text) {
   return text;
 }
 
+/// The words that an option takes, with blanks in between; empty where it takes anything else. They are its type's
+/// name: `single|grouped`, while `W|FILE` stands for values.
+std::string choices_of(const CLI::Option& option) {
+  std::string type = option.get_type_name();
+  const auto upper = [](char character) { return character >= 'A' && character <= 'Z'; };
+  if (type.find('|') == std::string::npos || std::ranges::any_of(type, upper)) return "";
+  std::ranges::replace(type, '|', ' ');
+  return type;
+}
+
+/// The actions of a verb, and the one that the call names: `init` of `lowgear agent init --help`.
+struct Actions {
+  std::vector<std::string> all;
+  std::string named;  ///< empty: none
+};
+
+Actions actions_of(const CLI::App& verb) {
+  const auto arguments = verb.get_options([](const CLI::Option* one) { return one->get_positional(); });
+  if (arguments.empty() || arguments.front()->results().empty()) return {};
+  return {.all = CLI::detail::split(choices_of(*arguments.front()), ' '),
+          .named = arguments.front()->results().front()};
+}
+
+/// The description of an option that goes with some actions begins with them: `serve, restore: print the changes ...`.
+bool is_of_another_action(const CLI::Option& option, const Actions& actions) {
+  const std::string& text = option.get_description();
+  if (actions.named.empty()) return false;
+  std::vector<std::string> names = CLI::detail::split(text.substr(0, text.find(": ")), ',');
+  for (std::string& name : names) CLI::detail::trim(name);
+  const auto is_action = [&actions](const std::string& name) { return std::ranges::count(actions.all, name) > 0; };
+  return std::ranges::all_of(names, is_action) && std::ranges::count(names, actions.named) == 0;
+}
+
 /// All verbs but those of `kMoreVerbs` with a line each, by group.
 std::string first_page(const CLI::App& app) {
   std::string page = wrapped(app.get_description(), screen()) + '\n';
@@ -129,6 +162,7 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI:
     const std::string description = option.get_description();
     return help_row(names + make_option_opts(&option), is_short ? first_sentence(description) : description);
   };
+  const Actions actions = actions_of(*app);
   std::string text = wrapped(app->get_description(), screen()) + '\n' + make_usage(app, std::move(name));
   std::string arguments;
   for (const CLI::Option* option : app->get_options([](const CLI::Option* one) { return one->get_positional(); })) {
@@ -141,7 +175,7 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI:
     text += fmt::format("\n{}:\n", group);
     for (const CLI::Option* option : app->get_options(
              [&](const CLI::Option* one) { return one->get_group() == group && !one->get_positional(); })) {
-      text += row(*option, make_option_name(option, false));
+      if (!is_of_another_action(*option, actions)) text += row(*option, make_option_name(option, false));
     }
   }
   return text + '\n' + app->get_footer();
@@ -166,16 +200,6 @@ std::string words(const Items& items, Text text) {
 
 std::string option_name(const CLI::Option& option) {
   return option.get_lnames().empty() ? "" : "--" + option.get_lnames().front();
-}
-
-/// The words that an option takes, with blanks in between; empty where it takes anything else. They are its type's
-/// name: `single|grouped`, while `W|FILE` stands for values.
-std::string choices_of(const CLI::Option& option) {
-  std::string type = option.get_type_name();
-  const auto upper = [](char character) { return character >= 'A' && character <= 'Z'; };
-  if (type.find('|') == std::string::npos || std::ranges::any_of(type, upper)) return "";
-  std::ranges::replace(type, '|', ' ');
-  return type;
 }
 
 /// Text within single quotes of zsh's `_arguments`.

@@ -12,7 +12,8 @@ inline constexpr std::string_view kFurtherOptions = "Messages";
 /// Help that fits a terminal, in at most 80 columns: descriptions are wrapped next to the options. Of an option's long
 /// names it shows the first alone; the others are earlier names, which the parser still accepts. The program's help is
 /// one screen of verbs by group. `--help` of a verb shows the options that are in no group of their own, with the first
-/// sentence of each where the verb has groups; `--help-all` shows all, by group.
+/// sentence of each where the verb has groups; `--help-all` shows all, by group. After an action (`agent init --help`)
+/// options of other actions are left out.
 class HelpFormatter final : public CLI::Formatter {
  public:
   HelpFormatter();
