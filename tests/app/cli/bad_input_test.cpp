@@ -351,7 +351,8 @@ TEST_F(BadInput, PathsOfTheWrongKindAreCalledWhatTheyAre) {
   expect_refused({"profile", folder + "/none", "--out", out()},
                  {"none: cannot be read", "name a folder of recordings"});
   expect_refused({"data", "show", folder + "/none.bin"}, {"none.bin: cannot be read", "check the path"});
-  expect_refused({"serve", "--config", folder + "/none.yaml"}, {"none.yaml: No such file", "check the path"});
+  expect_refused({"serve", "--config", folder + "/none.yaml"},
+                 {"none.yaml: there is no such file", "deploy/server.yaml", "leave out --config"});
 }
 
 TEST_F(BadInput, OtherVerbsRefuseToo) {

@@ -210,16 +210,24 @@ server::Config config_without_file(const ServeArguments& arguments) {
   return config;
 }
 
+/// The configuration file, if one is named or the default one exists.
+std::optional<server::Config> config_file_of(const ServeArguments& arguments) {
+  std::error_code unknown;
+  if (arguments.config.empty()) {
+    if (!std::filesystem::exists(server::kDefaultServerConfig, unknown)) return std::nullopt;
+    return server::load_server_config(server::kDefaultServerConfig);
+  }
+  if (std::filesystem::symlink_status(arguments.config, unknown).type() == std::filesystem::file_type::not_found) {
+    throw_input_error({arguments.config, 0, 0}, "there is no such file",
+                      "copy deploy/server.yaml there, which explains every setting, or leave out --config");
+  }
+  return server::load_server_config(arguments.config);
+}
+
 /// The configuration file, where there is one, and the options, which count before it.
 server::Config config_of(const ServeArguments& arguments) {
-  server::Config config;
-  if (!arguments.config.empty()) {
-    config = server::load_server_config(arguments.config);
-  } else if (std::filesystem::exists(server::kDefaultServerConfig)) {
-    config = server::load_server_config(server::kDefaultServerConfig);
-  } else {
-    config = config_without_file(arguments);
-  }
+  std::optional<server::Config> of_file = config_file_of(arguments);
+  server::Config config = of_file ? *std::move(of_file) : config_without_file(arguments);
   if (!arguments.state.empty()) config.state = std::filesystem::absolute(arguments.state);
   if (!arguments.unix_socket.empty()) config.unix_socket = std::filesystem::absolute(arguments.unix_socket);
   if (!arguments.token_file.empty()) config.token_file = std::filesystem::absolute(arguments.token_file);
@@ -282,18 +290,21 @@ std::string addresses_text(const server::Addresses& addresses, const server::Pro
   for (const std::string& url : addresses.tcp) text += fmt::format(", {}", url);
   if (addresses.perseus) text += perseus_text(*addresses.perseus, options.perseus->settings);
   text += "\n";
-  if (addresses.dashboard) text += dashboard_text(*addresses.dashboard, addresses, options);
-  return text;
+  if (addresses.dashboard) {
+    text += dashboard_text(*addresses.dashboard, addresses, options);
+  } else if (addresses.tcp.empty()) {
+    text += "no dashboard: --listen 127.0.0.1:7787 shows one to browsers of this machine\n";
+  }
+  const std::string socket = cli::shell_word("unix:" + addresses.unix_socket.string());
+  return text +
+         fmt::format("next: lowgear train CONFIG.yaml --server {0}, or lowgear run --server {0} -- COMMAND\n", socket);
 }
 
 /// Only the folder counts for a backup: nothing else of the configuration has to be in order.
 std::filesystem::path state_of(const ServeArguments& arguments) {
   if (!arguments.state.empty()) return std::filesystem::absolute(arguments.state);
-  if (!arguments.config.empty()) return server::load_server_config(arguments.config).state;
-  if (std::filesystem::exists(server::kDefaultServerConfig)) {
-    return server::load_server_config(server::kDefaultServerConfig).state;
-  }
-  return own_state(process_environment());
+  const std::optional<server::Config> config = config_file_of(arguments);
+  return config ? config->state : own_state(process_environment());
 }
 
 cli::ExitCode run_backup_or_restore(const ServeArguments& arguments, cli::Console& console) {
@@ -313,9 +324,8 @@ cli::ExitCode run_backup_or_restore(const ServeArguments& arguments, cli::Consol
 /// The socket of the server that the configuration or the options name; nothing else of the configuration is checked.
 std::filesystem::path socket_of(const ServeArguments& arguments) {
   if (!arguments.unix_socket.empty()) return std::filesystem::absolute(arguments.unix_socket);
-  if (!arguments.config.empty()) return server::load_server_config(arguments.config).unix_socket;
-  if (arguments.state.empty() && std::filesystem::exists(server::kDefaultServerConfig)) {
-    return server::load_server_config(server::kDefaultServerConfig).unix_socket;
+  if (arguments.state.empty() || !arguments.config.empty()) {
+    if (const std::optional<server::Config> config = config_file_of(arguments)) return config->unix_socket;
   }
   return state_of(arguments) / "server.sock";
 }
