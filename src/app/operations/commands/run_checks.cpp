@@ -53,7 +53,8 @@ void check_servers(const std::string& servers, std::vector<std::string>& missing
     const std::string token_file = process_environment()("LOWGEAR_SERVER_TOKEN_FILE").value_or("");
     if (!token_file.empty()) headers.emplace_back("Authorization", "Bearer " + http::read_token_file(token_file));
   } catch (const InputError& error) {
-    missing.push_back(fmt::format("LOWGEAR_SERVER_TOKEN_FILE: {}", error.what()));
+    missing.push_back(
+        fmt::format("LOWGEAR_SERVER_TOKEN_FILE: {}; without a token no server plans this job", error.what()));
     return;
   }
   std::vector<std::string> problems;
