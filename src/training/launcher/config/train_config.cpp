@@ -142,6 +142,15 @@ void read_early_forwards(const YamlView& list, TrainConfig& config) {
             "give one for each, none above the one before");
 }
 
+/// A job that is cut short by `--steps` keeps the warm-up of its file, so the message says how to leave that out.
+void read_warmup(const YamlView& optimizer, std::int64_t steps, std::int64_t& warmup_steps) {
+  read_optional(optimizer, "warmup_steps", 0, kMaxSteps, warmup_steps);
+  if (warmup_steps <= steps) return;
+  optimizer.at("warmup_steps")
+      .fail(fmt::format("{} steps of warm-up do not fit into the {} steps of the job", warmup_steps, steps),
+            "add --set optimizer.warmup_steps=0");
+}
+
 void read_optimizer(const YamlView& root, TrainConfig& config) {
   if (!root.has("optimizer")) return;
   const YamlView map = root.at("optimizer");
@@ -150,7 +159,7 @@ void read_optimizer(const YamlView& root, TrainConfig& config) {
   OptimizerConfig& optimizer = config.optimizer;
   read_optional(map, "learning_rate", 0, 1e3, optimizer.learning_rate);
   read_optional(map, "min_learning_rate", 0, optimizer.learning_rate, optimizer.min_learning_rate);
-  read_optional(map, "warmup_steps", 0, config.steps, optimizer.warmup_steps);
+  read_warmup(map, config.steps, optimizer.warmup_steps);
   read_optional(map, "beta1", 0, 0.999999, optimizer.beta1);
   read_optional(map, "beta2", 0, 0.999999, optimizer.beta2);
   read_optional(map, "epsilon", 1e-30, 1, optimizer.epsilon);

@@ -392,8 +392,10 @@ INSTANTIATE_TEST_SUITE_P(
                    "train.yaml:4:20: optimizer.beta1: expected a number from 0 to 0.999999, not \"1\""},
         OutOfRange{"optimizer: {epsilon: 0}",
                    "train.yaml:4:22: optimizer.epsilon: expected a number from 1e-30 to 1, not \"0\""},
-        OutOfRange{"optimizer: {warmup_steps: 11}",
-                   "train.yaml:4:27: optimizer.warmup_steps: expected a whole number from 0 to 10, not \"11\""},
+        OutOfRange{
+            "optimizer: {warmup_steps: 11}",
+            "train.yaml:4:27: optimizer.warmup_steps: 11 steps of warm-up do not fit into the 10 steps of the job; "
+            "add --set optimizer.warmup_steps=0"},
         OutOfRange{"optimizer: {min_learning_rate: 0.5}",
                    "train.yaml:4:32: optimizer.min_learning_rate: expected a number from 0 to 0.0003, not \"0.5\""},
         OutOfRange{"checkpoint: {folder: out, every: 0}",
