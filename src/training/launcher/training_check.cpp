@@ -17,6 +17,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/http/client/client.h"
 #include "planning/profile/profile_file.h"
 #include "training/launcher/checkpoint_manifest.h"
 #include "training/launcher/energy/envpipe_config.h"
@@ -128,7 +129,17 @@ void check_export(const fs::path& folder) {
 
 }  // namespace
 
+void check_server_files(const TrainServerConfig& server) {
+  if (server.token_file) (void)http::read_token_file(*server.token_file);
+  if (!server.ca_file) return;
+  if (::access(server.ca_file->c_str(), R_OK) != 0) {
+    refuse_path(*server.ca_file, fmt::format("cannot be read: {}", std::generic_category().message(errno)),
+                "correct server.ca_file");
+  }
+}
+
 void check_training(const TrainConfig& config) {
+  if (config.server) check_server_files(*config.server);
   const TrainingText text(config);
   if (config.freeze.controller) (void)TrainingText(held_out_config(config, config.freeze.controller->held_out));
   if (config.evaluation) (void)TrainingText(held_out_config(config, config.evaluation->held_out));

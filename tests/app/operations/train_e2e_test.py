@@ -542,6 +542,7 @@ class BadInput(TrainTest):
             ("checkpoint.folder=/proc/y", "/proc/y: the kernel's virtual file systems"),
             ("export=/proc/y", "/proc/y: the kernel's virtual file systems"),
             ("metrics=absent/metrics.jsonl", "there is no folder"),
+            ("server={address: 'http://127.0.0.1:1', token_file: absent.token}", "absent.token: cannot be read"),
         ):
             for mode in ((), ("--dry-run",)):
                 with self.subTest(setting, mode=mode):

@@ -105,6 +105,17 @@ TEST_F(TrainingCheck, ProfilesThatTheJobPlansWithAreDoubtedAsByLowgearPlan) {
                                    HasSubstr("other.csv:4: stage 1: the forward takes 1.5 s")));
 }
 
+TEST_F(TrainingCheck, FilesForTheServerHaveToBeThere) {
+  config_.server.emplace();
+  config_.server->token_file = folder_ / "none.token";
+  EXPECT_THAT(refusal(), HasSubstr("none.token: cannot be read"));
+  config_.server->token_file = file("empty.token");
+  EXPECT_THAT(refusal(), HasSubstr("empty.token: contains no token"));
+  config_.server->token_file.reset();
+  config_.server->ca_file = folder_ / "none.pem";
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("none.pem: cannot be read"), HasSubstr("server.ca_file")));
+}
+
 TEST_F(TrainingCheck, AcceptsWhatCanBeMade) {
   save(folder_ / "model.safetensors", tensors_of(config_.model));
   config_.weights = folder_.path();

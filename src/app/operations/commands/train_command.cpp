@@ -270,6 +270,8 @@ cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) 
   const bool one_of_many = is_one_rank_of_many(environment);
   if (!one_of_many) client::require_all_ranks_here(environment, config.parallel.world_size());
   if (!arguments.dry_run && one_of_many) {
+    // The trainer trains on without a server whose token it cannot read.
+    if (config.server) launcher::check_server_files(*config.server);
     if (client::job_rank_from_environment(environment).rank == 0) check_agent(config, console);
     // A rank checks the files that it reads; files that other ranks write may be on other machines.
     become_program(kTrainer, trainer_arguments(arguments, settings));
