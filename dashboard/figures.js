@@ -87,7 +87,7 @@ export class Figures {
       ? 'not every GPU has reported' : `by the last report of each GPU, not a mean of iterations · ` +
         `${units.power(total_w / store.ranks.size)} per GPU on average`);
     const purposes = {baseline: 'full clocks, for the baseline', profile: 'full clocks, other clocks in single iterations',
-      train: store.withdrawal() || 'for training'};
+      train: 'for training', full_clocks: store.withdrawal() || 'in place of a plan'};
     plan.show('Plan', job.plan_version ? store.planName(job.plan_version) : 'none yet', job.plan_version
       ? `${purposes[job.purpose] || job.purpose} · ${reachText(job)}` : 'ranks follow no plan', '',
     job.plan_version ? `version ${job.plan_version} in the API` : '');

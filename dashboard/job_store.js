@@ -85,10 +85,9 @@ export class JobStore {
   // after what they are for.
   takePlan({plan_version: version, purpose, reason}) {
     if (this.plans.has(version)) return;
-    const isFullClocks = purpose === 'train' && reason.startsWith('full clocks: ');
-    this.plans.set(version, {purpose, isFullClocks, reason,
-      name: isFullClocks ? 'full clocks' : purpose === 'profile' ? 'profiling' : purpose});
-    const trained = [...this.plans].filter(([, plan]) => plan.purpose === 'train' && !plan.isFullClocks)
+    const names = {profile: 'profiling', full_clocks: 'full clocks'};
+    this.plans.set(version, {purpose, reason, name: names[purpose] || purpose});
+    const trained = [...this.plans].filter(([, plan]) => plan.purpose === 'train')
       .sort(([one], [other]) => one - other);
     trained.forEach(([, plan], i) => { plan.name = `plan ${i + 1}`; });
   }
@@ -103,7 +102,7 @@ export class JobStore {
   // Why the job runs at full clocks in place of a plan; empty where it does not.
   withdrawal() {
     const plan = this.plans.get((this.summary || {}).plan_version) || {};
-    if (!plan.isFullClocks) return '';
+    if (plan.purpose !== 'full_clocks') return '';
     const why = plan.reason.replace(/^full clocks: /, '').replace(/; from iteration \d+$/, '');
     return this.decisions.some(({kind, reason}) => kind === 'guard' && reason.includes(why)) ? 'withdrawn by the guard'
       : 'no plan is followed';

@@ -370,17 +370,20 @@ std::string Client::followed() {
   }
   const Status now = status();
   const std::uint64_t planned = had_plan_ ? marks_->written().planned_iterations() : served.planned;
-  const std::string measured =
-      served.measured > 0 ? fmt::format("; the server measured the job in {} of them", served.measured) : "";
+  std::string others;
+  if (served.measured > 0) others += fmt::format("; the server measured the job in {} of them", served.measured);
+  if (served.at_full_clocks > 0)
+    others += fmt::format("; {} ran at full clocks in place of a plan", served.at_full_clocks);
   if (planned > 0) {
-    return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, measured,
+    return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, others,
                        now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "");
   }
-  std::string why = "no plan came in time; the server's dashboard says what it waits for";
+  std::string why = served.at_full_clocks > 0 ? "the server's dashboard says why"
+                                              : "no plan came in time; the server's dashboard says what it waits for";
   for (const std::string& reason : {now.server_problem, now.problem, now.not_following}) {
     if (!reason.empty()) why = reason;
   }
-  return fmt::format("no plan was followed in {} iterations{}: {}", iterations, measured, why);
+  return fmt::format("no plan was followed in {} iterations{}: {}", iterations, others, why);
 }
 
 Status Client::status() {

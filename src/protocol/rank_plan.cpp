@@ -10,7 +10,7 @@
 namespace lowgear::protocol {
 namespace {
 
-constexpr auto kPurposes = std::to_array<std::string_view>({"baseline", "profile", "train"});
+constexpr auto kPurposes = std::to_array<std::string_view>({"baseline", "profile", "train", "full_clocks"});
 constexpr std::int64_t kMaxIterationNumber = std::int64_t{1} << 52;
 constexpr int kMaxCountedIterations = 1 << 30;
 constexpr int kMaxSettleIterations = 1'000'000;

@@ -15,8 +15,13 @@ enum class PlanPurpose : unsigned char {
   baseline,  ///< full clocks: later plans are compared with their time and energy
   profile,   ///< full clocks, between which other clocks are tried out in single iterations
   train,
+  full_clocks,  ///< in place of a plan for training; earlier releases read it as `train`
 };
 [[nodiscard]] std::string_view name(PlanPurpose purpose);
+/// The job trains by such a plan; with others the server measures it.
+[[nodiscard]] constexpr bool is_for_training(PlanPurpose purpose) {
+  return purpose == PlanPurpose::train || purpose == PlanPurpose::full_clocks;
+}
 
 /// Purpose and begin of a plan: the common part of a rank's plan and of the version that the server keeps.
 struct PlanHead {

@@ -59,7 +59,8 @@ TEST(RankPlan, IsFollowedWhateverItIsFor) {
   plan["purpose"] = "of a later release";
   EXPECT_EQ(read_rank_plan(plan.dump(), "server").purpose, PlanPurpose::train);
   EXPECT_FALSE(is_plan_purpose("of a later release"));
-  for (const PlanPurpose purpose : {PlanPurpose::baseline, PlanPurpose::profile, PlanPurpose::train}) {
+  for (const PlanPurpose purpose :
+       {PlanPurpose::baseline, PlanPurpose::profile, PlanPurpose::train, PlanPurpose::full_clocks}) {
     EXPECT_TRUE(is_plan_purpose(name(purpose)));
   }
 }
@@ -85,7 +86,7 @@ TEST(RankPlan, HasOneFormOnTheWire) {
 PlanHead random_head(RandomDocument& random) {
   PlanHead head;
   head.version = random.whole(1, 1 << 30);
-  head.purpose = static_cast<PlanPurpose>(random.whole(0, 2));
+  head.purpose = static_cast<PlanPurpose>(random.whole(0, 3));
   head.from_iteration = random.whole64(0, std::int64_t{1} << 40);
   head.reason = random.name();
   head.iterations = random.whole(0, 10'000);

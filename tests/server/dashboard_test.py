@@ -227,7 +227,7 @@ class IsLive(DashboardTest):
     def test_a_withdrawn_plan_is_not_shown_as_followed(self):
         job = MockJob(iterations=60)
         job.decide("guard", "the job is 4.9 s late")
-        job.decide("plan", "full clocks: the job is 4.9 s late; from iteration 60", 4)
+        job.decide("plan", "full clocks: the job is 4.9 s late; from iteration 60", 4, purpose="full_clocks")
         self.open_job(job)
         self.wait_text("withdrawn by the guard · from iteration 60", ".card:last-child .detail")
         self.assertEqual(self.text(".card:last-child .value"), "full clocks")

@@ -69,6 +69,7 @@ class MockJob:
         self.refusals = {}  # why ranks follow no plans
         self.work, self.dropped_decisions = None, 0
         self.decisions, self.version, self.from_iteration, self.iterations = [], 0, 0, []
+        self.purpose = None
         self.finished_s = None
         self.heard_s = [time.time()] * self.world
         if state != "registering":
@@ -89,7 +90,7 @@ class MockJob:
                         "plan_version": self.version, "reason": reason, **training}
             if version:
                 purposes = {"registered": "baseline", "profile": "profile"}
-                decision["purpose"] = purposes.get(kind, "train")
+                self.purpose = decision.setdefault("purpose", purposes.get(kind, "train"))
             self.decisions.append(decision)
             return decision
 
@@ -156,7 +157,7 @@ class MockJob:
                 "microbatches": 8, "created_s": self.created_s, "finished_s": self.finished_s, "ranks": self.world,
                 "registered": self.registered, "work": self.work, "iteration": number - 1 if number else None,
                 "plan_version": self.version,
-                "purpose": "train" if trains else "profile" if has_baseline else "baseline" if self.version else None,
+                "purpose": self.purpose if self.purpose == "full_clocks" else "train" if trains else "profile" if has_baseline else "baseline" if self.version else None,
                 "from_iteration": self.from_iteration, "profiling": self.profiling(),
                 "time_s": time_s, "energy_j": energy, "planned_time_s": planned_time,
                 "planned_energy_j": planned_energy,
@@ -215,14 +216,14 @@ class MockJob:
 
     def frontier(self):
         summary, pp = self.summary(), self.parallel["pp"]
-        if summary["purpose"] != "train":
+        if summary["purpose"] not in ("train", "full_clocks"):
             return {"job": self.id, "vertices": [], "operating_point": None, "measured": None}
         vertices = [[2.40 + 0.02 * i, pp * (1080 + 230 * math.exp(-i / 9))] for i in range(40)]
         return {"job": self.id, "vertices": vertices, "operating_point": {"time_s": 2.41, "energy_j": pp * 1302.6},
                 "measured": {"time_s": summary["time_s"], "energy_j": summary["energy_j"] * pp / self.world}}
 
     def timeline(self):
-        if self.summary()["purpose"] != "train":
+        if self.summary()["purpose"] not in ("train", "full_clocks"):
             return {"job": self.id, "plan_version": None, "plan": None}
         pp, forward_s, backward_s = self.parallel["pp"], 0.07, 0.14
         stages, microbatches = [], 8

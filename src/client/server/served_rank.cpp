@@ -144,7 +144,18 @@ void ServedRank::count_iteration(int version) {
   ++iterations_;
   const auto purpose = purposes_.find(version);
   if (purpose == purposes_.end()) return;
-  ++(purpose->second == protocol::PlanPurpose::train ? planned_ : measured_);
+  switch (purpose->second) {
+    case protocol::PlanPurpose::train:
+      ++planned_;
+      break;
+    case protocol::PlanPurpose::full_clocks:
+      ++at_full_clocks_;
+      break;
+    case protocol::PlanPurpose::baseline:
+    case protocol::PlanPurpose::profile:
+      ++measured_;
+      break;
+  }
 }
 
 AgentLease::OfferAnswer ServedRank::offer(const protocol::RankPlan& plan) {
@@ -185,7 +196,8 @@ ServedRankStatus ServedRank::status() const {
           .plan_version = plan_version_.load(std::memory_order_relaxed),
           .iterations = iterations_,
           .planned = planned_,
-          .measured = measured_};
+          .measured = measured_,
+          .at_full_clocks = at_full_clocks_};
 }
 
 }  // namespace lowgear::client

@@ -91,7 +91,10 @@ void Job::count(const JobIteration& iteration, double now_s) {
   record_.count_usage(iteration, now_s, outbox_.changes().store.usage);
   record_.collect(iteration);
   const PlanVersion* plan = record_.plans.find(iteration.plan_version);
-  record_.activity.iteration(plan == nullptr ? "none" : name(plan->purpose), iteration.time_s, iteration.energy_j);
+  // In metrics full clocks in place of a plan are training: they count against what plans save.
+  const bool trains = plan != nullptr && protocol::is_for_training(plan->purpose);
+  record_.activity.iteration(plan == nullptr ? "none" : name(trains ? protocol::PlanPurpose::train : plan->purpose),
+                             iteration.time_s, iteration.energy_j);
   outbox_.changes().iterations.push_back(record_.history.kept().back());
   outbox_.change_summary();
 }

@@ -132,7 +132,7 @@ std::optional<Comparison> comparison_of(const JobRecord& job) {
   const IterationMeans now = present_means(job);
   const PlanVersion* newest = job.plans.newest();
   const std::optional<IterationMeans>& baseline = job.baseline.result();
-  const bool trains = newest != nullptr && newest->purpose == protocol::PlanPurpose::train && now.iterations > 0;
+  const bool trains = newest != nullptr && protocol::is_for_training(newest->purpose) && now.iterations > 0;
   if (!trains || !baseline) return std::nullopt;
   Comparison comparison;
   const double time_ratio = now.time_s / baseline->time_s;

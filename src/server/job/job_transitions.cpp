@@ -171,7 +171,7 @@ void JobTransitions::issue(PlanVersion plan) {
 
 void JobTransitions::issue_full_clocks(const std::string& reason) {
   const int clock_mhz = job_.ranks.common_clocks().front();
-  PlanVersion plan = job_.layout.uniform_plan(protocol::PlanPurpose::train, clock_mhz);
+  PlanVersion plan = job_.layout.uniform_plan(protocol::PlanPurpose::full_clocks, clock_mhz);
   plan.reason = "full clocks: " + reason;
   // Ranks are watched at full clocks, too.
   if (const auto& model = job_.planning.model()) {
@@ -185,8 +185,8 @@ void JobTransitions::issue_full_clocks(const std::string& reason) {
 void JobTransitions::hold_full_clocks(const std::string& reason) {
   job_.activity.guard_decision("refuse_plan");
   const PlanVersion& in_force = *job_.plans.newest();
-  const bool watches_ranks = in_force.purpose != protocol::PlanPurpose::train || !in_force.expected_compute_s.empty() ||
-                             !job_.planning.model();
+  const bool watches_ranks =
+      !protocol::is_for_training(in_force.purpose) || !in_force.expected_compute_s.empty() || !job_.planning.model();
   if (in_force.purpose != protocol::PlanPurpose::profile && watches_ranks &&
       holds_clock(in_force, job_.ranks.common_clocks().front())) {
     outbox_.decide("guard", reason + "; full clocks stay in effect nevertheless", now_s_);

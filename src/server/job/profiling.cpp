@@ -109,7 +109,7 @@ JobStep Profiling::count(const JobIteration& iteration, const ProfiledJob& job, 
   const bool more_follow = iteration.iteration + 1 < plan->trials.back().end_iteration();
   if (affords_the_rest || !more_follow || job.plans.newest() != plan) return {};
   // Without what ranks are expected to take: the profile that says it is being replaced.
-  PlanVersion stop = job.layout.uniform_plan(protocol::PlanPurpose::train, full.mhz);
+  PlanVersion stop = job.layout.uniform_plan(protocol::PlanPurpose::full_clocks, full.mhz);
   stop.reason = fmt::format(
       "full clocks: trials have cost {:.3g} s, and the next ones would cost more than the {:.3g} s that are left of "
       "the limit for profiling",

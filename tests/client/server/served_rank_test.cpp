@@ -199,7 +199,7 @@ TEST_F(ServedRankTest, PostsWhatItHasOnceANewerPlanIsFollowed) {
   offer_profile_plan(1, 0);
   train(5);
   Json full_clocks = offered_profile_plan(2, 8);
-  full_clocks["purpose"] = "train";
+  full_clocks["purpose"] = "full_clocks";
   server_->offer(full_clocks);
   ASSERT_TRUE(eventually([&] { return agent_->plans().size() == 2; }));
   ASSERT_TRUE(eventually(
@@ -209,6 +209,8 @@ TEST_F(ServedRankTest, PostsWhatItHasOnceANewerPlanIsFollowed) {
   train(1);
   ASSERT_TRUE(posts_profile());
   EXPECT_EQ(server_->bodies("/profile").at(0)["plan_version"], 1);
+  EXPECT_EQ(rank_->status().measured, 8U);
+  EXPECT_EQ(rank_->status().at_full_clocks, 1U) << "neither planned nor measured";
 }
 
 TEST_F(ServedRankTest, CountsIterationsByThePurposeOfTheirPlan) {
@@ -219,6 +221,7 @@ TEST_F(ServedRankTest, CountsIterationsByThePurposeOfTheirPlan) {
   EXPECT_EQ(status.iterations, 4U);
   EXPECT_EQ(status.planned, 0U);
   EXPECT_EQ(status.measured, 2U);
+  EXPECT_EQ(status.at_full_clocks, 0U);
 }
 
 TEST_F(ServedRankTest, ReportsNoIterationTwice) {

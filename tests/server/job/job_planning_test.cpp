@@ -232,7 +232,7 @@ TEST_F(JobPlanningTest, IssuesTheFullClocksThatTheGuardTakesForAPlan) {
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
   ASSERT_TRUE(training.run_until(JobState::running));
   EXPECT_THAT(clocks_mhz(), ElementsAre(training.rank_spec(0).clocks_mhz.front()));
-  EXPECT_EQ(summary_json(training.record())["purpose"], "train");
+  EXPECT_EQ(summary_json(training.record())["purpose"], "full_clocks");
   training.run(12);
   EXPECT_NEAR(training.time_s(), usual_s * 1.3, usual_s * 0.03);
   EXPECT_NEAR(summary_json(training.record())["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.03);

@@ -317,7 +317,7 @@ TEST_F(JobRestoreWithoutAProfile, ObservesWhenTheServerEndedBeforeItCouldSaySo) 
                         training.now_s());
   }
   EXPECT_EQ(restored->record().state(), JobState::observing);
-  EXPECT_EQ(summary_json(restored->record())["purpose"], "train");
+  EXPECT_EQ(summary_json(restored->record())["purpose"], "full_clocks");
 }
 
 }  // namespace

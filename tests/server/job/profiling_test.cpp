@@ -220,7 +220,7 @@ TEST(JobProfilingCost, EndsTrialsThatCostMoreThanTheyMay) {
   training.slow_all(1);
   EXPECT_THAT(training.reasons("plan"), Contains(HasSubstr("the limit for profiling")));
   training.run(20);
-  EXPECT_EQ(summary_json(training.record())["purpose"], "train");
+  EXPECT_EQ(summary_json(training.record())["purpose"], "full_clocks");
   for (const Json& op : Json::parse(*training.job().plan_after(0, 0, training.now_s()))["plan"]["stages"][0]["ops"]) {
     EXPECT_EQ(op["mhz"], training.rank_spec(0).clocks_mhz.front());
   }
@@ -359,7 +359,7 @@ TEST(JobProfiling, ObservesAtFullClocksWhenNobodyMeasuresAStage) {
   ASSERT_TRUE(training.run_until(JobState::observing, kEnoughIterations));
   EXPECT_THAT(summary_json(training.record())["reason"].get<std::string>(), HasSubstr("neither rank 1 nor"));
   const Json plan = Json::parse(*training.job().plan_after(0, 0, training.now_s()));
-  EXPECT_EQ(plan["purpose"], "train");
+  EXPECT_EQ(plan["purpose"], "full_clocks");
   for (const Json& op : plan["plan"]["stages"][0]["ops"]) {
     EXPECT_EQ(op["mhz"], training.rank_spec(0).clocks_mhz.front());
   }
