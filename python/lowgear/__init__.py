@@ -65,6 +65,11 @@ for _class in (AgentUnavailable, InvalidUse, LowgearError, LowgearWarning, Refus
 
 def __getattr__(name):
     """Loads the functions for planning (docs/python.md) when one is first used: training processes do without."""
+    if name == "compare":
+        raise AttributeError(
+            f"module {__name__!r} has no attribute 'compare': lowgear.plan(...).policies compares policies, as does the "
+            "command lowgear compare"
+        )
     if name not in _PLANNING:
         import difflib
 

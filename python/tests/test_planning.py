@@ -103,6 +103,8 @@ class TestPlan(InAFolder):
             lowgear.search(JOB, max_ctp=3)
 
     def test_unknown_functions_name_the_closest_one(self):
+        with self.assertRaisesRegex(AttributeError, r"lowgear.plan\(...\).policies compares policies"):
+            lowgear.compare  # noqa: B018
         with self.assertRaisesRegex(AttributeError, "no attribute 'simulat'; did you mean simulate"):
             lowgear.simulat  # noqa: B018
 

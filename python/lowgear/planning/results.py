@@ -317,11 +317,12 @@ class PlanResult:
             time_pct = change_pct(self.baseline.time_s, self.late.time_s)
             late_ms = 1e3 * self.document["switch_latency"]["replayed"]["switch_latency_s"]
             late = f"; if clocks came {late_ms:g} ms late: {percent(energy_pct)} energy, {percent(time_pct)} time (replayed)"
+        nothing = next((f"; {note}" for note in self.notes if note.startswith("the plan saves nothing")), "")
         return (
             f"<PlanResult: {self._run['schedule']}, {counted(self._run['stages'], 'rank', 'ranks')} x "
             f"{counted(self._run['microbatches'], 'microbatch', 'microbatches')}; frontier {fastest.time_s:.6g} s, {fastest.energy_j:.6g} J to {slowest.time_s:.6g} s, "
             f"{slowest.energy_j:.6g} J ({self.method}); {counted(len(self.plans), 'plan', 'plans')}; plan {shown.number}: "
-            f"{percent(-self.saving_pct)} energy, {percent(self.slowdown_pct)} time against full clocks (planned){late}>"
+            f"{percent(-self.saving_pct)} energy, {percent(self.slowdown_pct)} time against full clocks (planned){late}{nothing}>"
         )
 
     def _repr_svg_(self) -> str:

@@ -9,5 +9,5 @@ int main(int argc, char** argv) {
       argc, argv,
       {{"plan", kGroup, "Plan clocks", "lowgear plan profile.csv --microbatches 32", cli::declare_plan},
        {"verify", kGroup, "Check a plan", "lowgear verify plan", cli::declare_verify},
-       {"example", kGroup, "Write an example profile", "lowgear example --out example", cli::declare_example}});
+       {"example", kGroup, "Write an example profile", "lowgear example", cli::declare_example}});
 }

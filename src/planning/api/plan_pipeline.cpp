@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/numbers/number.h"
 #include "planning/api/job_planner.h"
 #include "planning/api/plan_replays.h"
 #include "planning/planner/frontier/certificate.h"
@@ -241,7 +242,30 @@ class Planning {
                     .baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), late))};
   }
 
+  /// Why the shown plan saves nothing, and what to do; nothing where it saves.
+  [[nodiscard]] std::optional<std::string> lack_of_saving() const {
+    constexpr double kLeastPct = 0.005;  // which is shown as 0.01 %
+    const bool saves = -change_pct(result_.baseline.energy_j, result_.shown.energy_j) >= kLeastPct;
+    if (saves || options_->request.policy != planner::kLowgearPolicy || options_->request.power_cap)
+      return std::nullopt;
+    const std::vector<profile::StageOp> ops = result_.pipeline.profile.ops();
+    const auto has_one_clock = [](const profile::StageOp& op) { return op.measurements.size() == 1; };
+    if (std::ranges::all_of(ops, has_one_clock)) {
+      return "the plan saves nothing: the profile has one clock per op, so there is nothing to choose; measure more "
+             "clocks (lowgear profile)";
+    }
+    const bool has_slower =
+        result_.frontier.vertices.back().energy_j < (1 - kLeastPct / 100) * result_.baseline.energy_j;
+    return fmt::format("the plan saves nothing in the time of full clocks: {}; {}",
+                       result_.pipeline.dag.ranks == 1 ? "no rank waits for another, as there is one"
+                                                       : "ops that could be slower would use no less energy",
+                       has_slower ? "allow slower iterations: a slower plan (--slowdown 2), or, for one clock that is "
+                                    "found in the running job, lowgear run --search slowdown=2%"
+                                  : "measure more clocks (lowgear profile)");
+  }
+
   void warn_of_the_profile() {
+    if (const auto lack = lack_of_saving()) warn(*lack);
     const auto fastest = std::ranges::min_element(result_.plans, {}, &PlanFigures::time_s);
     result_.finding = faster_than_full_clocks(fastest->time_s, result_.baseline.time_s);
     if (result_.finding) warn(*result_.finding);

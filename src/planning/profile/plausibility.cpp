@@ -100,7 +100,13 @@ std::string lack_text(const std::optional<NamedPowerLimit>& gpu) {
              : "less than any GPU draws";
 }
 
-/// About the profile as a whole. Throws InputError where no GPU can have measured it.
+[[noreturn]] void refuse_units(const std::string& what, const ProfileContext& context) {
+  const bool can_accept = context.units == ImpossibleUnits::refuse_unless_accepted;
+  throw_input_error({context.source, 0, 0}, what, can_accept ? "or accept the units as they are: --accept-units" : "");
+}
+
+/// About the profile as a whole. Throws InputError where no GPU can have measured it, and, unless units are accepted,
+/// where ops take so long that other units are likely.
 std::optional<std::string> units_doubt(const TypicalFigures& typical, const ProfileContext& context) {
   const double most_w = highest_profiled_power_w(context.gpu);
   if (typical.power_w == 0) return std::nullopt;  // no rows
@@ -111,11 +117,8 @@ std::optional<std::string> units_doubt(const TypicalFigures& typical, const Prof
         "check the units of the profile: its ops draw {:.4g} W (energy by time, median), {}; {}", typical.power_w,
         typical.power_w > most_w ? excess_text(context.gpu) : lack_text(context.gpu), likely_units(typical, most_w));
     const bool is_possible = typical.power_w >= kLeastBlockingW && typical.power_w <= highest_gpu_power_w(limit_w);
-    if (!is_possible && typical.time_s >= kShortestUnitS && context.units != ImpossibleUnits::accept) {
-      const bool can_accept = context.units == ImpossibleUnits::refuse_unless_accepted;
-      throw_input_error({context.source, 0, 0}, what,
-                        can_accept ? "or accept the units as they are: --accept-units" : "");
-    }
+    const bool is_refused = context.units != ImpossibleUnits::accept;
+    if (!is_possible && typical.time_s >= kShortestUnitS && is_refused) refuse_units(what, context);
     return what;
   }
   if (typical.time_s < kShortestUnitS) {
@@ -125,8 +128,10 @@ std::optional<std::string> units_doubt(const TypicalFigures& typical, const Prof
         typical.time_s);
   }
   if (typical.time_s <= kLongestOpS) return std::nullopt;
-  return fmt::format("check the units of the profile: an op takes {:.3g} s (median); {}", typical.time_s,
-                     likely_units(typical, most_w));
+  const std::string what = fmt::format("check the units of the profile: an op takes {:.3g} s (median); {}",
+                                       typical.time_s, likely_units(typical, most_w));
+  if (context.units == ImpossibleUnits::refuse_unless_accepted) refuse_units(what, context);
+  return what;
 }
 
 std::string row_text(const RowFinding& found) {

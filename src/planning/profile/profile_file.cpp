@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <iterator>
 #include <map>
 #include <set>
@@ -50,6 +51,15 @@ constexpr auto kOtherUnits = std::to_array<OtherUnit>({
     {"clock_hz", "hertz", "divide its values by 1000000 and name it clock_mhz: a profile has MHz"},
     {"clock_ghz", "gigahertz", "multiply its values by 1000 and name it clock_mhz: a profile has MHz"},
 });
+
+void refuse_powers(const CsvTable& table) {
+  if (table.has_column("energy")) return;
+  for (const CsvCell& cell : table.header()) {
+    if (cell.text != "power" && cell.text != "power_w") continue;
+    throw_input_error({table.source(), cell.line, cell.column}, "a profile has energies, and this column powers",
+                      "add the column energy in joules: energy = power x time");
+  }
+}
 
 void refuse_other_units(const CsvTable& table) {
   for (const CsvCell& cell : table.header()) {
@@ -99,10 +109,25 @@ class RowReader {
     const std::string& text = table_.text(row, instruction_);
     const std::optional<OpKind> kind = op_kind_from_name(text);
     if (!kind) {
-      throw_input_error(table_.where(row, instruction_), fmt::format("unknown instruction {}", quote(text)),
+      throw_input_error(table_.where(row, instruction_),
+                        fmt::format("unknown instruction {}{}", quote(text), meant(text)),
                         fmt::format("instructions are {}", op_kind_names()));
     }
     return *kind;
+  }
+
+  /// ` (did you mean forward?)` of the usual abbreviations, and of other cases.
+  static std::string meant(std::string text) {
+    std::ranges::transform(text, text.begin(), [](unsigned char letter) { return std::tolower(letter); });
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      const std::string_view full = name(kind);
+      const std::string short_name = fmt::format("{}wd", full.front());
+      const std::array<std::string_view, 3> others{full, full.substr(0, 1), short_name};
+      if (std::ranges::find(others, std::string_view(text)) != others.end()) {
+        return fmt::format(" (did you mean {}?)", full);
+      }
+    }
+    return "";
   }
 
   [[nodiscard]] int clock_mhz(std::size_t row) const {
@@ -423,6 +448,7 @@ std::string stage_cells(const ProfileFile& file, std::size_t stage) {
 ProfileFile read_profile_file(std::string_view text, const std::string& source, ImpossibleUnits units) {
   const CsvTable table(text, source);
   refuse_other_units(table);
+  refuse_powers(table);
   const RowReader reader(table);
   const bool has_ranks = table.has_column("rank");
   std::vector<ProfileRow> rows = read_rows(table, reader);

@@ -241,7 +241,9 @@ TEST_F(Commands, GiveAnExampleWhereAnArgumentIsMissing) {
   EXPECT_EQ(verify.exit_code, 2);
   EXPECT_THAT(verify.err, HasSubstr("folder is required; for example: lowgear verify plan; see lowgear verify --help"));
   EXPECT_THAT(run_lowgear({"published", "evaluate"}).err, HasSubstr("; for example: lowgear published evaluate dump;"));
-  EXPECT_THAT(run_lowgear({"example"}).err, HasSubstr("; for example: lowgear example --out"));
+  EXPECT_THAT(run_lowgear({"show", "1f1b"}).err,
+              HasSubstr("missing: --stages and --microbatches; for example: lowgear show 1f1b --stages 4 "
+                        "--microbatches 8"));
 }
 
 TEST_F(Commands, CompareShowsEveryPolicyAgainstTheBaseline) {
@@ -331,6 +333,8 @@ TEST_F(Commands, ShowTellsProfilesFromSchedules) {
   EXPECT_EQ(json_of({"show", file})["peak_in_flight_activations"], named["peak_in_flight_activations"]);
   EXPECT_EQ(json_of({"show", profile_, "--microbatches", "4"})["ranks"], 3) << "as the profile";
   EXPECT_THAT(run_lowgear({"show", profile_}).err, HasSubstr("blocking power: assumed")) << "as plan";
+  EXPECT_THAT(run_lowgear({"show", planned()}).err,
+              HasSubstr("this is a plan, and a profile is a CSV file; replay the plan: lowgear verify --replay"));
   const ProgramResult none = run_lowgear({"show"});
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("lowgear show profile.csv"));
@@ -338,7 +342,9 @@ TEST_F(Commands, ShowTellsProfilesFromSchedules) {
 
 TEST_F(Commands, CompareWritesAPage) {
   const std::string page = (folder_ / "compare.html").string();
-  ASSERT_EQ(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--html", page})).exit_code, 0);
+  const ProgramResult written = run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--html", page}));
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  EXPECT_THAT(written.out, testing::AllOf(HasSubstr("page " + page + "\n"), Not(HasSubstr("More figures"))));
   EXPECT_THAT(read_file(page), StartsWith("<!DOCTYPE html>"));
 }
 

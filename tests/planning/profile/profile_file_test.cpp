@@ -139,7 +139,8 @@ TEST(ReadProfileFile, RefusesValuesAtTheirCells) {
   EXPECT_THAT(read_error_of("0,forward,1410.5,0.1,30\n"),
               StartsWith("p.csv:2:11: frequency: expected a whole number, found \"1410.5\""));
   EXPECT_EQ(read_error_of("0,Forward,1410,0.1,30\n"),
-            "p.csv:2:3: unknown instruction \"Forward\"; instructions are forward, backward, input_gradient, "
+            "p.csv:2:3: unknown instruction \"Forward\" (did you mean forward?); instructions are forward, backward, "
+            "input_gradient, "
             "weight_gradient, recomputation and recomputing_backward");
 }
 
@@ -173,6 +174,18 @@ TEST(ReadProfileFile, RefusesFilesThatAreNoProfile) {
               AllOf(StartsWith("p.csv:1: there is no column \"frequency\""), HasSubstr("\"clock\"")));
   EXPECT_THAT(read_error_of("0,forward,1410,0.1,30\n0,backward,14"),
               AllOf(StartsWith("p.csv:3:12: the row has 3 cells, but the header has 5"), HasSubstr("truncated")));
+}
+
+TEST(ReadProfileFile, NamesTheColumnOrInstructionThatWasMeant) {
+  EXPECT_EQ(
+      error_of([] { (void)read_profile_file("Stage,instruction,frequency,time,energy\n0,forward,1,1,1\n", "p.csv"); }),
+      "p.csv:1:1: there is no column \"stage\"; the header has \"Stage\", and upper and lower case differ: write "
+      "stage");
+  EXPECT_THAT(
+      error_of([] { (void)read_profile_file("stage,instruction,frequency,time,power\n0,forward,1,1,1\n", "p.csv"); }),
+      AllOf(StartsWith("p.csv:1:34: a profile has energies"), HasSubstr("energy = power x time")));
+  EXPECT_THAT(read_error_of("0,fwd,1410,0.1,30\n"), HasSubstr("(did you mean forward?)"));
+  EXPECT_THAT(read_error_of("0,bwd,1410,0.1,30\n"), HasSubstr("(did you mean backward?)"));
 }
 
 TEST(WriteProfileFile, WritesStageByStageHighestClockFirst) {

@@ -197,6 +197,10 @@ profile::ProfileFile load_profile(const std::string& path, profile::ImpossibleUn
   const std::string text = read_file(path);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && (text[first] == '{' || text[first] == '[')) {
+    if (text.find("\"lowgear.plan/") != std::string::npos) {
+      throw_input_error({path, 0, 0}, "this is a plan, and a profile is a CSV file",
+                        fmt::format("replay the plan: lowgear verify --replay {}", shell_word(path)));
+    }
     throw_input_error({path, 0, 0}, "this is JSON, and a profile is a CSV file",
                       "its columns are stage,instruction,frequency,time,energy");
   }
@@ -273,8 +277,14 @@ namespace {
 
 /// GPUs draw 0.17 to 0.24 of their power limit while they wait (estimating/estimator/gpu/gpu_tables.cpp).
 constexpr double kBlockingShare = 0.2;
-constexpr std::string_view kStateBlockingPower =
-    "lowgear profile measures it, --blocking-power W states it (docs/profiling.md#blocking-power)";
+
+/// How to measure the blocking power, or to state it where the assumed one is right.
+std::string blocking_power_advice(double power_w) {
+  return fmt::format(
+      "measure it with lowgear profile (docs/profiling.md#blocking-power), or state it, such as --blocking-power "
+      "{:.4g}",
+      power_w);
+}
 
 double median_power_at_max_clock_w(const profile::StageProfile& profile) {
   std::vector<double> powers_w;
@@ -311,13 +321,14 @@ BlockingPower blocking_power_of(const PipelineArguments& arguments, const profil
   if (by_stage_w.size() == count) return {by_stage_w};
   if (!by_stage_w.empty()) return {std::vector<double>(count, profile::median_of(by_stage_w))};
   if (const auto known_w = estimator::blocking_power_of(arguments.gpu_name)) {
-    return {std::vector<double>(count, *known_w), fmt::format("blocking power: {:.4g} W, Lowgear's figure for {}; {}",
-                                                              *known_w, arguments.gpu_name, kStateBlockingPower)};
+    return {std::vector<double>(count, *known_w),
+            fmt::format("blocking power: {:.4g} W, Lowgear's figure for {}; {}", *known_w, arguments.gpu_name,
+                        blocking_power_advice(*known_w))};
   }
   const double power_w = std::round(kBlockingShare * median_power_at_max_clock_w(file.profile));
   return {std::vector<double>(count, power_w),
           fmt::format("blocking power: assumed {:.4g} W, a fifth of the power of ops at their highest clock; {}",
-                      power_w, kStateBlockingPower)};
+                      power_w, blocking_power_advice(power_w))};
 }
 
 std::vector<double> blocking_power_from_argument(const std::string& argument, int stages) {

@@ -17,6 +17,7 @@
 #include "app/cli/terminal/process.h"
 #include "base/core/error.h"
 #include "base/core/files/memory_files.h"
+#include "base/core/numbers/number.h"
 
 namespace lowgear::cli {
 namespace {
@@ -28,6 +29,21 @@ std::size_t name_length(std::string_view text) {
   if (text.empty() || text.front() < 'a' || text.front() > 'z') return 0;
   const std::size_t end = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-");
   return end == std::string_view::npos ? text.size() : end;
+}
+
+/// Whether the text ends within a command line: `lowgear run `.
+bool is_in_command(std::string_view text) {
+  constexpr std::string_view kProgram = "lowgear ";
+  const std::size_t begin = text.rfind(kProgram);
+  if (begin == std::string_view::npos || (begin > 0 && text[begin - 1] != ' ' && text[begin - 1] != '`')) return false;
+  return text.find_first_of(",;:)`", begin) == std::string_view::npos;
+}
+
+/// Whether a blank and a number follow, alone.
+bool begins_with_number(std::string_view text) {
+  if (!text.starts_with(' ')) return false;
+  const std::string_view word = text.substr(1, text.find_first_of(" ,;:)", 1) - 1);
+  return parse_number(word).has_value();
 }
 
 /// How the caller names options.
@@ -44,7 +60,8 @@ class CallerWords {
     return name;
   }
 
-  /// The message with parameters in place of `--options`.
+  /// The message with parameters in place of `--options`: `blocking_power_w=72` for `--blocking-power 72`, and
+  /// `accept_units=True` for a flag that ends it. Options of other commands, as in `lowgear run --search`, stay.
   [[nodiscard]] std::string of(std::string_view message) const {
     std::string text;
     for (std::size_t at = message.find(kDashes); at != std::string_view::npos; at = message.find(kDashes)) {
@@ -53,9 +70,17 @@ class CallerWords {
       const std::size_t length = name_length(message);
       const bool begins_word =
           text.empty() || std::string_view(" '\"`([{\\").find(text.back()) != std::string_view::npos;
-      text += length == 0 || !begins_word ? std::string(kDashes) + std::string(message.substr(0, length))
-                                          : parameter(message.substr(0, length));
+      const std::string_view option = message.substr(0, length);
       message.remove_prefix(length);
+      if (length == 0 || !begins_word || is_in_command(text)) {
+        text.append(kDashes).append(option);
+        continue;
+      }
+      const bool is_advice = text.ends_with(": ") && message.empty();
+      text += parameter(option) + (is_advice ? "=True" : "");
+      if (!begins_with_number(message)) continue;
+      text += '=';
+      message.remove_prefix(1);
     }
     return text.append(message);
   }

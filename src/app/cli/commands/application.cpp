@@ -92,6 +92,14 @@ bool is_letter(char character) {
   return (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z');
 }
 
+/// As `did_you_mean`, or the first option that has the word among its own: `--global-batch` for `--batch`.
+std::string did_you_mean_option(std::string_view option, std::span<const std::string_view> names) {
+  std::string nearest = did_you_mean(option, names);
+  if (!nearest.empty() || std::ranges::none_of(option, is_letter)) return nearest;
+  const auto longer = std::ranges::find_if(names, [&](std::string_view name) { return has_words_of(name, option); });
+  return longer == names.end() ? "" : fmt::format("; did you mean {}?", *longer);
+}
+
 /// `; did you mean --microbatches or --memory-limit?` of `-m`.
 std::string options_of_letter(char letter, std::span<const std::string_view> names) {
   constexpr std::size_t kMost = 4;
@@ -128,7 +136,7 @@ std::string no_option_message(const CLI::App& verb, const std::string& option) {
     return fmt::format("there is no option {}{}", printable(option), options_of_letter(option.back(), views));
   }
   if (option == kVersion) return "there is no option --version here: lowgear --version prints the version";
-  return fmt::format("there is no option {}{}", printable(option), did_you_mean(option, views));
+  return fmt::format("there is no option {}{}", printable(option), did_you_mean_option(option, views));
 }
 
 /// CLI11's words, but for an option that was given twice or without its value.
@@ -261,7 +269,7 @@ Application::Application(std::vector<Verb> verbs)
   app_.set_help_all_flag("--help-all", "Print help with all options");
   app_.require_subcommand(1);
   app_.formatter(std::make_shared<HelpFormatter>());  // the verbs take it over
-  app_.footer("lowgear help COMMAND shows its options. Begin: lowgear example --out example");
+  app_.footer("lowgear help COMMAND shows its options. Begin: lowgear example");
   for (const Verb& verb : verbs_) {
     CLI::App* app = app_.add_subcommand("", std::string(verb.summary));
     // CLI11 refuses a blank in the name that a subcommand is made with.

@@ -187,8 +187,6 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
   return render_html_report(data);
 }
 
-constexpr const char* kNext = "Next: write the plans with lowgear plan, the same options and --out DIR.\n";
-
 /// Time step of the policies that have one: a coarse one costs them energy.
 std::string step_text(const api::PolicyComparison& comparison, double unit_s) {
   const auto has_step = [](const api::ComparisonRow& row) {
@@ -198,6 +196,13 @@ std::string step_text(const api::PolicyComparison& comparison, double unit_s) {
   return fmt::format(
       "perseus and envpipe-offline plan in time steps of {} (--perseus-unit; Perseus' authors took 0.1 ms for A40).\n",
       duration_text(unit_s));
+}
+
+/// The page that was written, further figures and the next step.
+std::string ending(const CompareArguments& arguments) {
+  constexpr const char* kNext = "Next: write the plans with lowgear plan, the same options and --out DIR.\n";
+  if (!arguments.html.empty()) return fmt::format("page {}\n{}", arguments.html, kNext);
+  return fmt::format("{}{}", arguments.wide ? "" : "More figures: --wide, --html FILE. ", kNext);
 }
 
 std::string explanation(const api::PolicyComparison& comparison, std::optional<double> late_s, double unit_s) {
@@ -211,7 +216,7 @@ std::string explanation(const api::PolicyComparison& comparison, std::optional<d
         duration_text(*late_s));
   }
   text += step_text(comparison, unit_s);
-  return text + "More figures: --wide, --html FILE. " + kNext;
+  return text;
 }
 
 std::string wide_explanation(const api::PolicyComparison& comparison, double unit_s) {
@@ -222,7 +227,7 @@ std::string wide_explanation(const api::PolicyComparison& comparison, double uni
              "rank.\nGap: energy above the proven least energy of any plan that takes no longer. Published way: the "
              "saving as the\nevaluation of Perseus (SOSP'24, table 6) counts it, with each method's own figures.\n",
              comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j) +
-         step_text(comparison, unit_s) + kNext;
+         step_text(comparison, unit_s);
 }
 
 void print_notes(const api::PolicyComparison& comparison, const PipelineInput& input, Console& console) {
@@ -289,11 +294,12 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
                         {"vertices", planner.frontier().vertices().size()}};
     console.print_json(json);
   } else {
-    console.print(
-        arguments.wide
-            ? wide_table(comparison, published_pct) + '\n' + wide_explanation(comparison, arguments.perseus.unit_s) +
-                  late_changes(comparison, options.late_s)
-            : comparison_table(comparison) + '\n' + explanation(comparison, options.late_s, arguments.perseus.unit_s));
+    console.print(arguments.wide
+                      ? wide_table(comparison, published_pct) + '\n' +
+                            wide_explanation(comparison, arguments.perseus.unit_s) + ending(arguments) +
+                            late_changes(comparison, options.late_s)
+                      : comparison_table(comparison) + '\n' +
+                            explanation(comparison, options.late_s, arguments.perseus.unit_s) + ending(arguments));
     print_notes(comparison, input, console);
   }
   return ExitCode::ok;

@@ -255,6 +255,7 @@ VerbAction declare_estimate(CLI::App& app) {
   group_options(app, "Layout",
                 {"--nodes", "--virtual-stages", "--ep", "--cp", "--recompute", "--zero", "--schedule",
                  "--sequence-parallel", "--no-sequence-parallel"});
+  group_options(app, "Plan and costs", {"--straggler", "--policy", "--gpu-hour", "--kwh", "--co2"});
   group_options(app, "Published estimator", {"--peer-formula", "--examples", "--show-example", "--example"});
   return [arguments, &app](Console& console) {
     arguments->command = command_line(app);

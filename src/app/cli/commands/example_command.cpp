@@ -16,7 +16,7 @@ namespace lowgear::cli {
 namespace {
 
 struct ExampleArguments {
-  std::string out;
+  std::string out = "example";
   bool json = false;
 };
 
@@ -62,9 +62,8 @@ ExitCode run_example(const ExampleArguments& arguments, Console& console) {
 
 VerbAction declare_example(CLI::App& app) {
   auto arguments = std::make_shared<ExampleArguments>();
-  app.add_option("--out", arguments->out, "Folder to write profile.csv and README.txt to")
-      ->type_name("DIR")
-      ->required();
+  app.add_option("--out", arguments->out, "Folder to write profile.csv and README.txt to (default example)")
+      ->type_name("DIR");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_example(*arguments, console); };
 }

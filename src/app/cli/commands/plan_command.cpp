@@ -137,8 +137,7 @@ std::string summary_text(const PlanArguments& arguments, const PlanSummary& summ
   text += "next      look at the report";
   // Lowgear's own trainer runs neither settings nor recomputations as ops of their own.
   if (!result.pipeline.profile.has_settings() && !recomputes(result.pipeline.schedule)) {
-    text += fmt::format("; train with it: lowgear train CONFIG --plan {}",
-                        shell_word((out / output_file::plan(shown.number)).string()));
+    text += "; " + training_text(arguments.out, shown.number);
   }
   return text + '\n';
 }

@@ -125,8 +125,27 @@ ExitCode show_profile(const ShowArguments& arguments, Console& console) {
   return ExitCode::ok;
 }
 
+/// Throws InputError where a named schedule lacks what it needs, naming all of it.
+void require_given(const ScheduleArguments& named, bool has_profile) {
+  if (!is_schedule_name(named.schedule)) return;
+  const bool needs_profile = named.schedule == "envpipe" && !has_profile;
+  std::vector<std::string_view> missing;
+  if (needs_profile) missing.emplace_back("--profile");
+  // Without --stages, those of the profile or the message on chunks.
+  if (!named.stages && !has_profile && !needs_profile) missing.emplace_back("--stages");
+  if (!named.microbatches) missing.emplace_back("--microbatches");
+  if (missing.empty()) return;
+  throw InputError(fmt::format("missing: {}; for example: lowgear show {}{} --microbatches {}",
+                               fmt::join(missing, " and "), named.schedule,
+                               needs_profile ? " --profile profile.csv"
+                               : has_profile ? ""
+                                             : fmt::format(" --stages {}", named.stages.value_or(4)),
+                               named.microbatches.value_or(8)));
+}
+
 /// With messages, and proven not to hang.
 schedule::Schedule runnable_schedule(const ShowArguments& arguments, Console& console) {
+  require_given(arguments.schedule, !arguments.profile.empty());
   std::optional<profile::StageProfile> profile;
   std::vector<double> power_w;
   if (!arguments.profile.empty()) {

@@ -6,8 +6,8 @@ namespace lowgear::cli {
 namespace {
 
 constexpr auto kPlanningVerbs = std::to_array<Verb>({
-    {"example", group::kTryIt, "Write an example profile: modelled, not measured", "lowgear example --out example",
-     declare_example, true},
+    {"example", group::kTryIt, "Write an example profile: modelled, not measured", "lowgear example", declare_example,
+     true},
     {"show", group::kTryIt, "Summarise a profile; show, write and check a schedule",
      "lowgear show profile.csv --blocking-power 83.64W\n"
      "  lowgear show zb-h1 --stages 4 --microbatches 8 --out zb.csv",

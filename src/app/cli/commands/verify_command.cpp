@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -9,6 +8,7 @@
 #include "app/cli/plan/plan_folder.h"
 #include "app/cli/terminal/help.h"
 #include "app/cli/terminal/progress.h"
+#include "app/cli/text/plan_text.h"
 #include "base/core/numbers/figure_text.h"
 #include "planning/api/run_folder.h"
 
@@ -68,10 +68,9 @@ std::string report_text(const VerifyArguments& arguments, const Verified& verifi
       "{}: verified\n"
       "  frontier  {}: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
       "  plans     {}: replayed to their figures, {}, largest proven gap {:.3g} %\n"
-      "{}{}next: train with a plan: lowgear train CONFIG --plan {}\n",
+      "{}{}next: {}\n",
       arguments.folder, counted(report.vertices, "vertex", "vertices"), report.epsilon * kPercent, report.plans,
-      deadlines, report.max_gap_pct, all_orders, layers,
-      shell_word((std::filesystem::path(arguments.folder) / output_file::plan(verified.shown_plan)).string()));
+      deadlines, report.max_gap_pct, all_orders, layers, training_text(arguments.folder, verified.shown_plan));
 }
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {

@@ -94,11 +94,13 @@ std::string assumptions_text(const estimator::TrainingJob& job) {
 std::string job_text(const estimator::TrainingJob& job) {
   const auto parameters = static_cast<double>(parameter_count(job.model));
   const estimator::BatchShape& batch = job.batch;
+  const bool is_named = job.model.name != "model";  // as one is called that is written out in the job
   return fmt::format(
-      "{}, {} parameters, on {} {} in nodes of {}\n{}\npower by clock {}\nglobal batch {} x {} tokens: {} microbatches "
-      "of {}, {}\n{}\n",
-      job.model.name, parameters_text(parameters), job.parallel.gpus(), describe(job.gpu), job.cluster.gpus_per_node,
-      layout_text(job), job.gpu.power_source, batch.global, batch.sequence_length, job.microbatches(), batch.micro,
+      "{} parameters, on {} {} in nodes of {}\n{}\npower by clock {}\nglobal batch {} x {} tokens: {} of {}, {}\n{}\n",
+      is_named ? fmt::format("{}, {}", job.model.name, parameters_text(parameters))
+               : fmt::format("a model of {}", parameters_text(parameters)),
+      job.parallel.gpus(), describe(job.gpu), job.cluster.gpus_per_node, layout_text(job), job.gpu.power_source,
+      batch.global, batch.sequence_length, counted(job.microbatches(), "microbatch", "microbatches"), batch.micro,
       job.schedule, assumptions_text(job));
 }
 

@@ -257,6 +257,12 @@ std::string verified_text(const std::string& out, bool is_verified) {
                      : fmt::format("verified  not yet, since that takes long: {}\n", check);
 }
 
+std::string training_text(const std::string& out, int plan) {
+  const std::string file = shell_word((std::filesystem::path(out) / output_file::plan(plan)).string());
+  return fmt::format(
+      "train with it: lowgear train CONFIG --plan {0}, or your own job: lowgear run --plan {0} -- COMMAND", file);
+}
+
 std::string joint_plan_text(const std::string& out, const JointPlanSummary& summary) {
   const api::JointPlanResult& result = summary.result;
   const api::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));

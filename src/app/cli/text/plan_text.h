@@ -27,6 +27,8 @@ namespace lowgear::cli {
 
 /// Whether `lowgear plan` has verified the folder that it wrote, and the command that does.
 [[nodiscard]] std::string verified_text(const std::string& out, bool is_verified);
+/// How to train with a plan of the folder `out`: Lowgear's trainer, and a job of one's own.
+[[nodiscard]] std::string training_text(const std::string& out, int plan);
 /// The plans with a free order that were written to the folder `out`, as text and as an object.
 [[nodiscard]] std::string joint_plan_text(const std::string& out, const JointPlanSummary& summary);
 [[nodiscard]] Json joint_plan_json(const std::string& out, const JointPlanSummary& summary);

@@ -43,9 +43,12 @@ constexpr auto kOperationVerbs = std::to_array<cli::Verb>({
      "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"
      "  lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",
      declare_simgpu},
-    {"sample", group::kMore, "Measure time and energy of operators and collectives on this machine, for the estimator",
+    {"sample", group::kMore,
+     "Measure operators and collectives, or a GPU's power by clock, on this machine, for the estimator",
      "lowgear sample operators --out samples\n"
-     "  lowgear sample collectives --ranks 4 --out samples",
+     "  lowgear sample collectives --ranks 4 --out samples\n"
+     "  lowgear sample curve --out curve\n"
+     "  lowgear estimate --job job.yaml --gpu-file curve/gpu.json",
      declare_sample},
     {"data", group::kMore, "Write token files for training from text or with synthetic tokens, and show their contents",
      "lowgear data tokenize --tokenizer tokenizer.json --out train.bin part1.txt part2.txt\n"

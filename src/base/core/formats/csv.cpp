@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstddef>
 #include <optional>
 #include <set>
@@ -227,6 +228,16 @@ std::size_t CsvTable::column(std::string_view name) const {
     return i;
   }
   refuse_comment_as_header();
+  const auto differs_by_case = [name](const CsvCell& cell) {
+    return std::ranges::equal(
+        cell.text, name, {}, [](unsigned char letter) { return std::tolower(letter); },
+        [](unsigned char letter) { return std::tolower(letter); });
+  };
+  if (const auto other = std::ranges::find_if(header_, differs_by_case); other != header_.end()) {
+    throw_input_error(
+        {source_, other->line, other->column}, fmt::format("there is no column {}", quote(name)),
+        fmt::format("the header has {}, and upper and lower case differ: write {}", quote(other->text), name));
+  }
   std::vector<std::string> names;
   constexpr std::size_t kMostShown = 20;
   for (const CsvCell& cell : header_) {

@@ -352,8 +352,11 @@ YamlView YamlView::parse_or_empty(std::string_view text, const std::string& sour
 }
 
 void YamlView::fail(std::string_view what, std::string_view fix) const {
-  throw_input_error(node_->place.location(), path_.empty() ? std::string(what) : fmt::format("{}: {}", path_, what),
-                    fix);
+  // `--tp 8` says where it is without its path.
+  const YamlSource& source = *node_->place.source;
+  const bool is_option = !source.has_lines && !node_->scalar.empty() && source.name.ends_with(node_->scalar);
+  throw_input_error(node_->place.location(),
+                    path_.empty() || is_option ? std::string(what) : fmt::format("{}: {}", path_, what), fix);
 }
 
 std::string YamlView::joined(std::string_view key) const {

@@ -214,16 +214,19 @@ std::string refusal(const ProgramResult& result) {
 }
 
 TEST(Estimate, RefusesBadInputWithOneLine) {
-  EXPECT_THAT(refusal(run_estimate({"--tp", "7"})), HasSubstr("--tp 7: parallel.tp: 7 does not divide the 64 heads"));
+  EXPECT_THAT(refusal(run_estimate({"--tp", "7"})), HasSubstr("--tp 7: 7 does not divide the 64 heads"));
+  EXPECT_THAT(refusal(run_estimate({"--stack", "foo"})), HasSubstr("--stack foo: there is no software stack \"foo\""));
+  EXPECT_THAT(refusal(run_estimate({"--batch", "128"})), HasSubstr("--batch; did you mean --global-batch?"));
   EXPECT_THAT(refusal(run_estimate({"--power-limit-w", "1000"})),
-              HasSubstr("--power-limit-w 1000: gpu.power_limit_w: 1000 W are not from 350 to 875"));
+              HasSubstr("--power-limit-w 1000: 1000 W are not from 350 to 875"));
   EXPECT_THAT(refusal(run_estimate({"--memory-gb", "much"})),
               HasSubstr("--memory-gb: expected a number, alone or with its unit GB, not \"much\""));
-  EXPECT_THAT(refusal(run_estimate({"--tp", "seven"})), HasSubstr("--tp seven: parallel.tp: expected a whole number"));
+  EXPECT_THAT(refusal(run_estimate({"--tp", "seven"})), HasSubstr("--tp seven: expected a whole number"));
   EXPECT_THAT(refusal(run_estimate({"--gpus", "60", "--tp", "8"})), HasSubstr("60 GPUs are not a multiple of 8"));
   EXPECT_THAT(refusal(run_estimate({"--pp", "81"})), HasSubstr("81 stages are more than the 80 layers"));
   EXPECT_THAT(refusal(run_estimate({"--schedule", "1f1c"})), HasSubstr("did you mean 1f1b?"));
-  EXPECT_THAT(refusal(run_estimate({"--dp", "99999999999999999999"})), HasSubstr("parallel.dp: expected a whole"));
+  EXPECT_THAT(refusal(run_estimate({"--dp", "99999999999999999999"})),
+              HasSubstr("--dp 99999999999999999999: expected a whole"));
   EXPECT_THAT(refusal(run_lowgear({"estimate", "--gpu", "h100"})),
               HasSubstr("--model, --global-batch, --seq are missing; give them"));
   EXPECT_THAT(refusal(run_lowgear(

@@ -100,6 +100,42 @@ TEST_F(PlanInput, WarnsOfUnitsThatCannotBe) {
   EXPECT_THAT(refused.err, HasSubstr("milliseconds"));
 }
 
+TEST_F(PlanInput, SaysWhyAPlanSavesNothing) {
+  const auto notes = [&](const std::string& rows) {
+    const std::string profile = write_text(folder_ / "one.csv", "stage,instruction,frequency,time,energy\n" + rows);
+    const ProgramResult result =
+        run_lowgear({"plan", "--profile", profile, "--microbatches", "4", "--blocking-power", "70", "--out", out()});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  const std::string full = "0,forward,1400,0.1,30\n0,backward,1400,0.2,60\n";
+  EXPECT_THAT(notes(full), HasSubstr("the plan saves nothing: the profile has one clock per op"));
+  EXPECT_THAT(notes(full + "0,forward,1000,0.11,20\n0,backward,1000,0.22,40\n"),
+              testing::AllOf(HasSubstr("no rank waits for another, as there is one"),
+                             HasSubstr("lowgear run --search slowdown=2%")));
+  EXPECT_THAT(text("report.html"), HasSubstr("the plan saves nothing"));
+  EXPECT_THAT(plan().err, testing::Not(HasSubstr("saves nothing")));
+}
+
+TEST_F(PlanInput, RefusesMillisecondsWithMillijoulesUnlessAccepted) {
+  std::string text = "stage,instruction,frequency,time,energy\n";
+  for (const char* const row : {"0,forward,1400,60000,18000000", "0,forward,1000,75000,16500000",
+                                "0,backward,1400,120000,36000000", "0,backward,1000,150000,33000000"}) {
+    text += std::string(row) + "\n";
+  }
+  std::vector<std::string> command{
+      "plan",  "--profile", write_text(folder_ / "long.csv", text), "--microbatches", "4", "--blocking-power", "70",
+      "--out", out()};
+  const ProgramResult refused = run_lowgear(command);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, testing::AllOf(HasSubstr("long.csv: check the units of the profile: an op takes"),
+                                          HasSubstr("milliseconds and millijoules"), HasSubstr("--accept-units")));
+  command.emplace_back("--accept-units");
+  const ProgramResult accepted = run_lowgear(command);
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.err, HasSubstr("warning: check the units of the profile"));
+}
+
 /// Two stages at three clocks, times at 1200 MHz 10 % too short.
 constexpr const char* kTooFastAt1200 =
     "stage,instruction,frequency,time,energy\n"
@@ -206,6 +242,8 @@ TEST_F(PlanInput, NamesAColumnOfAnotherUnit) {
 }
 
 TEST_F(PlanInput, SaysThatAddressesAreNotRead) {
+  EXPECT_THAT(run_lowgear({"verify", "https://example.org/plan"}).err,
+              HasSubstr("https://example.org/plan: cannot be read: commands read files, not addresses"));
   const ProgramResult result = run_lowgear({"plan", "https://example.org/profile.csv", "--microbatches", "4"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("https://example.org/profile.csv: cannot be read: commands read files, not "

@@ -264,7 +264,7 @@ TEST(YamlOrigins, TakeScalarsAsTheyAreAndReportWhereTheyCameFrom) {
   EXPECT_EQ(view.at("parallel").at("pp").integer_in(1, 9), 4);
   EXPECT_EQ(view.at("model").text(), "a: b #c");
   EXPECT_EQ(error_of([&] { (void)view.at("parallel").at("tp").integer_in(1, 4); }),
-            "--tp 8: parallel.tp: expected a whole number from 1 to 4, not \"8\"");
+            "--tp 8: expected a whole number from 1 to 4, not \"8\"");
   EXPECT_EQ(error_of([&] { (void)view.at("parallel").at("pp").integer_in(1, 3); }),
             "job.yaml:1:23: parallel.pp: expected a whole number from 1 to 3, not \"4\"");
   EXPECT_THAT(error_of([&] { (void)YamlView::parse_with("parallel: 2\n", "job.yaml", settings); }),

@@ -230,17 +230,17 @@ TEST(ParseTrainingJob, SaysWhatAGpuCannotBe) {
   EXPECT_EQ(error_with("{power_limit_w: 500}"), "job.yaml:2:6: gpu: \"name\" is missing");
   EXPECT_THAT(error_with("[h100]"), testing::StartsWith("job.yaml:2:6: gpu: expected a text, not a list"));
   EXPECT_EQ(error_in(kLeast, {{"--power-limit-w 1000", "gpu.power_limit_w", "1000"}}),
-            "--power-limit-w 1000: gpu.power_limit_w: 1000 W are not from 350 to 875; the data sheet says 700");
+            "--power-limit-w 1000: 1000 W are not from 350 to 875; the data sheet says 700");
 }
 
 TEST(ParseTrainingJob, DerivesReplicasFromGpusOrNodes) {
   EXPECT_EQ(parse_job(kLeast, {{"", "cluster.gpus", "8"}, {"", "parallel.tp", "2"}}).parallel.dp, 4);
   EXPECT_EQ(parse_job(kLeast, {{"", "cluster.nodes", "1"}, {"", "parallel.cp", "4"}}).parallel.dp, 2);
   EXPECT_EQ(error_in(kLeast, {{"--gpus 12", "cluster.gpus", "12"}, {"", "parallel.tp", "8"}}),
-            "--gpus 12: cluster.gpus: 12 GPUs are not a multiple of 8 (tp 8 x pp 1 x cp 1); give 16 GPUs, or another "
+            "--gpus 12: 12 GPUs are not a multiple of 8 (tp 8 x pp 1 x cp 1); give 16 GPUs, or another "
             "layout");
   EXPECT_EQ(error_in(kLeast, {{"--gpus 8", "cluster.gpus", "8"}, {"", "parallel.dp", "4"}}),
-            "--gpus 8: cluster.gpus: 8 GPUs give a dp of 8, not 4; leave one of them out");
+            "--gpus 8: 8 GPUs give a dp of 8, not 4; leave one of them out");
   EXPECT_THAT(error_in(kLeast, {{"", "cluster.nodes", "1"}, {"", "cluster.gpus", "16"}}),
               testing::HasSubstr("16 GPUs give a dp of 16, not 8"));
 }
@@ -302,7 +302,7 @@ TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
   }
   EXPECT_EQ(error_in("model: llama-3-8b\n", {{"--tp 3", "parallel.tp", "3"}}), "job.yaml:1:1: \"gpu\" is missing");
   EXPECT_THAT(error_in(kLeast, {{"--tp 3", "parallel.tp", "3"}}),
-              testing::StartsWith("--tp 3: parallel.tp: 3 does not divide the 32 heads"));
+              testing::StartsWith("--tp 3: 3 does not divide the 32 heads"));
   try {
     (void)parse_training_job(kLeast, "", std::vector<YamlSetting>{{"--pp 9", "parallel.pp", "9"}}, no_files);
     FAIL();
