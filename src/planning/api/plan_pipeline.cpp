@@ -246,7 +246,8 @@ class Planning {
   [[nodiscard]] std::optional<std::string> lack_of_saving() const {
     constexpr double kLeastPct = 0.005;  // which is shown as 0.01 %
     const bool saves = -change_pct(result_.baseline.energy_j, result_.shown.energy_j) >= kLeastPct;
-    if (saves || options_->request.policy != planner::kLowgearPolicy || options_->request.power_cap)
+    const bool is_faster = result_.shown.time_s < (1 - kLeastPct / 100) * result_.baseline.time_s;
+    if (saves || is_faster || options_->request.policy != planner::kLowgearPolicy || options_->request.power_cap)
       return std::nullopt;
     const std::vector<profile::StageOp> ops = result_.pipeline.profile.ops();
     const auto has_one_clock = [](const profile::StageOp& op) { return op.measurements.size() == 1; };
