@@ -62,6 +62,7 @@ class Fit {
     settle();
     constexpr std::size_t kMostOutliers = 20;
     for (std::size_t i = 0; i < kMostOutliers && leave_out_outlier(); ++i) settle();
+    add_errors_of_loads();
     return result();
   }
 
@@ -245,6 +246,29 @@ class Fit {
     if (deviations.empty()) return;
     constexpr double kMedianOfNormal = 0.6745;
     error_scale_ = std::max(1.0, error_scale_ * upper_median(std::move(deviations)) / kMedianOfNormal);
+  }
+
+  /// Repeats of a load miss the fit together where the form of the model does. Errors of the readings alone, which
+  /// count repeats as independent, are then too small: adds the scatter of whole loads.
+  void add_errors_of_loads() {
+    std::vector<std::pair<CurveLoad, Eigen::VectorXd>> pulls;
+    for (std::size_t i = 0; i < model_.samples.size(); ++i) {
+      if (!left_out_[i].empty()) continue;
+      const CurveSample& sample = model_.samples[i];
+      const double error = error_w(i);
+      const Eigen::VectorXd pull = model_.gradient(i) * ((sample.power_w() - model_.fitted_w(i)) / (error * error));
+      const auto found = std::ranges::find(pulls, sample.load, &std::pair<CurveLoad, Eigen::VectorXd>::first);
+      if (found == pulls.end()) {
+        pulls.emplace_back(sample.load, pull);
+      } else {
+        found->second += pull;
+      }
+    }
+    const Eigen::MatrixXd of_readings = covariance_;
+    for (const auto& [load, pull] : pulls) {
+      const Eigen::VectorXd moved = of_readings * pull;
+      covariance_.noalias() += moved * moved.transpose();
+    }
   }
 
   /// The worst alone, since it draws the fit away from others. Whether there was one.
