@@ -107,9 +107,27 @@ report::SeriesPlots power_plots(const FittedCurve& fitted) {
   return figure;
 }
 
-/// The curve with what each sample says about it.
+/// V² of those points whose clock is `from_mhz` or more, with its error.
+std::vector<report::SeriesPlots::Series> voltage_lines(const power::VoltageCurve& voltage, double from_mhz) {
+  std::vector<report::SeriesPlots::Point> fitted;
+  std::vector<report::SeriesPlots::Point> low;
+  std::vector<report::SeriesPlots::Point> high;
+  for (const VoltagePoint& point : voltage.points()) {
+    if (point.clock_mhz < from_mhz) continue;
+    fitted.push_back({point.clock_mhz, point.relative_v2});
+    low.push_back({point.clock_mhz, point.relative_v2 - point.error});
+    high.push_back({point.clock_mhz, point.relative_v2 + point.error});
+  }
+  return {line("fitted", std::move(fitted)), line("one standard error below", std::move(low)),
+          line("above", std::move(high))};
+}
+
+/// The curve with the V² of each sample where there are samples, and all of it.
 report::SeriesPlots voltage_plots(const FittedCurve& fitted) {
-  report::SeriesPlots::PlotOfSeries plot{.name = "V² as a share of that at the highest clock", .series = {}};
+  const power::VoltageCurve& voltage = fitted.fit.voltage;
+  report::SeriesPlots::PlotOfSeries seen{
+      .name = fmt::format("Measured, from {:.0f} MHz up", voltage.measured_from_mhz()),
+      .series = voltage_lines(voltage, voltage.measured_from_mhz())};
   for (const curve::LoadEnergy& kind : fitted.fit.loads) {
     std::vector<report::SeriesPlots::Point> measured;
     for (std::size_t i = 0; i < fitted.samples.size(); ++i) {
@@ -118,29 +136,16 @@ report::SeriesPlots voltage_plots(const FittedCurve& fitted) {
       if (!is_kind(fitted.samples[i].load, kind.load) || of_sample.relative_v2_error > kClear) continue;
       measured.push_back({of_sample.clock_mhz, of_sample.relative_v2});
     }
-    if (!measured.empty()) plot.series.push_back(marks(kind_name(kind.load), std::move(measured)));
+    if (!measured.empty()) seen.series.push_back(marks(kind_name(kind.load), std::move(measured)));
   }
-  std::vector<report::SeriesPlots::Point> curve;
-  std::vector<report::SeriesPlots::Point> low;
-  std::vector<report::SeriesPlots::Point> high;
-  std::vector<report::SeriesPlots::Point> extrapolated;
-  for (const VoltagePoint& point : fitted.fit.voltage.points()) {
-    low.push_back({point.clock_mhz, point.relative_v2 - point.error});
-    high.push_back({point.clock_mhz, point.relative_v2 + point.error});
-    const bool measured = fitted.fit.voltage.is_measured(point.clock_mhz);
-    if (measured) curve.push_back({point.clock_mhz, point.relative_v2});
-    if (!measured || curve.size() == 1) extrapolated.push_back({point.clock_mhz, point.relative_v2});
-  }
-  plot.series.push_back(line("fitted", std::move(curve)));
-  plot.series.push_back(line("extrapolated", std::move(extrapolated)));
-  plot.series.push_back(line("one standard error below", std::move(low)));
-  plot.series.push_back(line("above", std::move(high)));
+  report::SeriesPlots::PlotOfSeries whole{.name = "All clocks, extrapolated below",
+                                          .series = voltage_lines(voltage, 0)};
   return {.title = "V² by clock",
           .basis = "measured",
           .caption = "Energy of an operation relative to that at the highest clock.",
           .x = {.name = "SM clock, MHz"},
           .y = {.name = "V²"},
-          .plots = {std::move(plot)}};
+          .plots = {std::move(seen), std::move(whole)}};
 }
 
 report::Table left_out_table(const FittedCurve& fitted) {
