@@ -1,8 +1,9 @@
 """Makes the pictures of docs/ with a built lowgear and Chromium: python3 docs/pictures.py [BUILD [PICTURE]...]
 
-report.png, estimate.png, clocks.png, dashboard.png (minutes); grafana-fleet.png is drawn by the test deploy.panels.
+report.png, estimate.png, curve.png, clocks.png, dashboard.png (minutes); grafana-fleet.png is drawn by the test deploy.panels.
 """
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,6 +40,14 @@ def estimate(build, out):
     draw(page.as_uri(), "estimate.png", 1200, 1500)
 
 
+def curve(build, out):
+    """Of the samples of an H200 in data/."""
+    for name in ("curve.csv", "sampling.json"):
+        shutil.copy(ROOT / "data/h200-sxm/curve" / name, out)
+    subprocess.run([build / "bin/lowgear", "sample", "curve", "--out", out, "--fit"], check=True)
+    draw((out / "curve.html").as_uri(), "curve.png", 1200, 1260)
+
+
 def clocks(build, out):
     page = out / "clocks.html"
     subprocess.run([sys.executable, ROOT / "examples/agent-demo/demo.py", build, page], check=True)
@@ -64,7 +73,7 @@ def dashboard(build, out):
         demo.communicate()
 
 
-PICTURES = {"report": report, "estimate": estimate, "clocks": clocks, "dashboard": dashboard}
+PICTURES = {"report": report, "estimate": estimate, "curve": curve, "clocks": clocks, "dashboard": dashboard}
 
 
 def main():
