@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/core/error_of.h"
@@ -162,28 +161,6 @@ TEST(CurveFit, StatesErrorsThatHoldTheTruthOfNoisyGpus) {
   }
   EXPECT_GT(points, 300);
   EXPECT_GE(held, points * 85 / 100) << "of " << points;
-}
-
-/// Error of V², added up over the curve, where every power is 1 % off: the repeats of a load together, or in turns.
-double summed_error(bool together) {
-  std::vector<CurveSample> samples = SyntheticGpu().samples();
-  std::vector<std::pair<CurveLoad, int>> repeats;
-  for (CurveSample& sample : samples) {
-    auto load = std::ranges::find(repeats, sample.load, &std::pair<CurveLoad, int>::first);
-    if (load == repeats.end()) load = repeats.insert(load, {sample.load, 0});
-    const auto number = together ? load - repeats.begin() : load->second++;
-    sample.energy_j *= number % 2 == 0 ? 1.01 : 0.99;
-  }
-  double sum = 0;
-  const CurveFit fit = fit_curve(samples);
-  for (const power::VoltagePoint& point : fit.voltage.points()) {
-    if (fit.voltage.is_measured(point.clock_mhz)) sum += point.error;
-  }
-  return sum;
-}
-
-TEST(CurveFit, DoesNotTakeRepeatsOfALoadThatItMissesForMoreKnowledge) {
-  EXPECT_GT(summed_error(true), 1.25 * summed_error(false));
 }
 
 TEST(CurveFit, ExtrapolatesWithErrorsThatGrow) {
