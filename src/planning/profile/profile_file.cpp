@@ -25,6 +25,8 @@ constexpr std::string_view kActivations = "activation_bytes";
 constexpr std::string_view kBlocking = "blocking_power";
 constexpr std::string_view kTransfer = "transfer";
 constexpr std::string_view kLatency = "switch_latency";
+constexpr std::string_view kOrigin = "origin";
+constexpr auto kOrigins = std::to_array<std::string_view>({"", "measured", "simulated", "predicted"});
 constexpr double kMostBytes = 1e15;
 constexpr double kMostTransferS = 1000;
 /// GPUs take milliseconds to change their clock, some of them tenths of a second.
@@ -180,9 +182,9 @@ class RowReader {
 };
 
 /// Columns that are read, and those that profilers write for themselves.
-constexpr auto kColumns =
-    std::to_array<std::string_view>({"stage", "instruction", "frequency", "time", "energy", "rank", "setting",
-                                     kActivations, kTransfer, kLatency, kBlocking, "dp_rank", "pp_rank", "tp_rank"});
+constexpr auto kColumns = std::to_array<std::string_view>({"stage", "instruction", "frequency", "time", "energy",
+                                                           "rank", "setting", kActivations, kTransfer, kLatency,
+                                                           kBlocking, kOrigin, "dp_rank", "pp_rank", "tp_rank"});
 
 /// Optional ones, in seconds, that are likely to be written with a unit.
 constexpr auto kSecondsColumns = std::to_array<std::string_view>({kTransfer, kLatency});
@@ -375,6 +377,24 @@ std::optional<double> read_latency(const CsvTable& table, const RowReader& reade
   return std::ranges::max(largest_by_stage(table, reader, stages, kLatency, check_latency));
 }
 
+/// Rows whose `origin` is `predicted`.
+std::vector<CellKey> read_predicted(const CsvTable& table, const RowReader& reader) {
+  std::vector<CellKey> predicted;
+  if (!table.has_column(kOrigin)) return predicted;
+  const std::size_t column = table.column(kOrigin);
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    const std::string& text = table.text(row, column);
+    if (std::ranges::find(kOrigins, text) == kOrigins.end()) {
+      throw_input_error(table.where(row, column), fmt::format("unknown origin {}", quote(text)),
+                        "write measured, simulated or predicted, or leave the cell empty");
+    }
+    if (text != "predicted" || !reader.is_planned(row)) continue;
+    const ProfileRow read = reader.read(row);
+    predicted.push_back({read.stage, read.kind, read.measurement.clock_mhz});
+  }
+  return predicted;
+}
+
 /// A transfer that takes far longer than the forward of its stage, as it does in other units.
 std::optional<std::string> transfer_doubt(const ProfileFile& file) {
   for (std::size_t stage = 0; stage < file.columns.transfer_s.size(); ++stage) {
@@ -429,6 +449,7 @@ std::string optional_header(const ProfileFile& file) {
   add(!file.columns.transfer_s.empty(), kTransfer);
   add(!file.columns.blocking_power_w.empty(), kBlocking);
   add(file.switch_latency_s.has_value(), kLatency);
+  add(!file.predicted.empty(), kOrigin);
   return header;
 }
 
@@ -453,6 +474,7 @@ ProfileFile read_profile_file(std::string_view text, const std::string& source, 
   const bool has_ranks = table.has_column("rank");
   std::vector<ProfileRow> rows = read_rows(table, reader);
   refuse_duplicates(rows, source, has_ranks);
+  const std::size_t rows_read = rows.size();
   ProfileFile file{.source = source, .ranks = profiles_by_rank(rows), .doubts = unread_columns(table)};
   for (const StageProfile& measured : file.ranks) (void)profile_doubts(measured, {.source = source, .units = units});
   if (has_ranks) {
@@ -466,6 +488,13 @@ ProfileFile read_profile_file(std::string_view text, const std::string& source, 
   refuse_missing_kinds(file.profile, source);
   // Merged ranks are written as a profile, and read again.
   if (has_ranks) (void)profile_doubts(file.profile, {.source = source, .units = units});
+  file.predicted = read_predicted(table, reader);
+  if (!file.predicted.empty()) {
+    file.doubts.push_back(
+        fmt::format("{}: {} of {} rows are predicted, not measured; measure a plan's clocks before "
+                    "relying on its savings",
+                    source, file.predicted.size(), rows_read));
+  }
   if (auto doubt = cut_doubt(text, file)) file.doubts.push_back(std::move(*doubt));
   file.columns = read_columns(table, reader, file.profile.stages());
   file.switch_latency_s = read_latency(table, reader, file.profile.stages());
@@ -474,13 +503,19 @@ ProfileFile read_profile_file(std::string_view text, const std::string& source, 
 
 std::string write_profile_file(const ProfileFile& file) {
   const StageProfile& profile = file.profile;
+  const std::set<CellKey> predicted(file.predicted.begin(), file.predicted.end());
   std::string text = "stage,instruction,frequency,time,energy" + optional_header(file) + '\n';
   for (const StageOp& op : profile.ops()) {
     const std::string cells = stage_cells(file, static_cast<std::size_t>(op.stage));
     for (const auto& [clock_mhz, time_s, energy_j, setting, line] : op.measurements) {
       fmt::format_to(std::back_inserter(text), "{},{},{},{},{}", op.stage, name(op.kind), clock_mhz, time_s, energy_j);
       if (profile.has_settings()) text += ',' + setting;
-      text += cells + '\n';
+      text += cells;
+      if (!file.predicted.empty()) {
+        const bool is_predicted = predicted.contains({op.stage, op.kind, clock_mhz});
+        text.append(is_predicted ? ",predicted" : ",measured");
+      }
+      text += '\n';
     }
   }
   return text;

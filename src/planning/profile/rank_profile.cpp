@@ -61,17 +61,22 @@ Recording without_warm_up(const Recording& recording, int skipped_iterations) {
   return kept;
 }
 
-void count_throttling(const Recording& recording, std::map<CellKey, RankCell>& cells) {
+void count_samples(const Recording& recording, std::map<CellKey, RankCell>& cells) {
   std::size_t next = 0;
   for (const EnergySample& sample : recording.samples) {
-    if (!sample.throttle_reasons) continue;
+    if (!sample.throttle_reasons && !sample.sm_mhz) continue;
     while (next < recording.units.size() && recording.units[next].end_s <= sample.time_s) ++next;
     if (next == recording.units.size()) break;
     const RecordedUnit& unit = recording.units[next];
     if (sample.time_s < unit.start_s || unit.settling) continue;
-    ThrottleCount& count = cells[{unit.stage, unit.kind, unit.clock_mhz}].throttle;
-    ++count.reported;
-    if ((*sample.throttle_reasons & kThrottleBits) != 0) ++count.throttled;
+    RankCell& cell = cells[{unit.stage, unit.kind, unit.clock_mhz}];
+    if (sample.sm_mhz) {
+      ++cell.clock.reported;
+      cell.clock.sum_mhz += *sample.sm_mhz;
+    }
+    if (!sample.throttle_reasons) continue;
+    ++cell.throttle.reported;
+    if ((*sample.throttle_reasons & kThrottleBits) != 0) ++cell.throttle.throttled;
   }
 }
 
@@ -224,7 +229,7 @@ RankProfile profile_rank(std::vector<Recording> parts, const ProfilingOptions& o
       profile.cells[{unit.stage, unit.kind, unit.clock_mhz}].times_s.add(time_s);
       profile.stages.insert(unit.stage);
     }
-    count_throttling(part, profile.cells);
+    count_samples(part, profile.cells);
     std::erase_if(part.units, [&](const RecordedUnit& unit) { return empty.contains({unit.stage, unit.kind}); });
   }
   for (const Recording& part : parts) {

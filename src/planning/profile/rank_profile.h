@@ -41,10 +41,17 @@ struct ThrottleCount {
   long long throttled = 0;
 };
 
+/// Samples during the units of a cell that report the SM clock.
+struct ClockCount {
+  long long reported = 0;
+  double sum_mhz = 0;
+};
+
 /// One cell of one rank.
 struct RankCell {
   RunningMean times_s;
   ThrottleCount throttle;
+  ClockCount clock;
   CellPower power;
 };
 

@@ -65,6 +65,8 @@ class ProfileBuilder {
       add_rank(cell, of_rank, rank.energy_error_share);
       throttle_[key].reported += of_rank.throttle.reported;
       throttle_[key].throttled += of_rank.throttle.throttled;
+      clock_[key].reported += of_rank.clock.reported;
+      clock_[key].sum_mhz += of_rank.clock.sum_mhz;
     }
     if (!rank.blocking) return;
     for (const int stage : rank.stages) {
@@ -90,6 +92,9 @@ class ProfileBuilder {
       if (count.reported > 0) {
         cell.throttled_share = static_cast<double>(count.throttled) / static_cast<double>(count.reported);
       }
+      if (const ClockCount& clock = clock_[key]; clock.reported > 0) {
+        cell.sampled_mhz = clock.sum_mhz / static_cast<double>(clock.reported);
+      }
       profile.cells.push_back(cell);
     }
     for (auto& [stage, blocking] : blocking_) {
@@ -112,6 +117,7 @@ class ProfileBuilder {
 
   std::map<CellKey, RecordedCell> cells_;
   std::map<CellKey, ThrottleCount> throttle_;
+  std::map<CellKey, ClockCount> clock_;
   std::map<int, StageBlocking> blocking_;
 };
 

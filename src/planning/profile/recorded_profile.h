@@ -26,7 +26,8 @@ struct RecordedCell {
   double time_variation = 0;  ///< standard deviation over mean of single units, largest over ranks
   /// Share of the samples during these units that say the GPU was held back (power, heat); empty when not reported.
   std::optional<double> throttled_share;
-  bool is_identified = true;  ///< on every rank: its energy can be distinguished from that of other cells
+  std::optional<double> sampled_mhz = {};  ///< mean SM clock of these samples; empty when not reported
+  bool is_identified = true;               ///< on every rank: its energy can be distinguished from that of other cells
 
   bool is_possible = true;  ///< some GPU can have run it so (`check_rows`)
 

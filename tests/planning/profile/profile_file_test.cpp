@@ -28,6 +28,24 @@ std::string read_error_of(const std::string& rows) {
   return error_of([&] { (void)read_profile(rows); });
 }
 
+TEST(ReadProfileFile, WarnsOfPredictedRowsAndKeepsTheirMark) {
+  const std::string csv =
+      "stage,instruction,frequency,time,energy,origin\n"
+      "0,forward,1410,0.1,30,measured\n0,forward,1200,0.11,28,predicted\n"
+      "0,backward,1410,0.2,60,measured\n0,backward,1200,0.22,56,predicted\n";
+  const ProfileFile file = read_profile_file(csv, "p.csv");
+  EXPECT_THAT(file.predicted, ElementsAre(CellKey{0, OpKind::forward, 1200}, CellKey{0, OpKind::backward, 1200}));
+  EXPECT_THAT(file.doubts, ElementsAre(HasSubstr("p.csv: 2 of 4 rows are predicted, not measured")));
+  EXPECT_EQ(write_profile_file(file), csv);
+  EXPECT_THAT(error_of([&] {
+                (void)read_profile_file(
+                    "stage,instruction,frequency,time,energy,origin\n0,forward,1410,0.1,30,guessed\n"
+                    "0,backward,1410,0.2,60,\n",
+                    "p.csv");
+              }),
+              AllOf(HasSubstr("p.csv:2:"), HasSubstr("unknown origin \"guessed\"")));
+}
+
 TEST(ReadProfileFile, DoubtsAFileThatWasCutOff) {
   std::string csv = "stage,instruction,frequency,time,energy\n";
   for (int stage = 0; stage < 2; ++stage) {

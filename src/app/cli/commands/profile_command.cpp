@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/units.h"
+#include "estimating/power/predicted_clocks.h"
 #include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/options.h"
 #include "planning/profile/plausibility.h"
@@ -38,6 +40,7 @@ constexpr auto kOptionsOfSources = std::to_array<OptionOfAction>({
     {kRecordings, "--choose"},
     {kRecordings, "--supported-clocks"},
     {kRecordings, "--clocks"},
+    {kRecordings, "--gpu-file"},
     {kRecordings, "--stages"},
     {kRecordings, "--microbatches"},
     {kRecordings, "--iterations"},
@@ -57,6 +60,7 @@ struct ProfileArguments {
   formats::MerakRun merak_run;
   std::string clocks;  ///< --supported-clocks
   bool predict = false;
+  std::string gpu_file;  ///< power to predict clocks with, or empty
   profile::ProfilingOptions profiling;
   std::string out;
   std::string errors_out;
@@ -70,11 +74,15 @@ struct ProfileArguments {
 
   [[nodiscard]] bool composes() const { return !recordings.empty() && recordings.front() == kCompose; }
 
+  /// Whether the profile has rows of clocks that were not recorded.
+  [[nodiscard]] bool fills() const { return predict || !gpu_file.empty() || !fill.empty(); }
+
   /// Everything that is read.
   [[nodiscard]] std::vector<std::string> inputs() const {
     std::vector<std::string> paths = recordings;
     if (!merak.empty()) paths.push_back(merak);
     if (!fill.empty()) paths.push_back(fill);
+    if (!gpu_file.empty()) paths.push_back(gpu_file);
     return paths;
   }
 };
@@ -84,10 +92,12 @@ void check(const ProfileArguments& arguments) {
                       (arguments.fill.empty() ? 0 : 1) + (arguments.choose ? 1 : 0);
   if (sources != 1) throw InputError("give one of: recordings, --merak, --fill or --choose");
   if (!arguments.choose && arguments.out.empty()) throw InputError("--out is missing: where to write the profile");
-  const bool needs_clocks =
-      arguments.choose || arguments.predict || !arguments.fill.empty() || !arguments.merak.empty();
+  const bool needs_clocks = arguments.choose || arguments.fills() || !arguments.merak.empty();
   if (needs_clocks && arguments.clocks.empty()) {
     throw InputError("--supported-clocks is missing: the GPU's clocks, as 1410,1395,... or 1410-855/15");
+  }
+  if (!arguments.gpu_file.empty() && arguments.choose) {
+    throw InputError("--gpu-file predicts clocks from recordings, --merak or --fill; leave --choose out");
   }
   if (!arguments.freqevents.empty() && arguments.recordings.empty()) {
     throw InputError("--freqevents is for recordings: give their folders");
@@ -109,7 +119,8 @@ std::string errors_path(const ProfileArguments& arguments) {
   return arguments.errors_out.empty() ? arguments.out + ".errors.csv" : arguments.errors_out;
 }
 
-profile::FewClockFit fill(const profile::StageProfile& profile, const ProfileArguments& arguments, Console& console) {
+profile::FewClockFit fill_between(const profile::StageProfile& profile, const ProfileArguments& arguments,
+                                  Console& console) {
   const std::vector<int> supported = parse_clocks(arguments.clocks);
   const std::vector<int> within = predictable_clocks(profile, supported);
   if (within.size() < supported.size()) {
@@ -118,6 +129,40 @@ profile::FewClockFit fill(const profile::StageProfile& profile, const ProfileArg
                     supported.size() - within.size()));
   }
   return fit_few_clocks(profile, within);
+}
+
+/// SM clocks of the samples, by the requested clock.
+std::map<profile::CellKey, double> sampled_clocks(const profile::RecordedProfile* recorded) {
+  std::map<profile::CellKey, double> sampled_mhz;
+  if (recorded == nullptr) return sampled_mhz;
+  for (const profile::RecordedCell& cell : recorded->cells) {
+    if (cell.sampled_mhz) sampled_mhz.emplace(cell.key, *cell.sampled_mhz);
+  }
+  return sampled_mhz;
+}
+
+power::PredictedClocks predict_by_power(const profile::StageProfile& profile, const ProfileArguments& arguments,
+                                        const profile::RecordedProfile* recorded, Console& console) {
+  const power::GpuFile gpu = power::parse_gpu_file(read_file(arguments.gpu_file), arguments.gpu_file);
+  console.note(fmt::format("clocks that were not recorded are predicted with the power of {}", describe(gpu)));
+  return predict_clocks(profile, gpu, parse_clocks(arguments.clocks), sampled_clocks(recorded));
+}
+
+/// Adds the rows that were not recorded to the profile, and marks them. `recorded` is null for a profile as input.
+power::PredictedClocks fill(profile::ProfileFile& file, const ProfileArguments& arguments,
+                            const profile::RecordedProfile* recorded, Console& console) {
+  power::PredictedClocks filled;
+  if (arguments.gpu_file.empty()) {
+    filled.fit = fill_between(file.profile, arguments, console);
+  } else {
+    filled = predict_by_power(file.profile, arguments, recorded, console);
+    for (const profile::FilledRow& row : filled.fit.rows) {
+      if (row.origin != profile::RowOrigin::predicted) continue;
+      file.predicted.push_back({row.stage, row.kind, row.value.clock_mhz});
+    }
+  }
+  file.profile = filled.fit.profile();
+  return filled;
 }
 
 void write_results(const ProfileArguments& arguments, const profile::ProfileFile& file, const std::string& errors) {
@@ -154,17 +199,18 @@ ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
 ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   profile::ProfileFile file = profile::read_profile_file(read_file(arguments.fill), arguments.fill);
   for (const std::string& doubt : profile_doubts(file, {})) console.warn(doubt);
-  const profile::FewClockFit fit = fill(file.profile, arguments, console);
-  file.profile = fit.profile();
+  const power::PredictedClocks filled = fill(file, arguments, nullptr, console);
+  const profile::FewClockFit& fit = filled.fit;
   write_results(arguments, file, error_csv(fit, nullptr));
-  write_page(arguments, fit.profile(), "given and predicted");
+  write_page(arguments, file.profile, "given and predicted");
   if (arguments.json) {
     Json json = filled_json(fit);
+    if (!filled.shares.empty()) json["time_shares"] = time_shares_json(filled.shares);
     json["out"] = arguments.out;
     json["errors_out"] = errors_path(arguments);
     console.print_json(json);
   } else {
-    console.print(filled_table(fit) + next_text(arguments));
+    console.print(filled_table(fit) + time_shares_table(filled.shares) + next_text(arguments));
     console.note(fmt::format("which rows are predicted and which are measured: see {}", errors_path(arguments)));
   }
   return ExitCode::ok;
@@ -232,11 +278,13 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   if (latency) file.switch_latency_s = latency->latency_s;
   const std::string basis = recorded.simulated ? "simulated" : "measured";
   const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);
-  if (arguments.predict) {
-    const profile::FewClockFit fit = fill(file.profile, arguments, console);
-    json["filled"] = filled_json(fit);
-    file.profile = fit.profile();
-    write_results(arguments, file, error_csv(fit, &recorded));
+  std::string shares;
+  if (arguments.fills()) {
+    const power::PredictedClocks filled = fill(file, arguments, &recorded, console);
+    json["filled"] = filled_json(filled.fit);
+    if (!filled.shares.empty()) json["time_shares"] = time_shares_json(filled.shares);
+    shares = time_shares_table(filled.shares);
+    write_results(arguments, file, error_csv(filled.fit, &recorded));
     write_page(arguments, file.profile, basis + " and predicted");
   } else {
     write_results(arguments, file, error_csv(recorded));
@@ -249,8 +297,8 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   if (arguments.json) {
     console.print_json(json);
   } else {
-    console.print(recorded_table(recorded) + activations_text(activations.bytes) + switch_latency_text(latency) +
-                  next_text(arguments, schedule));
+    console.print(recorded_table(recorded) + shares + activations_text(activations.bytes) +
+                  switch_latency_text(latency) + next_text(arguments, schedule));
   }
   return ExitCode::ok;
 }
@@ -330,6 +378,11 @@ VerbAction declare_profile(CLI::App& app) {
   add_choice(
       app, "--clocks", kClockChoices, [arguments](std::size_t place) { arguments->predict = place == 1; },
       "all: rows for the recorded clocks (default); few: also predicted rows for the other supported clocks");
+  app.add_option(
+         "--gpu-file", arguments->gpu_file,
+         "Predict the supported clocks that were not recorded, from one recorded clock or more, with this power "
+         "of a measured GPU (lowgear sample curve)")
+      ->type_name("FILE");
   add_whole_number(app, "--skip-iterations", {0, kMaxSkippedIterations}, into(arguments->profiling.skipped_iterations),
                    "Number of first iterations of each recording to leave out (default 2)");
   add_quantity(

@@ -169,6 +169,38 @@ Json filled_json(const profile::FewClockFit& fit) {
   return {{"models", models}, {"rows", rows}};
 }
 
+std::string time_shares_table(std::span<const power::TimeShare> shares) {
+  if (shares.empty()) return "";
+  Table table({{"stage"},
+               {"instruction", Table::Align::left},
+               {"sustained MHz"},
+               {"clocks"},
+               {"share of time"},
+               {"", Table::Align::left}});
+  for (const power::TimeShare& row : shares.first(std::min(shares.size(), kShownRows))) {
+    table.add_row({fmt::to_string(row.stage), std::string(name(row.kind)), fmt::format("{:.0f}", row.sustained_mhz),
+                   fmt::to_string(row.clocks), fmt::format("{:.2f} +-{:.2f}", row.share.value, row.share.error),
+                   row.is_assumed ? "assumed" : "recorded"});
+  }
+  std::string text = "Time that follows the clock, from which the predicted rows are computed:\n" + table.text();
+  if (shares.size() > kShownRows) text += fmt::format("and {} rows more\n", shares.size() - kShownRows);
+  return text;
+}
+
+Json time_shares_json(std::span<const power::TimeShare> shares) {
+  Json rows = Json::array();
+  for (const power::TimeShare& row : shares) {
+    rows.push_back({{"stage", row.stage},
+                    {"instruction", name(row.kind)},
+                    {"sustained_mhz", row.sustained_mhz},
+                    {"clocks", row.clocks},
+                    {"share", row.share.value},
+                    {"share_error", row.share.error},
+                    {"origin", row.is_assumed ? "assumed" : "recorded"}});
+  }
+  return rows;
+}
+
 std::string error_csv(const profile::RecordedProfile& profile) {
   std::string text(kErrorHeader);
   for (const profile::RecordedCell& cell : profile.cells) {

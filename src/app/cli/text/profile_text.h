@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/core/formats/json.h"
+#include "estimating/power/predicted_clocks.h"
 #include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/recorded_profile.h"
@@ -28,6 +29,11 @@ namespace lowgear::cli {
 /// A filled profile: each row says whether it is measured or predicted.
 [[nodiscard]] std::string filled_table(const profile::FewClockFit& fit);
 [[nodiscard]] Json filled_json(const profile::FewClockFit& fit);
+
+/// Origin of predicted clocks: the part of each op's time that follows the clock, recorded or assumed. Empty without
+/// shares.
+[[nodiscard]] std::string time_shares_table(std::span<const power::TimeShare> shares);
+[[nodiscard]] Json time_shares_json(std::span<const power::TimeShare> shares);
 
 /// The companion of a profile, `stage,instruction,frequency,origin,time_error,energy_error,throttled`: origin is
 /// `measured` or `predicted`, errors are standard errors in s and J, empty where they are unknown.

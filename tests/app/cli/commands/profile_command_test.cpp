@@ -118,6 +118,26 @@ TEST_F(ProfileCommand, NamesMissingRanksAndRefusesWhereAStageMayBeAmongThem) {
   EXPECT_THAT(replica.err, HasSubstr("warning: rank 1 of 2 has no recording: stages are profiled by the other ranks"));
 }
 
+TEST_F(ProfileCommand, PredictsLowerClocksByThePowerOfTheGpuAndMarksThem) {
+  write_text(path("gpu.json"), R"({"format": "lowgear.gpu/1", "gpu": "A100", "driver": "1", "date": "2026-11-29",
+ "simulated": true, "limit_w": 400, "max_clock_mhz": 1500, "multiprocessors": 108,
+ "static_w": {"value": 80, "temperature_c": 40, "per_k": 0.4, "clock_tree": 20}, "operations": [{"type": "bf16", "pj": 1, "ops_per_cycle_sm": 2000}],
+ "memory": {"pj_per_byte": 100, "clock_share": 0.5},
+ "voltage": {"measured_from_mhz": 600,
+             "points": [{"clock_mhz": 600, "relative_v2": 0.5}, {"clock_mhz": 1500, "relative_v2": 1}]}})");
+  const ProgramResult result = run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--gpu-file",
+                                            path("gpu.json"), "--supported-clocks", "1500-600/100"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Time that follows the clock"));
+  const profile::ProfileFile file = profile::read_profile_file(read_file(path("p.csv")), "p.csv");
+  EXPECT_EQ(file.profile.measurements(0, OpKind::forward).size(), 9U) << "1400 to 600 MHz";
+  EXPECT_EQ(file.predicted.size(), 2U * 2U * 5U);
+  EXPECT_THAT(read_file(path("p.csv.errors.csv")), HasSubstr("0,forward,600,predicted,"));
+  const ProgramResult plan = run_lowgear({"plan", path("p.csv"), "--microbatches", "4", "--out", path("plans")});
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.err, HasSubstr("20 of 36 rows are predicted, not measured"));
+}
+
 TEST_F(ProfileCommand, PredictsOtherClocksAndSaysSo) {
   const ProgramResult result = run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--clocks", "few",
                                             "--supported-clocks", "1500-800/100", "--json"});
