@@ -3,7 +3,7 @@
 # against torch.distributed.pipelining, RUNS times (3); or samples operators and collectives for the estimator. Reads GPUs' counters;
 # changes no setting of any GPU.
 #
-#   bench/gpu/run.sh [build|check|time GPUS]...      all of it, on all GPUs, when nothing is named
+#   bench/gpu/run.sh [build|check|kernels|time GPUS]...      all of it, on all GPUs, when nothing is named
 #   bench/gpu/run.sh build-sampler [operators SECONDS]... [collectives GPUS SECONDS]...
 #   bench/gpu/run.sh marks        what is recorded of units on a stream against events, by the client library that
 #                                 LOWGEAR_LIBRARY names, or else one that is built here
@@ -26,6 +26,12 @@ build_targets() {
   configure
   cmake --build "$build" --target "$@" >>"$build.log" 2>&1 || { grep -E 'error|FAILED' "$build.log" | head -n 40; return 1; }
   echo "built $* in $SECONDS s"
+}
+
+# Each CUDA kernel of the memory's speed against fp64, and its time against a copy of as many bytes.
+kernels() {
+  build_targets kernel_rates
+  "$build/bin/kernel_rates"
 }
 
 check() { python3 bench/gpu/compare_transformers.py "$build/bin/gradient_dump" cuda; }
@@ -87,18 +93,19 @@ marks() {
 
 mkdir -p build
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv,noheader || true
-[ $# -gt 0 ] || set -- build check time "$(nvidia-smi -L | wc -l)"
+[ $# -gt 0 ] || set -- build check kernels time "$(nvidia-smi -L | wc -l)"
 while [ $# -gt 0 ]; do
   case $1 in
     build) build_targets lowgear_trainer_program gradient_dump ;;
     build-sampler) build_targets lowgear_sampler_program ;;
     check) check ;;
+    kernels) kernels ;;
     marks) marks ;;
     time) time_all "$2"; shift ;;
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
-      echo "usage: bench/gpu/run.sh [build|build-sampler|check|marks|time GPUS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|kernels|marks|time GPUS|operators SECONDS|collectives GPUS SECONDS]..." >&2
       exit 2
       ;;
   esac

@@ -39,6 +39,45 @@ void split_and_rotate(const at::Tensor& qkv, const at::Tensor& cosine, const at:
 /// sum += output_gradientᵀ · input, for [rows, out] and [rows, in]; `sum` is [out, in], fp32.
 void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradient, const at::Tensor& input);
 
+// Those of norms and the loss are CUDA's alone: norm_and_loss.h has both.
+
+/// Weight and bias of a norm, or the fp32 sums of their gradients. RMS norm has no bias, which is undefined then.
+struct NormWeights {
+  at::Tensor weight;
+  at::Tensor bias;
+};
+
+/// What a norm computes, with what its backward pass needs.
+struct NormalisedRows {
+  at::Tensor sum;         ///< what was normalised
+  at::Tensor normalised;  ///< with weight and bias
+  at::Tensor scales;      ///< of each row, fp32: 1 / sqrt(variance + epsilon)
+  at::Tensor means;       ///< of each row, fp32; undefined for RMS norm
+};
+
+/// residual + branch, and that normalised over the last dimension; an undefined branch adds nothing.
+[[nodiscard]] NormalisedRows add_and_normalise(const at::Tensor& residual, const at::Tensor& branch,
+                                               const NormWeights& weights, double epsilon);
+/// The gradient of `rows.sum` from that of the normalised rows and, if defined, that of the sum in its other uses. Adds
+/// the gradients of weight and bias to `sums` where defined; of `rows`, `normalised` is not needed.
+[[nodiscard]] at::Tensor add_and_normalise_backward(const NormalisedRows& rows, const NormWeights& weights,
+                                                    const at::Tensor& normalised_gradient,
+                                                    const at::Tensor& sum_gradient, const NormWeights& sums);
+
+/// Of each row of logits, fp32: sums · exp(largest) is the sum of their exponentials.
+struct LogitSums {
+  at::Tensor largest;
+  at::Tensor sums;
+  at::Tensor chosen;  ///< logit of the target; 0 where another rank has it
+};
+
+/// `logits` [rows, this rank's part of the vocabulary, which begins with `first`], `targets` [rows].
+[[nodiscard]] LogitSums cross_entropy(const at::Tensor& logits, const at::Tensor& targets, std::int64_t first);
+/// Overwrites the logits by their gradients, from that of the mean over all rows of log_sums - chosen. `log_sums` has
+/// the logarithms of the sums of exponentials over the whole vocabulary.
+void cross_entropy_backward(const at::Tensor& logits, const at::Tensor& targets, std::int64_t first,
+                            const at::Tensor& log_sums, const at::Tensor& gradient);
+
 /// One step of AdamW on flat tensors.
 struct AdamWStep {
   double learning_rate = 0;

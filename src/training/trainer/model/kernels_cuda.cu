@@ -1,147 +1,110 @@
-#include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/Exceptions.h>
-#include <c10/cuda/CUDAException.h>
 #include <cublas_v2.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 #include <algorithm>
 #include <type_traits>
 #include <vector>
 
 #include "training/trainer/model/kernels.h"
+#include "training/trainer/model/kernels_cuda.h"
 
 // Every kernel reads and writes each element once: they run at the speed of the memory. Arithmetic is in fp32.
 
 namespace lowgear::trainer::kernels {
 namespace {
 
-constexpr int kThreads = 256;
-
 unsigned blocks_for(std::int64_t count) { return static_cast<unsigned>((count + kThreads - 1) / kThreads); }
 
-template <typename Element>
-struct Pair;
-template <>
-struct Pair<float> {
-  static __device__ float2 load(const float* from) { return *reinterpret_cast<const float2*>(from); }
-  static __device__ void store(float* to, float2 value) { *reinterpret_cast<float2*>(to) = value; }
-};
-template <>
-struct Pair<__nv_bfloat16> {
-  static __device__ float2 load(const __nv_bfloat16* from) {
-    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
-  }
-  static __device__ void store(__nv_bfloat16* to, float2 value) {
-    *reinterpret_cast<__nv_bfloat162*>(to) = __float22bfloat162_rn(value);
-  }
-};
-
-template <>
-struct Pair<__half> {
-  static __device__ float2 load(const __half* from) { return __half22float2(*reinterpret_cast<const __half2*>(from)); }
-  static __device__ void store(__half* to, float2 value) { *reinterpret_cast<__half2*>(to) = __float22half2_rn(value); }
-};
-
-/// Where the elements of one head at one time stand, apart and together.
+/// Heads and times in a row of queries, keys and values.
 struct HeadPlaces {
-  std::int64_t time;
-  std::int64_t heads;
-  std::int64_t kv_heads;
-  std::int64_t head_dim;
+  unsigned time;
+  unsigned heads;
+  unsigned kv_heads;
+  unsigned head_dim;
 };
 
-/// One thread takes two neighbouring dimensions i, i + 1 of a head's first half with their partners in the second.
-/// kBackward: from the three to the one, turned back.
-template <typename Element, bool kBackward>
-__global__ void rotate_kernel(Element* qkv, Element* query, Element* key, Element* value, const float* cosine,
-                              const float* sine, HeadPlaces places, std::int64_t count) {
-  const std::int64_t index = blockIdx.x * static_cast<std::int64_t>(kThreads) + threadIdx.x;
-  if (index >= count) return;
-  const std::int64_t half = places.head_dim / 2;
-  const std::int64_t lanes = half / 2;
-  const std::int64_t all_heads = places.heads + 2 * places.kv_heads;
-  const std::int64_t i = index % lanes * 2;
-  const std::int64_t head = index / lanes % all_heads;
-  const std::int64_t row = index / (lanes * all_heads);  // batch and time
-  Element* together = qkv + (row * all_heads + head) * places.head_dim + i;
-  Element* apart = nullptr;
-  if (head < places.heads) {
-    apart = query + (row * places.heads + head) * places.head_dim + i;
-  } else if (head < places.heads + places.kv_heads) {
-    apart = key + (row * places.kv_heads + head - places.heads) * places.head_dim + i;
-  } else {
-    apart = value + (row * places.kv_heads + head - places.heads - places.kv_heads) * places.head_dim + i;
+/// A block has the heads of one row. A thread takes a vector of a head's first half with its partners in the second,
+/// and again every few heads, whose angles are the same. kBackward: from the three to the one, turned back.
+template <typename Vector, bool kBackward>
+__global__ void rotate_kernel(Vector* __restrict__ together, Vector* __restrict__ query, Vector* __restrict__ key,
+                              Vector* __restrict__ value, const float* __restrict__ cosine,
+                              const float* __restrict__ sine, HeadPlaces places) {
+  using Angles = Packed<float, Vector::kElements>;
+  const unsigned half = places.head_dim / 2 / Vector::kElements;
+  const unsigned lane = threadIdx.x % half;
+  const std::int64_t row = blockIdx.x;
+  const unsigned angle = blockIdx.x % places.time * half + lane;
+  const Angles c = reinterpret_cast<const Angles*>(cosine)[angle];
+  const Angles s = reinterpret_cast<const Angles*>(sine)[angle];
+  const unsigned turned = places.heads + places.kv_heads;
+  const unsigned all = turned + places.kv_heads;
+  for (unsigned head = threadIdx.x / half; head < all; head += blockDim.x / half) {
+    Vector* apart = nullptr;
+    if (head < places.heads) {
+      apart = query + (row * places.heads + head) * 2 * half + lane;
+    } else if (head < turned) {
+      apart = key + (row * places.kv_heads + head - places.heads) * 2 * half + lane;
+    } else {
+      apart = value + (row * places.kv_heads + head - turned) * 2 * half + lane;
+    }
+    Vector* joined = together + (row * all + head) * 2 * half + lane;
+    const Vector* from = kBackward ? apart : joined;
+    Vector* to = kBackward ? joined : apart;
+    Vector a = from[0];
+    Vector b = from[half];
+    if (head < turned) {
+#pragma unroll
+      for (int i = 0; i < Vector::kElements; ++i) {
+        const float x = a[i];
+        const float y = b[i];
+        const float sine_of = kBackward ? -s[i] : s[i];
+        a.set(i, x * c[i] - y * sine_of);
+        b.set(i, y * c[i] + x * sine_of);
+      }
+    }
+    to[0] = a;
+    to[half] = b;
   }
-  const Element* from = kBackward ? apart : together;
-  Element* to = kBackward ? together : apart;
-  float2 a = Pair<Element>::load(from);
-  float2 b = Pair<Element>::load(from + half);
-  if (head < places.heads + places.kv_heads) {
-    const std::int64_t angle = row % places.time * half + i;
-    const float2 c = *reinterpret_cast<const float2*>(cosine + angle);
-    float2 s = *reinterpret_cast<const float2*>(sine + angle);
-    if (kBackward) s = make_float2(-s.x, -s.y);
-    const float2 turned_a = make_float2(a.x * c.x - b.x * s.x, a.y * c.y - b.y * s.y);
-    b = make_float2(b.x * c.x + a.x * s.x, b.y * c.y + a.y * s.y);
-    a = turned_a;
-  }
-  Pair<Element>::store(to, a);
-  Pair<Element>::store(to + half, b);
 }
 
-__device__ float sigmoid(float x) { return 1.0F / (1.0F + __expf(-x)); }
+__device__ float sigmoid(float x) { return __fdividef(1.0F, 1.0F + exp2_fast(-kLog2E * x)); }
 
-template <typename Element>
-__global__ void swiglu_kernel(const Element* gate_up, Element* output, std::int64_t width, std::int64_t count) {
-  const std::int64_t index = (blockIdx.x * static_cast<std::int64_t>(kThreads) + threadIdx.x) * 2;
+/// `width` and `count` in vectors.
+template <typename Vector>
+__global__ void swiglu_kernel(const Vector* __restrict__ gate_up, Vector* __restrict__ output, unsigned width,
+                              unsigned count) {
+  const unsigned index = blockIdx.x * kThreads + threadIdx.x;
   if (index >= count) return;
-  const std::int64_t row = index / width;
-  const Element* at = gate_up + row * width + index;  // rows are twice as wide there
-  const float2 gate = Pair<Element>::load(at);
-  const float2 up = Pair<Element>::load(at + width);
-  Pair<Element>::store(output + index, make_float2(gate.x * sigmoid(gate.x) * up.x, gate.y * sigmoid(gate.y) * up.y));
+  const Vector* place = gate_up + static_cast<std::int64_t>(index / width) * width + index;  // rows are twice as wide
+  const Vector gate = place[0];
+  const Vector up = place[width];
+  Vector result;
+#pragma unroll
+  for (int i = 0; i < Vector::kElements; ++i) result.set(i, gate[i] * sigmoid(gate[i]) * up[i]);
+  output[index] = result;
 }
 
-__device__ float silu_slope(float x) {
-  const float s = sigmoid(x);
-  return s * (1.0F + x * (1.0F - s));
-}
-
-template <typename Element>
-__global__ void swiglu_backward_kernel(const Element* gate_up, const Element* output_gradient, Element* gradient,
-                                       std::int64_t width, std::int64_t count) {
-  const std::int64_t index = (blockIdx.x * static_cast<std::int64_t>(kThreads) + threadIdx.x) * 2;
+template <typename Vector>
+__global__ void swiglu_backward_kernel(const Vector* __restrict__ gate_up, const Vector* __restrict__ output_gradient,
+                                       Vector* __restrict__ gradient, unsigned width, unsigned count) {
+  const unsigned index = blockIdx.x * kThreads + threadIdx.x;
   if (index >= count) return;
-  const std::int64_t place = index / width * width + index;
-  const float2 gate = Pair<Element>::load(gate_up + place);
-  const float2 up = Pair<Element>::load(gate_up + place + width);
-  const float2 g = Pair<Element>::load(output_gradient + index);
-  Pair<Element>::store(gradient + place, make_float2(g.x * up.x * silu_slope(gate.x), g.y * up.y * silu_slope(gate.y)));
-  Pair<Element>::store(gradient + place + width,
-                       make_float2(g.x * gate.x * sigmoid(gate.x), g.y * gate.y * sigmoid(gate.y)));
-}
-
-/// Of all threads of the block, by `combine`; every thread gets it.
-template <typename Combine>
-__device__ float of_block(float own, Combine combine) {
-  __shared__ float shared[kThreads];
-  __syncthreads();  // the one before may still be read
-  shared[threadIdx.x] = own;
-  for (unsigned width = kThreads / 2; width > 0; width /= 2) {
-    __syncthreads();
-    if (threadIdx.x < width) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + width]);
+  const std::int64_t place = static_cast<std::int64_t>(index / width) * width + index;
+  const Vector gate = gate_up[place];
+  const Vector up = gate_up[place + width];
+  const Vector incoming = output_gradient[index];
+  Vector gate_gradient;
+  Vector up_gradient;
+#pragma unroll
+  for (int i = 0; i < Vector::kElements; ++i) {
+    const float s = sigmoid(gate[i]);
+    const float silu = gate[i] * s;
+    gate_gradient.set(i, incoming[i] * up[i] * (s + silu * (1.0F - s)));
+    up_gradient.set(i, incoming[i] * silu);
   }
-  __syncthreads();
-  return shared[0];
+  gradient[place] = gate_gradient;
+  gradient[place + width] = up_gradient;
 }
-
-__device__ float as_float(float value) { return value; }
-__device__ float as_float(__half value) { return __half2float(value); }
-__device__ float as_float(__nv_bfloat16 value) { return __bfloat162float(value); }
-__device__ void store(float* to, float value) { *to = value; }
-__device__ void store(__half* to, float value) { *to = __float2half_rn(value); }
-__device__ void store(__nv_bfloat16* to, float value) { *to = __float2bfloat16_rn(value); }
 
 /// A block a query. Keys after it are not read.
 template <typename Element>
@@ -150,22 +113,14 @@ __global__ void masked_softmax_kernel(const Element* scores, Element* weights, f
   const std::int64_t allowed = row % length + 1;
   const Element* from = scores + row * length;
   Element* to = weights + row * length;
-  const float lowest = -INFINITY;
-  float largest = lowest;
-  float sum = 0.0F;
+  const float2 none = make_float2(kLowest, 0.0F);
+  float2 sum = none;
   for (std::int64_t i = threadIdx.x; i < allowed; i += kThreads) {
-    const float x = scale * as_float(from[i]);
-    if (x > largest) {
-      sum *= __expf(largest - x);
-      largest = x;
-    }
-    sum += __expf(x - largest);
+    sum = AddExponentials()(sum, make_float2(scale * as_float(from[i]), 1.0F));
   }
-  const float peak = of_block(largest, [](float a, float b) { return fmaxf(a, b); });
-  const float own = largest == lowest ? 0.0F : sum * __expf(largest - peak);
-  const float total = of_block(own, [](float a, float b) { return a + b; });
+  sum = of_block(sum, none, AddExponentials());
   for (std::int64_t i = threadIdx.x; i < length; i += kThreads) {
-    store(to + i, i < allowed ? __expf(scale * as_float(from[i]) - peak) / total : 0.0F);
+    store(to + i, i < allowed ? __expf(scale * as_float(from[i]) - sum.x) / sum.y : 0.0F);
   }
 }
 
@@ -178,7 +133,7 @@ __global__ void masked_softmax_backward_kernel(const Element* weights, const Ele
   const Element* g = weight_gradient + row * length;
   float own = 0.0F;
   for (std::int64_t i = threadIdx.x; i < allowed; i += kThreads) own += as_float(w[i]) * as_float(g[i]);
-  const float mean = of_block(own, [](float a, float b) { return a + b; });
+  const float mean = sum_of_block(own);
   for (std::int64_t i = threadIdx.x; i < length; i += kThreads) {
     store(gradient + row * length + i, i < allowed ? scale * as_float(w[i]) * (as_float(g[i]) - mean) : 0.0F);
   }
@@ -237,36 +192,22 @@ __global__ void state_squares_kernel(double* sums, const float* master, const fl
   }
 }
 
-/// Calls with the element's type of `tensor`: float, bf16 or fp16.
-template <typename Call>
-void with_element(const at::Tensor& tensor, Call&& call) {
-  if (tensor.scalar_type() == at::kBFloat16) {
-    call(static_cast<__nv_bfloat16*>(nullptr));
-  } else if (tensor.scalar_type() == at::kHalf) {
-    call(static_cast<__half*>(nullptr));
-  } else {
-    TORCH_CHECK(tensor.scalar_type() == at::kFloat, "kernels take fp32, bf16 and fp16");
-    call(static_cast<float*>(nullptr));
-  }
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
-}
-
-template <typename Element>
-Element* data_of(const at::Tensor& tensor) {
-  return static_cast<Element*>(tensor.data_ptr());
-}
-
 template <bool kBackward>
 void rotate(const at::Tensor& qkv, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
             const at::Tensor& cosine, const at::Tensor& sine, const AttentionHeads& heads) {
-  TORCH_CHECK(heads.head_dim % 4 == 0, "the kernel takes heads of a multiple of 4 dimensions");
-  const HeadPlaces places{qkv.size(1), heads.heads, heads.kv_heads, heads.head_dim};
-  const std::int64_t count = qkv.numel() / 4;
-  with_element(qkv, [&](auto* type) {
-    using Element = std::remove_pointer_t<decltype(type)>;
-    rotate_kernel<Element, kBackward><<<blocks_for(count), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
-        data_of<Element>(qkv), data_of<Element>(query), data_of<Element>(key), data_of<Element>(value),
-        data_of<float>(cosine), data_of<float>(sine), places, count);
+  TORCH_CHECK(heads.head_dim % 2 == 0, "the kernel takes heads of an even number of dimensions");
+  const auto count = [](std::int64_t number) { return static_cast<unsigned>(number); };
+  const HeadPlaces places{count(qkv.size(1)), count(heads.heads), count(heads.kv_heads), count(heads.head_dim)};
+  const bool wide = takes_vectors(heads.head_dim / 2, {qkv, query, key, value, cosine, sine});
+  with_vectors(qkv, wide, [&](auto* type) {
+    using Vector = std::remove_pointer_t<decltype(type)>;
+    constexpr unsigned kLeastThreads = 192;
+    const unsigned lanes = places.head_dim / 2 / Vector::kElements;
+    const unsigned threads = (kLeastThreads + lanes - 1) / lanes * lanes;
+    rotate_kernel<Vector, kBackward>
+        <<<count(qkv.size(0) * qkv.size(1)), threads, 0, at::cuda::getCurrentCUDAStream()>>>(
+            data_of<Vector>(qkv), data_of<Vector>(query), data_of<Vector>(key), data_of<Vector>(value),
+            data_of<float>(cosine), data_of<float>(sine), places);
   });
 }
 
@@ -296,11 +237,12 @@ at::Tensor swiglu(const at::Tensor& gate_up) {
   std::vector<std::int64_t> shape = input.sizes().vec();
   shape.back() /= 2;
   at::Tensor output = at::empty(shape, input.options());
-  const std::int64_t width = shape.back();
-  with_element(input, [&](auto* type) {
-    using Element = std::remove_pointer_t<decltype(type)>;
-    swiglu_kernel<<<blocks_for(output.numel() / 2), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
-        data_of<const Element>(input), data_of<Element>(output), width, output.numel());
+  with_vectors(input, takes_vectors(shape.back(), {input}), [&](auto* type) {
+    using Vector = std::remove_pointer_t<decltype(type)>;
+    const std::int64_t count = output.numel() / Vector::kElements;
+    swiglu_kernel<<<blocks_for(count), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
+        data_of<const Vector>(input), data_of<Vector>(output), static_cast<unsigned>(shape.back() / Vector::kElements),
+        static_cast<unsigned>(count));
   });
   return output;
 }
@@ -310,11 +252,12 @@ at::Tensor swiglu_backward(const at::Tensor& gate_up, const at::Tensor& output_g
   const at::Tensor incoming = output_gradient.contiguous();
   at::Tensor gradient = at::empty_like(input);
   const std::int64_t width = incoming.size(-1);
-  with_element(input, [&](auto* type) {
-    using Element = std::remove_pointer_t<decltype(type)>;
-    swiglu_backward_kernel<<<blocks_for(incoming.numel() / 2), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
-        data_of<const Element>(input), data_of<const Element>(incoming), data_of<Element>(gradient), width,
-        incoming.numel());
+  with_vectors(input, takes_vectors(width, {input, incoming}), [&](auto* type) {
+    using Vector = std::remove_pointer_t<decltype(type)>;
+    const std::int64_t count = incoming.numel() / Vector::kElements;
+    swiglu_backward_kernel<<<blocks_for(count), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
+        data_of<const Vector>(input), data_of<const Vector>(incoming), data_of<Vector>(gradient),
+        static_cast<unsigned>(width / Vector::kElements), static_cast<unsigned>(count));
   });
   return gradient;
 }
@@ -326,8 +269,8 @@ at::Tensor masked_softmax(const at::Tensor& scores, double scale) {
   with_element(input, [&](auto* type) {
     using Element = std::remove_pointer_t<decltype(type)>;
     masked_softmax_kernel<<<static_cast<unsigned>(input.numel() / length), kThreads, 0,
-                            at::cuda::getCurrentCUDAStream()>>>(data_of<const Element>(input), data_of<Element>(weights),
-                                                                static_cast<float>(scale), length);
+                            at::cuda::getCurrentCUDAStream()>>>(
+        data_of<const Element>(input), data_of<Element>(weights), static_cast<float>(scale), length);
   });
   return weights;
 }

@@ -22,9 +22,24 @@ namespace lowgear::trainer {
 /// makes autograd call back, as ids have no gradient themselves.
 [[nodiscard]] at::Tensor embed(const at::Tensor& ids, Parameter& table, const at::Tensor& anchor, Collective& group);
 
-/// Mean over all positions of -log softmax(logits)[target]. `logits` [rows, part of the vocabulary], targets [rows].
-/// Computed in fp32.
-[[nodiscard]] at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, Collective& group);
+/// Ids within this rank's rows of a table that is split among the ranks, and where ids are of other ranks.
+struct LocalIds {
+  at::Tensor ids;
+  at::Tensor foreign;  ///< undefined on a group of one
+};
+[[nodiscard]] LocalIds local_ids(const at::Tensor& ids, std::int64_t rows, const Collective& group);
+
+/// Hands a pointer to a backward pass. What it points to outlives every backward pass: models own both.
+template <typename Object>
+[[nodiscard]] std::int64_t handle(Object& object) {
+  return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(&object));
+}
+
+template <typename Object>
+[[nodiscard]] Object& object_of(const at::IValue& value) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): autograd keeps numbers, so that is how a pointer goes through it
+  return *reinterpret_cast<Object*>(static_cast<std::uintptr_t>(value.toInt()));
+}
 
 // The kernels as operations that autograd knows.
 

@@ -83,17 +83,17 @@ at::Tensor StageLayers::enter(const at::Tensor& input) const {
   return activations;
 }
 
-at::Tensor StageLayers::logits_of(const at::Tensor& activations) {
-  return linear(enter_parallel((*norm_)(activations), *context_.tensor_group), output_);
+at::Tensor StageLayers::logits_of(const Activations& activations) {
+  return linear(enter_parallel((*norm_)(activations).normalised, *context_.tensor_group), output_);
 }
 
-at::Tensor StageLayers::through_blocks(at::Tensor activations, std::size_t begin, std::size_t end) const {
+Activations StageLayers::through_blocks(Activations activations, std::size_t begin, std::size_t end) const {
   for (std::size_t block = begin; block < end; ++block) activations = blocks_[block]->forward(activations);
   return activations;
 }
 
-at::Tensor StageLayers::leave(const at::Tensor& activations, const at::Tensor& targets) {
-  if (!range_.last) return activations;
+at::Tensor StageLayers::leave(const Activations& activations, const at::Tensor& targets) {
+  if (!range_.last) return activations.sum();
   const at::Tensor logits = logits_of(activations);
   return cross_entropy(logits.view({-1, logits.size(-1)}), targets.reshape({-1}), *context_.tensor_group);
 }
@@ -136,19 +136,19 @@ void Stage::bind() {
 
 at::Tensor Stage::logits(const at::Tensor& ids) {
   const AutoGradMode no_gradient(false);
-  return layers_.logits_of(layers_.through_blocks(layers_.enter(ids), 0, layers_.blocks().size()));
+  return layers_.logits_of(layers_.through_blocks({layers_.enter(ids)}, 0, layers_.blocks().size()));
 }
 
 at::Tensor Stage::evaluate(const at::Tensor& input, const at::Tensor& targets) {
   const AutoGradMode no_gradient(false);
-  return layers_.leave(layers_.through_blocks(layers_.enter(input), 0, layers_.blocks().size()), targets);
+  return layers_.leave(layers_.through_blocks({layers_.enter(input)}, 0, layers_.blocks().size()), targets);
 }
 
 /// From the stage's input to that of its first trained block.
-at::Tensor Stage::enter(const at::Tensor& input) const {
-  if (trains_before_) return layers_.enter(input);
+Activations Stage::enter(const at::Tensor& input) const {
+  if (trains_before_) return {layers_.enter(input)};
   const AutoGradMode no_gradient(false);
-  return layers_.through_blocks(layers_.enter(input), 0, first_trained());
+  return layers_.through_blocks({layers_.enter(input)}, 0, first_trained());
 }
 
 at::Tensor Stage::forward(int microbatch, const at::Tensor& input, const at::Tensor& targets) {
@@ -177,16 +177,16 @@ at::Tensor Stage::forward_keeping_inputs(Pass& pass) {
   at::Tensor activations;
   {
     const AutoGradMode no_gradient(false);
-    activations = enter(pass.input);
+    activations = enter(pass.input).sum();
     for (std::size_t block = first_trained(); block < layers_.blocks().size(); ++block) {
       pass.layer_inputs.push_back(activations);
-      activations = layers_.blocks()[block]->forward(activations);
+      activations = layers_.blocks()[block]->forward({activations}).sum();
     }
   }
   if (!range_.last) return activations;
   activations = activations.detach().requires_grad_(true);
   pass.layer_inputs.push_back(activations);
-  return layers_.leave(activations, pass.targets);
+  return layers_.leave({activations}, pass.targets);
 }
 
 at::Tensor Stage::backward_recomputing(Pass& pass, at::Tensor gradient) {
@@ -199,7 +199,7 @@ at::Tensor Stage::backward_recomputing(Pass& pass, at::Tensor gradient) {
     const bool passes_on = trains_before_ || block - 1 > first_trained();
     const at::Tensor input = pass.layer_inputs.back().detach().requires_grad_(passes_on);
     pass.layer_inputs.pop_back();
-    run_backward(layers_.blocks()[block - 1]->forward(input), gradient);
+    run_backward(layers_.blocks()[block - 1]->forward({input}).sum(), gradient);
     gradient = input.grad();
   }
   if (!trains_before_) return {};

@@ -37,11 +37,11 @@ class StageLayers {
   [[nodiscard]] at::Tensor enter(const at::Tensor& input) const;
   [[nodiscard]] const std::vector<std::unique_ptr<TransformerBlock>>& blocks() const { return blocks_; }
   /// The stage's blocks `begin` to `end`, counted from 0, after each other.
-  [[nodiscard]] at::Tensor through_blocks(at::Tensor activations, std::size_t begin, std::size_t end) const;
+  [[nodiscard]] Activations through_blocks(Activations activations, std::size_t begin, std::size_t end) const;
   /// From the last block's output to the stage's: the mean loss on the last stage.
-  [[nodiscard]] at::Tensor leave(const at::Tensor& activations, const at::Tensor& targets);
+  [[nodiscard]] at::Tensor leave(const Activations& activations, const at::Tensor& targets);
   /// On the last stage: [batch, time, part of the vocabulary].
-  [[nodiscard]] at::Tensor logits_of(const at::Tensor& activations);
+  [[nodiscard]] at::Tensor logits_of(const Activations& activations);
 
  private:
   BlockContext context_;
@@ -113,7 +113,7 @@ class Stage {
 
   [[nodiscard]] BlockContext with_queue(BlockContext context);
   [[nodiscard]] std::size_t first_trained() const { return static_cast<std::size_t>(frozen_); }
-  [[nodiscard]] at::Tensor enter(const at::Tensor& input) const;
+  [[nodiscard]] Activations enter(const at::Tensor& input) const;
   [[nodiscard]] at::Tensor forward_keeping_inputs(Pass& pass);
   [[nodiscard]] at::Tensor backward_recomputing(Pass& pass, at::Tensor gradient);
   void collect_gradients();

@@ -64,9 +64,10 @@ class LlamaBlock final : public TransformerBlock {
     down_.bind();
   }
 
-  at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor attended = input + attention(attention_norm_(input));
-    return attended + mlp(mlp_norm_(attended));
+  Activations forward(const Activations& input) override {
+    const NormalisedSum entered = attention_norm_(input);
+    const NormalisedSum attended = mlp_norm_({entered.sum, attention(entered.normalised)});
+    return {attended.sum, mlp(attended.normalised)};
   }
 
  private:
@@ -140,10 +141,11 @@ class Gpt2Block final : public TransformerBlock {
     down_.bind();
   }
 
-  at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor attended = input + attention(attention_norm_(input));
-    const at::Tensor wide = at::gelu(up_(enter_parallel(mlp_norm_(attended), *group_)), "tanh");
-    return attended + with_late_bias(leave_parallel(down_(wide), *group_), down_);
+  Activations forward(const Activations& input) override {
+    const NormalisedSum entered = attention_norm_(input);
+    const NormalisedSum attended = mlp_norm_({entered.sum, attention(entered.normalised)});
+    const at::Tensor wide = at::gelu(up_(enter_parallel(attended.normalised, *group_)), "tanh");
+    return {attended.sum, with_late_bias(leave_parallel(down_(wide), *group_), down_)};
   }
 
  private:
@@ -246,23 +248,17 @@ void LinearLayer::bind() {
 }
 
 Norm::Norm(const BlockContext& context, const std::string& name)
-    : config_(context.config),
-      weight_(&declare(context, name + ".weight", {context.config->hidden}, shard_of(context, -1), false)) {
-  if (config_->norm == model::NormKind::layer_norm) {
-    bias_ = &declare(context, name + ".bias", {config_->hidden}, shard_of(context, -1), false);
+    : parameters_{.weight = &declare(context, name + ".weight", {context.config->hidden}, shard_of(context, -1), false),
+                  .epsilon = context.config->norm_epsilon} {
+  if (context.config->norm == model::NormKind::layer_norm) {
+    parameters_.bias = &declare(context, name + ".bias", {context.config->hidden}, shard_of(context, -1), false);
   }
 }
 
 void Norm::bind() {
-  weight_->value.requires_grad_(!weight_->frozen);
-  if (bias_ != nullptr) bias_->value.requires_grad_(!bias_->frozen);
-}
-
-at::Tensor Norm::operator()(const at::Tensor& input) const {
-  if (bias_ != nullptr) {
-    return at::layer_norm(input, {config_->hidden}, weight_->value, bias_->value, config_->norm_epsilon);
+  for (Parameter* parameter : {parameters_.weight, parameters_.bias}) {
+    if (parameter != nullptr) parameter->value.requires_grad_(!parameter->frozen);
   }
-  return compat::rms_norm(input, weight_->value, config_->norm_epsilon);
 }
 
 std::unique_ptr<TransformerBlock> make_block(BlockContext context, std::int64_t layer) {

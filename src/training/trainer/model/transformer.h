@@ -8,6 +8,7 @@
 #include "estimating/model/model_config.h"
 #include "estimating/model/partition.h"
 #include "training/trainer/model/linear.h"
+#include "training/trainer/model/norm_and_loss.h"
 #include "training/trainer/model/parameter_store.h"
 #include "training/trainer/transport/compat.h"
 #include "training/trainer/transport/transport.h"
@@ -30,7 +31,7 @@ class TransformerBlock {
  public:
   virtual ~TransformerBlock() = default;
   virtual void bind() = 0;
-  [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input) = 0;
+  [[nodiscard]] virtual Activations forward(const Activations& input) = 0;
 };
 
 [[nodiscard]] std::unique_ptr<TransformerBlock> make_block(BlockContext context, std::int64_t layer);
@@ -67,17 +68,17 @@ class LinearLayer {
   c10::intrusive_ptr<LinearWeight> weight_ = c10::make_intrusive<LinearWeight>();
 };
 
-/// RMSNorm or LayerNorm, as the model has it. Computed in fp32.
+/// RMSNorm or LayerNorm, as the model has it, of the sum of activations.
 class Norm {
  public:
   Norm(const BlockContext& context, const std::string& name);
   void bind();
-  [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const;
+  [[nodiscard]] NormalisedSum operator()(const Activations& input) const {
+    return add_and_normalise(input, parameters_);
+  }
 
  private:
-  const model::ModelConfig* config_;
-  Parameter* weight_;
-  Parameter* bias_ = nullptr;
+  NormParameters parameters_;
 };
 
 /// Angles of the rotary position embedding (Su et al. 2021), as cosines and sines for the kernels. Scaling of the

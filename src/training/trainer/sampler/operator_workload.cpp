@@ -208,7 +208,7 @@ Passes experts_of(const TensorMaker& make, const sampling::KernelSizes& n, bool 
   return differentiated(layer.variables(), [layer] { return Tensors{layer.forward()}; });
 }
 
-/// In fp32, as training computes it.
+/// In fp32, as PyTorch computes it.
 Passes cross_entropy(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor logits = make.variable({n[0], n[1]});
   const at::Tensor targets = make.indices(n[0], n[1]);
