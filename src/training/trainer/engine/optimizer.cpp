@@ -160,7 +160,7 @@ double AdamW::global_norm() const {
     const std::int64_t first = std::max(parameter.offset, state_.begin);
     const std::int64_t last = std::min(parameter.offset + parameter.count(), end);
     if (first >= last || !counts(parameter) || parameter.dropped) continue;
-    squares.push_back(store_->gradients().narrow(0, first, last - first).norm(2, at::kDouble).square());
+    squares.push_back(kernels::sum_of_squares(store_->gradients().narrow(0, first, last - first)));
   }
   const auto options = store_->gradients().options().dtype(at::kDouble);
   const at::Tensor sum = squares.empty() ? at::zeros({1}, options) : at::stack(squares).sum().reshape({1}).to(options);

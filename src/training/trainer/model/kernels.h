@@ -94,6 +94,9 @@ struct AdamWStep {
 void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& gradient,
            std::int64_t decaying, const AdamWStep& step);
 
+/// Sum of the squares of fp32 values, added in fp64: one element, the same each time.
+[[nodiscard]] at::Tensor sum_of_squares(const at::Tensor& values);
+
 /// Adds to `sums` [3] (fp64) the sums of squares of AdamW's first moment, of what a step changes by its learning rate
 /// without weight decay, and of the master values. Of `step`, the corrections and epsilon count. Reads each element
 /// once; the same sums each time.

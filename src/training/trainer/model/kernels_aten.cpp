@@ -72,6 +72,8 @@ void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& v
   master.addcdiv_(mean, denominator, -step.learning_rate / step.mean_correction);
 }
 
+at::Tensor sum_of_squares(const at::Tensor& values) { return values.norm(2, at::kDouble).square(); }
+
 void add_state_squares(const at::Tensor& sums, const at::Tensor& master, const at::Tensor& mean,
                        const at::Tensor& variance, const AdamWStep& step) {
   const at::Tensor root = variance.div(step.variance_correction).sqrt_().add_(step.epsilon);

@@ -170,7 +170,6 @@ constexpr unsigned kMostSumBlocks = 1024;
 /// Sums of a block of threads, [blocks, kSums].
 __global__ void state_squares_kernel(double* sums, const float* master, const float* mean, const float* variance,
                                      AdamWFactors factors, std::int64_t count) {
-  __shared__ double shared[kSums][kThreads];
   double own[kSums] = {};
   const std::int64_t stride = gridDim.x * static_cast<std::int64_t>(kThreads);
   for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(kThreads) + threadIdx.x; i < count; i += stride) {
@@ -181,15 +180,22 @@ __global__ void state_squares_kernel(double* sums, const float* master, const fl
     own[1] += static_cast<double>(change) * change;
     own[2] += static_cast<double>(value) * value;
   }
-  for (int sum = 0; sum < kSums; ++sum) shared[sum][threadIdx.x] = own[sum];
-  for (unsigned width = kThreads / 2; width > 0; width /= 2) {
-    __syncthreads();
-    if (threadIdx.x >= width) continue;
-    for (int sum = 0; sum < kSums; ++sum) shared[sum][threadIdx.x] += shared[sum][threadIdx.x + width];
+  for (int sum = 0; sum < kSums; ++sum) {
+    const double of_all = sum_of_block(own[sum]);
+    if (threadIdx.x == 0) sums[blockIdx.x * kSums + sum] = of_all;
   }
-  if (threadIdx.x == 0) {
-    for (int sum = 0; sum < kSums; ++sum) sums[blockIdx.x * kSums + sum] = shared[sum][0];
+}
+
+/// Sums of a block of threads.
+__global__ void squares_kernel(double* sums, const float* values, std::int64_t count) {
+  double own = 0;
+  const std::int64_t stride = gridDim.x * static_cast<std::int64_t>(kThreads);
+#pragma unroll 8
+  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(kThreads) + threadIdx.x; i < count; i += stride) {
+    own += static_cast<double>(values[i]) * values[i];
   }
+  own = sum_of_block(own);
+  if (threadIdx.x == 0) sums[blockIdx.x] = own;
 }
 
 template <bool kBackward>
@@ -321,6 +327,15 @@ void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& v
       data_of<float>(master), data_of<float>(mean), data_of<float>(variance), data_of<const float>(gradient), decaying,
       factors, master.numel());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+at::Tensor sum_of_squares(const at::Tensor& values) {
+  const unsigned blocks = std::min(blocks_for(values.numel()), kMostSumBlocks);
+  const at::Tensor parts = at::empty({static_cast<std::int64_t>(blocks)}, values.options().dtype(at::kDouble));
+  squares_kernel<<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
+      data_of<double>(parts), data_of<const float>(values), values.numel());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return parts.sum();
 }
 
 void add_state_squares(const at::Tensor& sums, const at::Tensor& master, const at::Tensor& mean,

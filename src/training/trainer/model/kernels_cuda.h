@@ -40,6 +40,7 @@ template <typename Element>
 using WideVector = Packed<Element, 16 / sizeof(Element)>;
 
 __device__ inline float of_other_lane(float own, int distance) { return __shfl_xor_sync(0xffffffffU, own, distance); }
+__device__ inline double of_other_lane(double own, int distance) { return __shfl_xor_sync(0xffffffffU, own, distance); }
 __device__ inline float2 of_other_lane(float2 own, int distance) {
   return make_float2(of_other_lane(own.x, distance), of_other_lane(own.y, distance));
 }
@@ -65,9 +66,11 @@ __device__ Number of_block(Number own, Number neutral, Combine combine) {
 
 struct Add {
   __device__ float operator()(float a, float b) const { return a + b; }
+  __device__ double operator()(double a, double b) const { return a + b; }
   __device__ float2 operator()(float2 a, float2 b) const { return make_float2(a.x + b.x, a.y + b.y); }
 };
 
+__device__ inline double sum_of_block(double own) { return of_block(own, 0.0, Add()); }
 __device__ inline float sum_of_block(float own) { return of_block(own, 0.0F, Add()); }
 __device__ inline float2 sum_of_block(float2 own) { return of_block(own, make_float2(0.0F, 0.0F), Add()); }
 

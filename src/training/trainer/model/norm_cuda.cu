@@ -137,8 +137,8 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward_kernel(NormBackwar
   extern __shared__ uint4 shared[];
   constexpr int kElements = Vector::kElements;
   RowsAhead<Vector, kVectors, kAhead> rows(to, reinterpret_cast<Vector*>(shared));
-  float weight_sums[kVectors][kElements] = {};
-  float bias_sums[kVectors][kElements] = {};
+  Packed<float, kElements> weight_sums[kVectors] = {};
+  Packed<float, kElements> bias_sums[kVectors] = {};
   Vector weight[kVectors];
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward_kernel(NormBackwar
       for (int i = 0; i < kElements; ++i) {
         const float normalised = (input[i] - mean) * scale;
         const float weighted = gradient[i] * weight[v][i];
-        weight_sums[v][i] += gradient[i] * normalised;
-        if (kCentred) bias_sums[v][i] += gradient[i];
+        weight_sums[v].elements[i] += gradient[i] * normalised;
+        if (kCentred) bias_sums[v].elements[i] += gradient[i];
         own.x += weighted * normalised;
         if (kCentred) own.y += weighted;
       }
@@ -191,22 +191,19 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward_kernel(NormBackwar
     rows.fetch(number + kAhead * gridDim.x);
   }
   if (to.parts == nullptr) return;
-  const unsigned width = to.vectors * kElements;
-  float* parts = to.parts + static_cast<std::int64_t>(blockIdx.x) * (kCentred ? 2 : 1) * width;
+  auto* parts = reinterpret_cast<Packed<float, kElements>*>(to.parts);
+  parts += static_cast<std::int64_t>(blockIdx.x) * (kCentred ? 2 : 1) * to.vectors;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     const unsigned column = v * blockDim.x + threadIdx.x;
     if (column >= to.vectors) continue;
-#pragma unroll
-    for (int i = 0; i < kElements; ++i) {
-      parts[column * kElements + i] = weight_sums[v][i];
-      if (kCentred) parts[width + column * kElements + i] = bias_sums[v][i];
-    }
+    parts[column] = weight_sums[v];
+    if (kCentred) parts[to.vectors + column] = bias_sums[v];
   }
 }
 
-constexpr unsigned kColumns = 32;
-constexpr unsigned kGroups = 32;
+constexpr unsigned kColumns = 16;
+constexpr unsigned kGroups = 64;
 
 /// Adds the columns of `parts` [blocks, stride] to `sum`. A block has kColumns columns, in kGroups groups of rows.
 __global__ void add_parts_kernel(const float* parts, float* sum, unsigned blocks, unsigned stride, unsigned width) {
@@ -222,10 +219,14 @@ __global__ void add_parts_kernel(const float* parts, float* sum, unsigned blocks
   groups[threadIdx.y][threadIdx.x] = own;
   __syncthreads();
   // A warp adds a column.
-  own = groups[threadIdx.x][threadIdx.y];
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) own += __shfl_xor_sync(0xffffffffU, own, distance);
-  const unsigned summed = blockIdx.x * kColumns + threadIdx.y;
-  if (threadIdx.x == 0 && summed < width) sum[summed] += own;
+  const unsigned thread = threadIdx.y * kColumns + threadIdx.x;
+  const unsigned warp = thread / kWarp;
+  if (warp >= kColumns) return;
+  own = 0.0F;
+  for (unsigned group = thread % kWarp; group < kGroups; group += kWarp) own += groups[group][warp];
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) own += of_other_lane(own, distance);
+  const unsigned summed = blockIdx.x * kColumns + warp;
+  if (thread % kWarp == 0 && summed < width) sum[summed] += own;
 }
 
 /// Vectors a thread has of a row, and what follows: a row has at most as many as kMostThreads threads have.
