@@ -131,6 +131,21 @@ class RowsAhead {
   int stage_ = 0;
 };
 
+template <bool kCentred, typename Vector, int kVectors>
+__device__ void keep_sums(const NormBackward<Vector>& to,
+                          const Packed<float, Vector::kElements> (&weight_sums)[kVectors],
+                          const Packed<float, Vector::kElements> (&bias_sums)[kVectors]) {
+  auto* parts = reinterpret_cast<Packed<float, Vector::kElements>*>(to.parts);
+  parts += static_cast<std::int64_t>(blockIdx.x) * (kCentred ? 2 : 1) * to.vectors;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const unsigned column = v * blockDim.x + threadIdx.x;
+    if (column >= to.vectors) continue;
+    parts[column] = weight_sums[v];
+    if (kCentred) parts[to.vectors + column] = bias_sums[v];
+  }
+}
+
 /// A block takes every gridDim-th row, and keeps its sums of the weight's and the bias's gradient in registers.
 template <typename Vector, int kVectors, bool kCentred, int kAhead>
 __global__ void __launch_bounds__(kMostThreads) norm_backward_kernel(NormBackward<Vector> to) {
@@ -190,16 +205,7 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward_kernel(NormBackwar
     }
     rows.fetch(number + kAhead * gridDim.x);
   }
-  if (to.parts == nullptr) return;
-  auto* parts = reinterpret_cast<Packed<float, kElements>*>(to.parts);
-  parts += static_cast<std::int64_t>(blockIdx.x) * (kCentred ? 2 : 1) * to.vectors;
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const unsigned column = v * blockDim.x + threadIdx.x;
-    if (column >= to.vectors) continue;
-    parts[column] = weight_sums[v];
-    if (kCentred) parts[to.vectors + column] = bias_sums[v];
-  }
+  if (to.parts != nullptr) keep_sums<kCentred>(to, weight_sums, bias_sums);
 }
 
 constexpr unsigned kColumns = 16;
