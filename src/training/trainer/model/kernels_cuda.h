@@ -45,8 +45,8 @@ __device__ inline float2 of_other_lane(float2 own, int distance) {
   return make_float2(of_other_lane(own.x, distance), of_other_lane(own.y, distance));
 }
 
-/// Of the numbers that the threads of a block have, by `combine`, in the same order each time; every thread gets it.
-/// `neutral` combined with a number is the number. Blocks are of whole warps.
+/// Combines the numbers of all threads of a block, in the same order each time; every thread gets the result. `neutral`
+/// combined with a number is the number. Blocks are of whole warps.
 template <typename Number, typename Combine>
 __device__ Number of_block(Number own, Number neutral, Combine combine) {
   __shared__ Number of_warps[kWarp];

@@ -84,7 +84,7 @@ struct NormBackward {
 
 constexpr int kTensors = 3;  // that the backward pass reads
 
-/// What a thread reads of rows: kAhead of them are on their way to shared memory, where each thread has its own place.
+/// The rows that a thread reads: kAhead of them are on their way to shared memory, where each thread has its own place.
 template <typename Vector, int kVectors, int kAhead>
 class RowsAhead {
  public:
@@ -93,11 +93,11 @@ class RowsAhead {
   }
   /// Waits for the next row.
   __device__ void next() { __pipeline_wait_prior(kAhead - 1); }
-  /// Of the row that `next` waited for.
+  /// Vectors of the row that `next` waited for.
   [[nodiscard]] __device__ Vector input(int v) const { return *at(0, v); }
   [[nodiscard]] __device__ Vector gradient(int v) const { return *at(1, v); }
   [[nodiscard]] __device__ Vector residual(int v) const { return *at(2, v); }
-  /// Row `number` is to come into its place.
+  /// Starts to load row `number` into the place of the row that `next` waited for.
   __device__ void fetch(unsigned number) {
     if (number < from_.rows) {
 #pragma unroll
@@ -131,6 +131,7 @@ class RowsAhead {
   int stage_ = 0;
 };
 
+/// Writes a block's sums to its part.
 template <bool kCentred, typename Vector, int kVectors>
 __device__ void keep_sums(const NormBackward<Vector>& to,
                           const Packed<float, Vector::kElements> (&weight_sums)[kVectors],
@@ -224,7 +225,7 @@ __global__ void add_parts_kernel(const float* parts, float* sum, unsigned blocks
   }
   groups[threadIdx.y][threadIdx.x] = own;
   __syncthreads();
-  // A warp adds a column.
+  // A warp adds each column.
   const unsigned thread = threadIdx.y * kColumns + threadIdx.x;
   const unsigned warp = thread / kWarp;
   if (warp >= kColumns) return;
@@ -235,7 +236,7 @@ __global__ void add_parts_kernel(const float* parts, float* sum, unsigned blocks
   if (thread % kWarp == 0 && summed < width) sum[summed] += own;
 }
 
-/// Vectors a thread has of a row, and what follows: a row has at most as many as kMostThreads threads have.
+/// Vectors that a thread has of each row, and rows that it loads ahead.
 template <int kCount>
 struct Share {
   static constexpr int kVectors = kCount;
