@@ -108,11 +108,11 @@ std::optional<estimator::ConfigFile> read_config_at(const fs::path& folder, cons
   const fs::path file = folder / path;
   std::error_code failure;
   if (fs::is_directory(file, failure)) {
-    if (!fs::exists(file / kName, failure) && !failure) {
-      throw_input_error({path, 0, 0}, fmt::format("a folder without {}", kName),
-                        "name the folder of a model, as transformers saves it");
-    }
-    return estimator::ConfigFile{(fs::path(path) / kName).string(), read_file(file / kName)};
+    const bool is_missing = !fs::exists(file / kName, failure) && !failure;
+    return estimator::ConfigFile{.source = (fs::path(path) / kName).string(),
+                                 .text = is_missing ? "" : read_file(file / kName),
+                                 .of_folder = true,
+                                 .is_missing = is_missing};
   }
   if (!fs::exists(file, failure) && !failure) return std::nullopt;
   return estimator::ConfigFile{path, read_file(file)};

@@ -162,7 +162,7 @@ int gpus_to_search(const estimator::JobEstimate& estimate) {
 }
 
 std::string next_text(const EstimateArguments& arguments, const estimator::JobEstimate& estimate) {
-  if (estimate.overflow) {
+  if (estimate.memory.fit() == estimator::MemoryFit::exceeds) {
     return fmt::format("\nNext: find a layout that fits: {}\n", search_command(arguments, gpus_to_search(estimate)));
   }
   if (!arguments.profile.empty()) return fmt::format("\nNext: {}\n", plan_command(estimate.job, arguments.profile));

@@ -14,8 +14,9 @@
 #include "app/cli/terminal/process.h"
 #include "app/cli/terminal/progress.h"
 #include "app/cli/terminal/table.h"
-#include "app/cli/text/estimate_pages.h"
 #include "app/cli/text/estimate_text.h"
+#include "app/cli/text/job_facts.h"
+#include "app/cli/text/search_page.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
@@ -38,13 +39,14 @@ double utilization(const estimator::SearchRequest& request, const estimator::Sea
 
 std::string head_text(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
   return fmt::format(
-      "{} on {} {}, global batch {} x {} tokens: best by {}\n"
+      "{} on {} {}, global batch {} x {} tokens, stack {}: best by {}\n"
       "power by clock {}\n"
       "{} layouts estimated of {} that divide evenly; {} do not fit into memory. {:.2f} s, {:.0f} layouts per "
       "second\n\n",
       request.job.model.name, request.limits.gpus, describe(request.job.gpu), request.job.batch.global,
-      request.job.batch.sequence_length, name(request.objective), request.job.gpu.power_source, found.results.size(),
-      found.layouts, found.too_large, found.evaluate_s, static_cast<double>(found.layouts) / found.evaluate_s);
+      request.job.batch.sequence_length, describe(request.job.stack), name(request.objective),
+      request.job.gpu.power_source, found.results.size(), found.layouts, found.too_large, found.evaluate_s,
+      static_cast<double>(found.layouts) / found.evaluate_s);
 }
 
 std::string best_text(const estimator::SearchRequest& request, const PriceArguments& prices,
@@ -61,8 +63,8 @@ std::string best_text(const estimator::SearchRequest& request, const PriceArgume
     std::vector<std::string> cells{
         fmt::to_string(i + 1),
         describe(layout.result.layout),
-        fmt::format("{:.3f}", layout.result.time_s),
-        fmt::format("{:.3f}", layout.result.error_s),
+        seconds_text(layout.result.time_s),
+        seconds_text(layout.result.error_s),
         fmt::format("{:.1f}", 100 * utilization(request, layout.result)),
         fmt::format("{:.1f}", layout.result.memory_bytes / kGiB),
         energy_text(layout.full_clocks.energy_j),
@@ -186,6 +188,7 @@ Json search_json(const estimator::SearchRequest& request, const PriceArguments& 
           {"figures", "estimated; full_clocks, no_later and least_energy planned on estimated values"},
           {"objective", name(request.objective)},
           {"gpus", request.limits.gpus},
+          {"stack", request.job.stack.name},
           {"layouts", found.layouts},
           {"invalid", found.invalid},
           {"too_large", found.too_large},

@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "app/cli/terminal/table.h"
+#include "app/cli/text/job_facts.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/units.h"
 #include "base/core/version.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "estimating/estimator/iteration/job_energy.h"
 #include "estimating/estimator/memory/memory_estimate.h"
 #include "estimating/estimator/search/search.h"
+#include "planning/simulator/cluster.h"
 
 namespace lowgear::cli {
 namespace {
@@ -43,7 +47,17 @@ std::size_t place_of(std::vector<std::string>& parts, std::string_view name) {
 
 std::string_view fit_text(estimator::MemoryFit fit) {
   if (fit == estimator::MemoryFit::exceeds) return "it does not fit";
-  return fit == estimator::MemoryFit::near_limit ? "near the limit" : "it fits";
+  return fit == estimator::MemoryFit::near_limit ? "near the limit, it may run" : "it fits";
+}
+
+/// One stage waits for no other, so that slower clocks would make it later.
+report::Card saving_card(int pp, const estimator::JobFigures& full, const estimator::JobFigures& no_later) {
+  const double saved_pct = simulator::saving_pct(full.energy_j, no_later.energy_j);
+  const bool nothing = fixed_text(saved_pct, 2) == "0.00";
+  return {"Energy without finishing later, planned",
+          nothing ? "0.00 %" : fmt::format("{} %", signed_text(-saved_pct, 2)),
+          nothing && pp == 1 ? "nothing to save with pp 1: no stage waits for another"
+                             : fmt::format("{} \u2192 {}", energy_text(full.energy_j), energy_text(no_later.energy_j))};
 }
 
 std::vector<report::Card> cards_of(const estimator::JobEstimate& estimate, const estimator::PlannedEstimate& planned) {
@@ -63,9 +77,7 @@ std::vector<report::Card> cards_of(const estimator::JobEstimate& estimate, const
        fmt::format("of {:.1f} GiB: {}", memory.capacity / kGiB, fit_text(memory.fit()))},
       {"Energy at full clocks, estimated", energy_text(full.energy_j),
        fmt::format("{} per GPU on average", power_text(full.mean_power_w() / job.parallel.gpus()))},
-      {"Energy without finishing later, planned",
-       fmt::format("\u2212{:.2f} %", 100 * (1 - no_later.energy_j / full.energy_j)),
-       fmt::format("{} \u2192 {}", energy_text(full.energy_j), energy_text(no_later.energy_j))}};
+      saving_card(job.parallel.pp, full, no_later)};
 }
 
 report::Plot plot_of(const estimator::PlannedEstimate& planned) {
@@ -117,20 +129,81 @@ report::Table planned_table(const estimator::PlannedEstimate& planned, const Pri
   return table;
 }
 
-std::vector<std::string> warnings_of(const estimator::JobEstimate& estimate) {
+std::vector<std::string> warnings_of(const estimator::JobEstimate& estimate,
+                                     const estimator::PlannedEstimate& planned) {
   std::vector<std::string> warnings;
-  if (estimate.memory.fit() == estimator::MemoryFit::exceeds) {
-    warnings.push_back(fmt::format("Out of memory: the GPUs of pipeline rank {} need {:.1f} GiB more than they have.",
-                                   estimate.overflow->rank, estimate.overflow->missing / kGiB));
+  const MemoryVerdict memory = memory_verdict(estimate);
+  if (!memory.headline.empty()) {
+    warnings.push_back(fmt::format("{}. {}.", memory.headline, fmt::join(memory.remedies, "; ")));
   }
   for (const std::string& note : estimate.iteration.notes) warnings.push_back(note);
+  if (!planned.note.empty()) warnings.push_back(planned.note);
   return warnings;
+}
+
+report::Table memory_table(const estimator::JobEstimate& estimate) {
+  const std::size_t rank = estimate.memory.fullest_rank();
+  report::Table table{.title = fmt::format("Memory of {}, the fullest", rank_name(rank)),
+                      .basis = "estimated",
+                      .columns = {"Part", "Memory", "From"},
+                      .rows = {},
+                      .chosen = std::nullopt};
+  for (const estimator::MemoryPart& part : memory_parts(estimate.job, estimate.memory, rank)) {
+    table.rows.push_back({std::string(part.name), fmt::format("{:.1f} GiB", part.bytes / kGiB), part.reason});
+  }
+  return table;
+}
+
+report::Table stacks_table(const estimator::JobEstimate& estimate) {
+  report::Table table{.title = "The same job on other software",
+                      .basis = "estimated, full clocks",
+                      .columns = {"Software stack", "Time", "Change", "Memory of the fullest GPU"},
+                      .rows = {},
+                      .chosen = std::nullopt};
+  for (const estimator::StackEstimate& stack : estimate.stacks) {
+    if (stack.name == estimate.job.stack.name) table.chosen = table.rows.size();
+    table.rows.push_back({std::string(stack.name), fmt::format("{} s", seconds_text(stack.time_s)),
+                          fmt::format("{} %", signed_text(100 * (stack.time_s / estimate.iteration.time_s - 1), 1)),
+                          fmt::format("{:.1f} GiB", stack.memory_bytes / kGiB)});
+  }
+  return table;
+}
+
+std::vector<report::Entry> facts_of(const estimator::TrainingJob& job) {
+  std::vector<report::Entry> facts{
+      {"Layout", describe(layout_of(job))},
+      {"Batch", fmt::format("{} \u00d7 {} tokens", job.batch.global, job.batch.sequence_length)},
+      {"Microbatches", fmt::format("{}, {}", job.microbatches(), job.schedule)},
+      {"Type", std::string(name(job.dtype))},
+      {"Attention", std::string(name(job.attention))},
+      {"Software", describe(job.stack)},
+      {"Power by clock", job.gpu.power_source}};
+  if (job.parallel.gpus() > 1) {
+    facts.push_back({"Links of a GPU", links_text(job)});
+    facts.push_back({"Overlapped", overlapped_text(job)});
+  }
+  return facts;
+}
+
+std::string full_clocks_reading(const estimator::JobEstimate& estimate) {
+  const std::string limited = limited_clocks_text(estimate);
+  const int max_mhz = estimate.job.gpu.clocks.max_mhz;
+  return limited.empty() ? fmt::format("Every GPU runs at its highest clock, {} MHz, all the time.", max_mhz)
+                         : fmt::format("Every GPU requests its highest clock all the time, and runs at {}.", limited);
+}
+
+/// The file's name without its ending, or the folder's where every file is called config.json.
+std::string model_title(const std::string& name) {
+  const std::filesystem::path path(name);
+  if (path.extension() != ".json") return name;
+  const std::string folder = path.parent_path().filename().string();
+  return path.stem() == "config" && folder.find_first_not_of('.') != std::string::npos ? folder : path.stem().string();
 }
 
 }  // namespace
 
 std::string job_title(const estimator::TrainingJob& job, int gpus) {
-  return fmt::format("{} on {} {}", job.model.name, gpus, describe(job.gpu));
+  return fmt::format("{} on {} {}", model_title(job.model.name), gpus, describe(job.gpu));
 }
 
 report::Bars time_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration) {
@@ -193,7 +266,7 @@ report::Bars memory_bars(const estimator::MemoryEstimate& memory) {
       .basis = "estimated",
       .caption = "A GPU of each pipeline rank at its fullest moment." + some_ranks_text(memory.ranks.size()),
       .quantity = report::Quantity::bytes,
-      .parts = {"weights", "gradients", "optimizer", "activations", "buffers", "fragmentation"},
+      .parts = {"weights", "gradients", "optimizer", "activations", "buffers", "margin"},
       .rows = {},
       .limit = memory.capacity,
       .limit_name = "capacity"};
@@ -214,229 +287,19 @@ report::Page estimate_page(const estimator::JobEstimate& estimate, const estimat
       .lowgear_version = version(),
       .command = std::move(command),
       .title = job_title(job, gpus),
-      .facts = {{"Layout", describe(layout_of(job))},
-                {"Batch", fmt::format("{} \u00d7 {} tokens", job.batch.global, job.batch.sequence_length)},
-                {"Microbatches", fmt::format("{}, {}", job.microbatches(), job.schedule)},
-                {"Type", std::string(name(job.dtype))},
-                {"Software", describe(job.stack)}},
+      .facts = facts_of(job),
       .cards = cards_of(estimate, planned),
-      .warnings = warnings_of(estimate),
+      .warnings = warnings_of(estimate, planned),
       .plot = plot_of(planned),
       .bars = {time_bars(job, estimate.iteration), energy_bars(job, estimate.iteration), memory_bars(estimate.memory)},
-      .tables = {planned_table(planned, prices, gpus)},
-      .reading = {
-          {"Estimated",
-           "Computed from data sheets and sampled kernels. Nothing on this page was measured on this job."},
-          {"Planned", "Clocks chosen by Lowgear's planner on the estimated stage profile, and replayed on it."},
-          {"Full clocks", "Every GPU requests its highest clock all the time; its power limit may keep it lower."},
-          {"No later", "The plan of least energy that takes no longer than full clocks."},
-          {"Least energy", "A slower iteration only uses more energy."},
-          {"Energy", "Of all GPUs of the job in one iteration, without CPUs, network and cooling."}}};
-}
-
-namespace {
-
-/// Layouts that take more than this of the fastest are not drawn: they would press the others together.
-constexpr double kDrawnSlowdown = 2;
-constexpr std::size_t kMaxDrawn = 1500;
-
-/// The Pareto front as a curve, the best layouts as points, then as many others as a page carries.
-report::Plot plot_of(const estimator::SearchReportData& found) {
-  const double fastest_s = found.results[found.pareto.front()].time_s;
-  report::Plot plot{.title = "Layouts by time and energy of one iteration",
-                    .caption = "",
-                    .curve_name = "no layout is better in both",
-                    .curve = {},
-                    .marks = {},
-                    .mark_names = {}};
-  plot.mark_names.plan = "among the best";
-  plot.mark_names.chosen = "winner";
-  plot.mark_names.candidate = "other layout";
-  for (const std::size_t index : found.pareto) {
-    plot.curve.push_back({found.results[index].time_s, found.results[index].planned_energy_j});
-  }
-  std::size_t drawn = 0;
-  for (std::size_t i = 0; i < found.results.size() && drawn < kMaxDrawn; ++i) {
-    const estimator::SearchResult& result = found.results[i];
-    if (result.time_s > kDrawnSlowdown * fastest_s) continue;
-    ++drawn;
-    const bool winner = i == 0;
-    const bool best = i < found.best.size();
-    plot.marks.push_back({.kind = best ? report::Mark::Kind::plan : report::Mark::Kind::candidate,
-                          .name = fmt::format("{}: {}", i + 1, describe(result.layout)),
-                          .basis = "estimated",
-                          .label = winner ? "1, the winner" : "",
-                          .chosen = winner,
-                          .point = {result.time_s, result.planned_energy_j}});
-  }
-  plot.caption = fmt::format(
-      "{} of {} layouts that fit are drawn, none that takes more than {} times the fastest. Energy is that of all GPUs "
-      "with clocks that cost no time, by a quick estimate. The axes do not start at zero.",
-      drawn, found.results.size(), kDrawnSlowdown);
-  return plot;
-}
-
-/// With trailing zeros, so that all rows have the same digits.
-std::string significant(double value, int digits) { return fmt::format("{:.{}f}", value, decimals(value, digits)); }
-
-double cost_usd(const PriceArguments& prices, const estimator::SearchRequest& request, double time_s, double energy_j) {
-  return prices.prices().cost_usd(time_s, energy_j, request.limits.gpus);
-}
-
-report::Table best_table(const estimator::SearchRequest& request, const PriceArguments& prices,
-                         const estimator::SearchReportData& found) {
-  report::Table table{
-      .title = fmt::format("The best by {}", name(request.objective)),
-      .basis = "estimated; energy planned",
-      .columns = {"Place", "Layout", "Time", "\u00b1", "Memory", "Energy, full clocks", "Energy, planned", "Saved"},
-      .rows = {},
-      .chosen = 0};
-  if (prices.any_cost()) table.columns.emplace_back("Cost");
-  for (std::size_t i = 0; i < found.best.size(); ++i) {
-    const estimator::PlannedLayout& layout = found.best[i];
-    const double saved_pct = 100 * (1 - layout.no_later.energy_j / layout.full_clocks.energy_j);
-    std::vector<std::string> cells{fmt::to_string(i + 1),
-                                   describe(layout.result.layout),
-                                   significant(layout.result.time_s, 4) + " s",
-                                   significant(layout.result.error_s, 2) + " s",
-                                   fmt::format("{:.1f} GiB", layout.result.memory_bytes / kGiB),
-                                   energy_text(layout.full_clocks.energy_j),
-                                   energy_text(layout.no_later.energy_j),
-                                   fmt::format("{:.2f} %", saved_pct)};
-    if (prices.any_cost()) {
-      cells.push_back("$" +
-                      significant(cost_usd(prices, request, layout.no_later.time_s, layout.no_later.energy_j), 4));
-    }
-    table.rows.push_back(std::move(cells));
-  }
-  return table;
-}
-
-/// The objective of a layout, as the search ranks it; empty where that is the time, which the bars show.
-std::string objective_text(const estimator::SearchRequest& request, const PriceArguments& prices,
-                           const estimator::SearchResult& result) {
-  if (request.objective == estimator::SearchObjective::time) return "";
-  const double value = value_of(result, request.objective, prices.prices());
-  return request.objective == estimator::SearchObjective::energy ? energy_text(value) : "$" + significant(value, 4);
-}
-
-/// The winner's time next to that of the best of another kind.
-report::Bars rival_bars(const estimator::SearchRequest& request, const PriceArguments& prices,
-                        const estimator::SearchReportData& found) {
-  const estimator::SearchResult& rival = found.results[found.rival];
-  const std::string first = objective_text(request, prices, found.results.front());
-  std::string caption = fmt::format(
-      "Time of the busiest pipeline rank, against number {}, the best with another tp or "
-      "pp: {}.",
-      found.rival + 1, describe(rival.layout));
-  if (!first.empty()) {
-    caption =
-        fmt::format("The objective is {}: number 1 takes {} an iteration, number {} {}, by a quick estimate. {}",
-                    name(request.objective), first, found.rival + 1, objective_text(request, prices, rival), caption);
-  }
-  report::Bars bars{
-      .title = first.empty() ? "Why the first layout is best" : "Time of the first layout and of another kind",
-      .basis = "estimated, full clocks",
-      .caption = std::move(caption),
-      .quantity = report::Quantity::time,
-      .parts = {},
-      .rows = {{"1", {}}, {fmt::to_string(found.rival + 1), {}}},
-      .limit = std::nullopt,
-      .limit_name = ""};
-  for (const estimator::TimeDifference& part : found.why) {
-    bars.parts.emplace_back(part.part);
-    bars.rows[0].amounts.push_back(part.winner_s);
-    bars.rows[1].amounts.push_back(part.runner_up_s);
-  }
-  return bars;
-}
-
-std::vector<report::Bars> bars_of(const estimator::SearchRequest& request, const PriceArguments& prices,
-                                  const estimator::SearchReportData& found) {
-  estimator::TrainingJob winner = request.job;
-  apply(found.results.front().layout, winner);
-  const estimator::JobCosts costs(winner, request.samples);
-  const estimator::IterationEstimate iteration = estimate_iteration(winner, costs.sources());
-  std::vector<report::Bars> bars;
-  if (found.rival > 0) bars.push_back(rival_bars(request, prices, found));
-  bars.push_back(energy_bars(winner, iteration));
-  bars.push_back(memory_bars(estimate_memory(winner)));
-  for (std::size_t i = bars.size() - 2; i < bars.size(); ++i) bars[i].title += ", the winner";
-  return bars;
-}
-
-std::string short_name(const estimator::ParallelLayout& parallel) {
-  std::string text = fmt::format("dp {}, tp {}, pp {}", parallel.dp, parallel.tp, parallel.pp);
-  return parallel.cp > 1 ? text + fmt::format(", cp {}", parallel.cp) : text;
-}
-
-/// The layouts whose times are within the error of the fastest one's. Errors of the difference between two layouts are
-/// not computed: they are smaller where both layouts run the same operators.
-report::Card equals_card(const estimator::SearchReportData& found) {
-  const auto fastest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::time_s);
-  const auto equal = std::ranges::count_if(found.results, [&](const estimator::SearchResult& result) {
-    return result.time_s - fastest->time_s <= fastest->error_s;
-  });
-  return {"Within the error of the fastest, estimated", fmt::format("{} of {}", equal, found.results.size()),
-          fmt::format("layouts take at most {:.2g} s longer, the 90 % error of its own time: measure some before you "
-                      "choose. The order of layouts with the same operators is surer than that",
-                      fastest->error_s)};
-}
-
-std::vector<report::Card> cards_of(const estimator::SearchRequest& request, const PriceArguments& prices,
-                                   const estimator::SearchReportData& found) {
-  const estimator::PlannedLayout& winner = found.best.front();
-  const double saved_pct = 100 * (1 - winner.no_later.energy_j / winner.full_clocks.energy_j);
-  const auto fastest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::time_s);
-  const auto leanest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::planned_energy_j);
-  const auto best_in = [](const char* quantity, const estimator::SearchResult& result) {
-    return report::Card{fmt::format("Best in {}, estimated", quantity), short_name(result.layout.parallel),
-                        fmt::format("{} s, {} by a quick estimate; {}", significant(result.time_s, 4),
-                                    energy_text(result.planned_energy_j), options_of(result.layout))};
-  };
-  std::vector<report::Card> best{best_in("time", *fastest), best_in("energy", *leanest)};
-  if (fastest == leanest) best = {best_in("time and energy", *fastest)};
-  best.insert(best.end(), {equals_card(found),
-                           {"Iteration time of the first, estimated", significant(winner.result.time_s, 4) + " s",
-                            fmt::format("\u00b1 {:.2g} s (90 %)", winner.result.error_s)},
-                           {"Its energy without finishing later, planned", energy_text(winner.no_later.energy_j),
-                            fmt::format("{:.2f} % less than at full clocks", saved_pct)},
-                           {"Layouts estimated", fmt::to_string(found.results.size()),
-                            fmt::format("{} more do not fit into memory", found.too_large)}});
-  if (prices.any_cost()) {
-    const double usd = cost_usd(prices, request, winner.no_later.time_s, winner.no_later.energy_j);
-    best.insert(best.end() - 1, {"Its cost per iteration, planned", "$" + significant(usd, 4),
-                                 "GPU hours and energy at the given prices"});
-  }
-  return best;
-}
-
-}  // namespace
-
-report::Page search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
-                         const estimator::SearchReportData& found, std::string command) {
-  return {
-      .lowgear_version = version(),
-      .command = std::move(command),
-      .title = "Layouts of " + job_title(request.job, request.limits.gpus),
-      .facts = {{"Objective", std::string(name(request.objective))},
-                {"Batch",
-                 fmt::format("{} \u00d7 {} tokens", request.job.batch.global, request.job.batch.sequence_length)},
-                {"Type", std::string(name(request.job.dtype))},
-                {"Searched in", fmt::format("{:.2g} s", found.evaluate_s)}},
-      .cards = cards_of(request, prices, found),
-      .warnings = estimator::notes_on_model(request.job),
-      .plot = plot_of(found),
-      .bars = bars_of(request, prices, found),
-      .tables = {best_table(request, prices, found)},
-      .reading = {{"Estimated", "Computed from data sheets and sampled kernels. Nothing on this page was measured."},
-                  {"Energy in the plot",
-                   "Of all GPUs in one iteration, when each pipeline rank runs at the lowest single clock with which "
-                   "it keeps up with the slowest rank: a quick approximation of a plan."},
-                  {"Energy in the table",
-                   "Full clocks as estimated; planned by Lowgear's planner, layout by layout, for "
-                   "the time of full clocks."},
-                  {"Fits", "Every GPU's memory holds its share with a margin for fragmentation."}}};
+      .tables = {planned_table(planned, prices, gpus), stacks_table(estimate), memory_table(estimate)},
+      .reading = {{"Estimated",
+                   "Computed from data sheets and sampled kernels. Nothing on this page was measured on this job."},
+                  {"Planned", "Clocks chosen by Lowgear's planner on the estimated stage profile, and replayed on it."},
+                  {"Full clocks", full_clocks_reading(estimate)},
+                  {"No later", "The plan of least energy that takes no longer than full clocks."},
+                  {"Least energy", "A slower iteration only uses more energy."},
+                  {"Energy", "Of all GPUs of the job in one iteration, without CPUs, network and cooling."}}};
 }
 
 }  // namespace lowgear::cli

@@ -5,7 +5,6 @@
 #include "app/cli/arguments/estimate_input.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
-#include "estimating/estimator/search/search_run.h"
 #include "report/report/html_page.h"
 
 namespace lowgear::cli {
@@ -22,12 +21,7 @@ namespace lowgear::cli {
                                        const estimator::IterationEstimate& iteration);
 [[nodiscard]] report::Bars memory_bars(const estimator::MemoryEstimate& memory);
 
-/// `llama-3-70b on 64 h100-sxm`.
+/// `llama-3-70b on 64 h100-sxm`. A model of a file has the name of the file, or of the folder of a config.json.
 [[nodiscard]] std::string job_title(const estimator::TrainingJob& job, int gpus);
-
-/// The page of `lowgear search --html`: time against energy of the layouts, the best ones, and the time, energy and
-/// memory of the first by part.
-[[nodiscard]] report::Page search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
-                                       const estimator::SearchReportData& found, std::string command);
 
 }  // namespace lowgear::cli

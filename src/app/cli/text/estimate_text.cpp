@@ -11,6 +11,7 @@
 #include "app/cli/arguments/estimate_input.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/terminal/table.h"
+#include "app/cli/text/job_facts.h"
 #include "base/core/error.h"
 #include "base/core/numbers/figure_text.h"
 #include "base/core/units.h"
@@ -24,6 +25,8 @@ namespace {
 constexpr double kBillion = 1e9;
 /// More ranks are shown as the first, the fullest and the last.
 constexpr std::size_t kMaxRankRows = 16;
+/// Parts of an iteration that take less are not shown: they would be 0.000 s.
+constexpr double kLeastShownS = 0.0005;
 
 std::string gib(double bytes) { return fmt::format("{:.1f}", bytes / kGiB); }
 
@@ -32,34 +35,11 @@ std::string parameters_text(double count) {
                           : fmt::format("{:.2f} billion", count / kBillion);
 }
 
-/// The two changes that cost least time where some make the job fit, otherwise all that help.
-std::string remedies_text(const estimator::JobEstimate& estimate) {
-  constexpr std::size_t kShown = 2;
-  const std::vector<estimator::MemoryRemedy>& remedies = estimate.overflow->remedies;
-  const bool some_fit = std::ranges::any_of(remedies, &estimator::MemoryRemedy::fits);
-  std::string text;
-  for (std::size_t i = 0; i < remedies.size() && !(some_fit && (i == kShown || !remedies[i].fits)); ++i) {
-    const estimator::MemoryRemedy& remedy = remedies[i];
-    const std::string fits = remedy.fits
-                                 ? fmt::format(", which fits, {} % time",
-                                               signed_text(100 * (remedy.time_s / estimate.iteration.time_s - 1), 1))
-                                 : "";
-    text += fmt::format("  with {} {} GiB{}\n", remedy.change, gib(remedy.total), fits);
-  }
-  return text;
-}
-
 std::string overflow_text(const estimator::JobEstimate& estimate) {
-  if (!estimate.overflow) return "";
-  const estimator::MemoryOverflow& overflow = *estimate.overflow;
-  const bool exceeds = estimate.memory.fit() == estimator::MemoryFit::exceeds;
-  std::string text = fmt::format("{}: pipeline rank {} needs {} GiB and a GPU has {}: {} GiB too much, {} of it {}\n",
-                                 exceeds ? "OUT OF MEMORY" : "NEAR THE LIMIT OF MEMORY", overflow.rank,
-                                 gib(estimate.memory.ranks[overflow.rank].total()), gib(estimate.memory.capacity),
-                                 gib(overflow.missing), gib(overflow.largest_bytes), overflow.largest);
-  text += remedies_text(estimate);
-  if (overflow.remedies.empty())
-    text += "  no other setting that was tested makes it fit: use more GPUs, or larger ones\n";
+  const MemoryVerdict verdict = memory_verdict(estimate);
+  if (verdict.headline.empty()) return "";
+  std::string text = verdict.headline + "\n";
+  for (const std::string& remedy : verdict.remedies) text += fmt::format("  {}\n", remedy);
   return text + "\n";
 }
 
@@ -81,14 +61,7 @@ std::string layout_text(const estimator::TrainingJob& job) {
 /// What the job assumes of links and of communication beside computation.
 std::string assumptions_text(const estimator::TrainingJob& job) {
   if (job.parallel.gpus() == 1) return "";
-  const estimator::Overlap& overlap = job.overlap;
-  std::vector<std::string_view> hidden;
-  if (overlap.gradients) hidden.emplace_back("gradients");
-  if (overlap.tensor || overlap.tensor_gradients) hidden.emplace_back(overlap.tensor ? "tensor" : "tensor_gradients");
-  if (overlap.pipeline) hidden.emplace_back("pipeline");
-  return fmt::format("links of a GPU {:.4g} GB/s within nodes, {:.4g} between; overlapped: {}\n",
-                     job.cluster.intra_node.bytes_per_s / kGiga, job.cluster.inter_node.bytes_per_s / kGiga,
-                     hidden.empty() ? "nothing" : fmt::format("{}", fmt::join(hidden, ", ")));
+  return fmt::format("links of a GPU {}; overlapped: {}\n", links_text(job), overlapped_text(job));
 }
 
 std::string job_text(const estimator::TrainingJob& job) {
@@ -110,17 +83,14 @@ double utilization(const estimator::JobEstimate& estimate) {
 
 /// The highest clock is not one where the power limit holds passes below it.
 std::string full_clocks_text(const estimator::JobEstimate& estimate) {
-  const estimator::GpuModel& gpu = estimate.job.gpu;
-  const estimator::SustainedClocks clocks = sustained_clocks(gpu, estimate.iteration);
-  if (clocks.lowest_mhz >= gpu.clocks.max_mhz) return "";
-  return fmt::format("full clocks          {:.0f} to {:.0f} MHz by pass, not {}: the power limit is {:.4g} W\n",
-                     clocks.lowest_mhz, clocks.highest_mhz, gpu.clocks.max_mhz, gpu.power.limit_w);
+  const std::string clocks = limited_clocks_text(estimate);
+  return clocks.empty() ? "" : fmt::format("full clocks          {}\n", clocks);
 }
 
 std::string time_text(const estimator::JobEstimate& estimate) {
   const estimator::IterationEstimate& iteration = estimate.iteration;
-  std::string text =
-      fmt::format("estimated iteration  {:.3f} s +- {:.3f} s (90 %)\n", iteration.time_s, iteration.error_s);
+  std::string text = fmt::format("estimated iteration  {} s +- {} s (90 %)\n", seconds_text(iteration.time_s),
+                                 seconds_text(iteration.error_s));
   text += fmt::format("tokens               {:.0f} /s, {:.1f} /s a GPU\n", iteration.tokens_per_s(estimate.job),
                       iteration.tokens_per_s(estimate.job) / estimate.job.parallel.gpus());
   text += fmt::format("model FLOPs          {:.1f} TFLOP/s per GPU, MFU {:.1f} %\n",
@@ -133,7 +103,8 @@ std::string breakdown_text(const estimator::JobEstimate& estimate) {
   const int rank = busiest_rank(estimate.job, estimate.iteration);
   Table table({{fmt::format("time of rank {}", rank), Table::Align::left}, {"s"}, {"%"}});
   for (const estimator::TimePart& part : time_breakdown(estimate.job, estimate.iteration, rank)) {
-    table.add_row({std::string(part.name), fmt::format("{:.3f}", part.time_s),
+    if (part.time_s < kLeastShownS) continue;
+    table.add_row({std::string(part.name), seconds_text(part.time_s),
                    fmt::format("{:.1f}", 100 * part.time_s / estimate.iteration.time_s)});
   }
   return table.text() + "\n";
@@ -182,7 +153,7 @@ std::string memory_parts_text(const estimator::JobEstimate& estimate) {
 std::string stacks_text(const estimator::JobEstimate& estimate) {
   Table table({{"software stack", Table::Align::left}, {"s"}, {"time %"}, {"GiB"}});
   for (const estimator::StackEstimate& stack : estimate.stacks) {
-    table.add_row({std::string(stack.name), fmt::format("{:.3f}", stack.time_s),
+    table.add_row({std::string(stack.name), seconds_text(stack.time_s),
                    signed_text(100 * (stack.time_s / estimate.iteration.time_s - 1), 1), gib(stack.memory_bytes)});
   }
   return fmt::format("\nthe same job on other software; estimated for {}\n{}", describe(estimate.job.stack),
@@ -208,6 +179,17 @@ Json power_model_json(const estimator::GpuModel& gpu) {
           {"measured_from_mhz", voltage.measured_from_mhz()}};
 }
 
+Json link_json(const estimator::Link& link) {
+  return {{"bytes_per_s", link.bytes_per_s}, {"latency_s", link.latency_s}};
+}
+
+Json overlap_json(const estimator::Overlap& overlap) {
+  return {{"gradients", overlap.gradients},
+          {"tensor_gradients", overlap.tensor_gradients},
+          {"tensor", overlap.tensor},
+          {"pipeline", overlap.pipeline}};
+}
+
 Json job_json(const estimator::TrainingJob& job) {
   return {
       {"model", job.model.name},
@@ -218,6 +200,8 @@ Json job_json(const estimator::TrainingJob& job) {
       {"memory_bytes", job.gpu.memory_bytes},
       {"memory_bytes_per_s", job.gpu.memory_bytes_per_s},
       {"gpus_per_node", job.cluster.gpus_per_node},
+      {"links", {{"intra_node", link_json(job.cluster.intra_node)}, {"inter_node", link_json(job.cluster.inter_node)}}},
+      {"overlap", overlap_json(job.overlap)},
       {"parallel", layout_json(job)},
       {"batch", {{"global", job.batch.global}, {"micro", job.batch.micro}, {"sequence", job.batch.sequence_length}}},
       {"microbatches", job.microbatches()},

@@ -88,6 +88,21 @@ std::string summary(const gpu::GpuSurvey& gpu) {
   return text;
 }
 
+/// A simulated counter goes wrong by an injected fault, or because a busy CPU lets the simulation fall behind.
+std::string counter_fix(const gpu::GpuSurvey& gpu, bool simulated) {
+  const int index = gpu.identity.index;
+  if (simulated) {
+    return fmt::format(
+        "lowgear simgpu reset --gpu {} ends faults that were injected; where there are none, the CPU is "
+        "too busy for the simulation: run lowgear doctor again when less runs here",
+        index);
+  }
+  return fmt::format(
+      "reset it while nothing runs on it (sudo nvidia-smi --gpu-reset -i {}); if that does not help, the "
+      "driver or the GPU is at fault",
+      index);
+}
+
 Finding energy_finding(const gpu::GpuSurvey& gpu, const MachineFacts& facts) {
   const gpu::GpuFeatureStatus& counter = status_of(gpu, gpu::GpuFeature::energy_counter);
   const bool power =
@@ -96,9 +111,7 @@ Finding energy_finding(const gpu::GpuSurvey& gpu, const MachineFacts& facts) {
   if (counter.works && wrong != facts.wrong_counters.end()) {
     return {FindingLevel::limited, topic_of(gpu),
             fmt::format("energy by integrating power, less exact than a counter that is right: {}", wrong->second),
-            fmt::format("reset it while nothing runs on it (sudo nvidia-smi --gpu-reset -i {}); if that does not help, "
-                        "the driver or the GPU is at fault",
-                        gpu.identity.index)};
+            counter_fix(gpu, facts.nvml->simulated)};
   }
   if (counter.works) return {FindingLevel::works, topic_of(gpu), "energy by the GPU's own counter", ""};
   if (power) {

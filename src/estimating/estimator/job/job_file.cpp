@@ -131,6 +131,10 @@ model::ModelConfig read_model(const YamlView& model, const ConfigReader& read_co
   const bool path = text.ends_with(".json") || text.find('/') != std::string::npos;
   if (!path && is_model_name(text)) return named_model(text);
   if (const std::optional<ConfigFile> file = read_config(text)) {
+    if (file->is_missing) {
+      model.fail(fmt::format("the folder {} has no config.json", quote(text)),
+                 "name the folder of a model, as transformers saves it");
+    }
     return model::parse_model_config(file->text, file->source);
   }
   if (!path) return looked_up(model, [](const std::string& name) { return named_model(name); });
@@ -310,6 +314,10 @@ void read_gpu_file(const YamlView& path, const ConfigReader& read_config, GpuMod
   const std::string text = path.text();
   const std::optional<ConfigFile> file = read_config(text);
   if (!file) path.fail(fmt::format("there is no GPU file {}", quote(text)));
+  if (file->of_folder) {
+    path.fail(fmt::format("{} is a folder, not a GPU file", quote(text)),
+              "name the file that lowgear sample curve writes");
+  }
   const power::GpuFile measured = power::parse_gpu_file(file->text, file->source);
   try {
     set_gpu_file(gpu, measured);

@@ -15,6 +15,8 @@ namespace lowgear::estimator {
 struct ConfigFile {
   std::string source;
   std::string text;
+  bool of_folder = false;   ///< the job names a folder: the file is its config.json, or the folder has none
+  bool is_missing = false;  ///< that folder has none
 };
 
 /// Reads the file at a path (a config.json or a GPU file), or the config.json in the folder at the path. Empty if there

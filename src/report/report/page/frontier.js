@@ -211,7 +211,7 @@ const frontierPlot = (() => {
       const format = saving.tickFormat(yTicks);
       append('saving', right, 0, axis(saving, 'right', yTicks, 0)
         .tickFormat((value) => `${format(value).replace('-', '\u2212')}%`));
-      title(this.narrow ? 'Saving' : 'Saving against baseline', this.narrow ? `translate(${this.width - 4},14)`
+      title(this.narrow ? 'Saving' : `Saving against ${this.model.baselineName || 'baseline'}`, this.narrow ? `translate(${this.width - 4},14)`
         : `translate(${this.width - 6},${(top + bottom) / 2}) rotate(-90)`, this.narrow ? 'end' : 'middle');
     }
 

@@ -20,9 +20,10 @@
     byId('warnings').hidden = report.warnings.length === 0;
   };
 
-  const plotModel = ({curve, curve_name, marks, title}) => {
+  const plotModel = ({curve, curve_name, marks, mark_names, title}) => {
     const baseline = marks.find((mark) => mark.type === 'baseline') || null;
-    return {keyed: true, curve, separateBound: [], baseline, points: marks.map((mark) => ({...mark, isTarget: mark.chosen && baseline})),
+    return {keyed: true, curve, separateBound: [], baseline, baselineName: mark_names.baseline,
+      points: marks.map((mark) => ({...mark, isTarget: mark.chosen && baseline})),
       boundName: curve_name, boundBasis: 'estimated', regionLabel: '',
       summary: `${title}: ${marks.length} points. Arrow keys move between them, plus and minus zoom, 0 shows all. ` +
         'The tables below have the same numbers.'};
@@ -62,7 +63,8 @@
   };
 
   const drawTables = () => report.tables.forEach(({title, basis, columns, rows, chosen}) => {
-    const isText = (i) => i > 0 && rows.every((row) => /^[a-z]/i.test(row[i]));
+    // A word first, or three words in a row.
+    const isText = (i) => i > 0 && rows.every((row) => /^[a-z]|([a-z]+ ){2}[a-z]/i.test(row[i]));
     const table = dataTable(columns.map((name, i) => ({head: [name], text: (row) => withMinus(row.cells[i]),
       ...(isText(i) ? {css: 'text'} : {})})), rows.map((cells, index) => ({cells, index})),
     (row) => (row.index === chosen ? 'chosen' : ''));

@@ -19,7 +19,7 @@ const stackedBars = (() => {
   const kPlaces = ['linear', 'attention', 'normalisation', 'elementwise', 'experts', 'embedding', 'cross entropy',
     'recomputation', 'tensor parallel', 'context parallel', 'expert parallel', 'sharded weights', 'sharded gradients',
     'pipeline', 'host', 'gradient sums', 'gradients', 'optimizer',
-    'weights', 'activations', 'buffers', 'fragmentation', 'static power', 'multiprocessors', 'memory', 'links',
+    'weights', 'activations', 'buffers', 'margin', 'static power', 'multiprocessors', 'memory', 'links',
     'gradients and optimizer'];
   const colour = ({name}, place) => {
     if (isWaiting(name)) return '';

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,6 +47,45 @@ TEST(Estimate, SaysFirstThatAJobDoesNotFitAndWhatWouldHelp) {
   EXPECT_THAT(result.out, HasSubstr("\n  with --cp 2 --dp 1 "));
   EXPECT_THAT(result.out, HasSubstr("\n  with --sequence-parallel "));
   EXPECT_THAT(result.out, HasSubstr("GiB, which fits, "));
+}
+
+TEST(Estimate, SaysThatAJobNearTheLimitMayRun) {
+  const std::vector<std::string> job = {"--gpus", "64", "--tp", "8", "--pp", "4"};
+  const auto run = [&job](std::vector<std::string> others) {
+    others.insert(others.begin(), job.begin(), job.end());
+    return run_estimate(others);
+  };
+  const Json usual = parse_json(run({"--json"}).out, "out");
+  double peak = 0;
+  for (const Json& rank : usual["memory"]["ranks"]) peak = std::max(peak, rank["total_bytes"].get<double>());
+  // The capacity is a share of the memory of 80 GB: here 2 % less than the job needs.
+  const double gigabytes = 0.98 * peak / usual["memory"]["capacity_bytes"].get<double>() * 80;
+  const std::string memory = fmt::format("{:.3f}", gigabytes);
+  const Json near = parse_json(run({"--memory-gb", memory, "--json"}).out, "out");
+  EXPECT_EQ(near["fits"], true);
+  EXPECT_EQ(near["near_limit"], true);
+  const std::string text = run({"--memory-gb", memory}).out;
+  EXPECT_THAT(text, StartsWith("NEAR THE LIMIT OF MEMORY: pipeline rank 0 needs "));
+  EXPECT_THAT(lines_of(text).at(0), HasSubstr("; it may run, since the estimate errs by 6 %"));
+  EXPECT_THAT(lines_of(text).at(1), testing::AllOf(StartsWith("  with --"), HasSubstr("GiB, below the limit, ")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("too much")));
+  EXPECT_THAT(lines_of(text).back(), StartsWith("Next: plan its clocks: "));
+}
+
+TEST(Estimate, NamesOnlyOverlapThatTheJobHas) {
+  EXPECT_THAT(run_estimate({"--gpus", "64", "--tp", "8", "--pp", "4"}).out,
+              HasSubstr("; overlapped: gradients, tensor_gradients\n"));
+  EXPECT_THAT(run_estimate({"--gpus", "64", "--pp", "4"}).out, HasSubstr("; overlapped: gradients\n"));
+  EXPECT_THAT(run_estimate({"--gpus", "4", "--pp", "4", "--overlap-pipeline", "true"}).out,
+              HasSubstr("; overlapped: pipeline\n"));
+}
+
+TEST(Estimate, LeavesOutPartsOfNoTime) {
+  const ProgramResult result = run_lowgear({"estimate", "--model", "gpt2-small", "--gpu", "h100", "--gpus", "2", "--pp",
+                                            "2", "--global-batch", "4", "--seq", "128"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::string text = result.out.substr(0, result.out.find("the same job"));
+  EXPECT_THAT(text, testing::Not(HasSubstr(" 0.000 ")));
 }
 
 /// The command of the last line, without the program; empty when the text does not end with one.
@@ -344,8 +384,11 @@ TEST(Estimate, TakesAFolderForItsConfig) {
   EXPECT_THAT(result.out, StartsWith("models/own/config.json, 7.24 billion parameters, on 1 h200-sxm"));
   const ProgramResult empty = run_lowgear({"estimate", "--job", job, "--model", folder.path().string()});
   EXPECT_EQ(empty.exit_code, 2);
-  EXPECT_THAT(empty.err,
-              HasSubstr(folder.path().string() + ": a folder without config.json; name the folder of a model"));
+  const std::string path = folder.path().string();
+  EXPECT_THAT(empty.err, HasSubstr("the folder \"" + path + "\" has no config.json; name the folder of a model"));
+  const ProgramResult gpu = run_lowgear({"estimate", "--job", job, "--gpu-file", path});
+  EXPECT_EQ(gpu.exit_code, 2);
+  EXPECT_THAT(gpu.err, HasSubstr("\"" + path + "\" is a folder, not a GPU file; name the file that lowgear sample"));
   const ProgramResult id = run_lowgear({"estimate", "--job", job, "--model", "meta-llama/Meta-Llama-3-8B"});
   EXPECT_THAT(id.err, HasSubstr("did you mean the model llama-3-8b?"));
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,57 @@ TEST(EstimatePlan, WritesAPage) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(read_file(page.string()), AllOf(HasSubstr("Where the time goes"), HasSubstr("Where the energy goes"),
                                               HasSubstr("Where the memory goes")));
+}
+
+/// The data of the page of a job.
+Json page_of(std::vector<std::string> command) {
+  const TemporaryFolder folder;
+  const std::string page = (folder / "estimate.html").string();
+  command.insert(command.end(), {"--html", page});
+  const ProgramResult result = run_lowgear(command);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::string text = read_file(page);
+  const std::size_t begin = text.find("{\"format\":\"lowgear.estimate_report/1\"");
+  return parse_json(text.substr(begin, text.find("</script>", begin) - begin), "page");
+}
+
+TEST(EstimatePlan, ThePageNamesWhatTheTextNames) {
+  const Json page = page_of(estimate());
+  std::map<std::string, std::string> facts;
+  for (const Json& fact : page["facts"]) facts[fact[0].get<std::string>()] = fact[1].get<std::string>();
+  EXPECT_EQ(facts["Attention"], "fused");
+  EXPECT_EQ(facts["Overlapped"], "gradients, tensor_gradients");
+  EXPECT_THAT(facts["Links of a GPU"], HasSubstr("GB/s within nodes, "));
+  EXPECT_THAT(facts["Power by clock"], HasSubstr("published "));
+  ASSERT_EQ(page["tables"].size(), 3U);
+  EXPECT_EQ(page["tables"][1]["title"], "The same job on other software");
+  EXPECT_EQ(page["tables"][1]["rows"][page["tables"][1]["chosen"].get<std::size_t>()][0], "megatron");
+  EXPECT_EQ(page["tables"][2]["columns"], Json::array({"Part", "Memory", "From"}));
+  EXPECT_THAT(page["reading"].dump(), HasSubstr("MHz by pass, not 1410: the power limit is 400 W"));
+  EXPECT_THAT(page["bars"][2]["parts"].dump(), HasSubstr("\"margin\""));
+  EXPECT_TRUE(page["cards"][4]["value"].get<std::string>().starts_with("-")) << page["cards"][4];
+}
+
+TEST(EstimatePlan, ThePageOfOneStageSaysThatItSavesNothing) {
+  const Json card = page_of({"estimate", "--model", "gpt2-xl", "--gpu", "a100", "--gpus", "8", "--global-batch", "32",
+                             "--seq", "1024"})["cards"][4];
+  EXPECT_EQ(card["value"], "0.00 %");
+  EXPECT_EQ(card["detail"], "nothing to save with pp 1: no stage waits for another");
+}
+
+TEST(EstimatePlan, ThePageIsNamedAfterTheModel) {
+  const TemporaryFolder folder;
+  const std::string config = R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1600, "n_layer": 48,
+                                 "n_head": 25, "n_positions": 4096})";
+  std::filesystem::create_directories(folder / "own");
+  for (const char* const file : {"own/config.json", "mine.json"}) write_text(folder / file, config);
+  const auto title = [&folder](const char* model) {
+    return page_of({"estimate", "--model", (folder / model).string(), "--gpu", "a100", "--gpus", "16", "--global-batch",
+                    "32", "--seq", "1024"})["title"];
+  };
+  EXPECT_EQ(title("own/config.json"), "own on 16 a100-80gb-sxm");
+  EXPECT_EQ(title("own"), "own on 16 a100-80gb-sxm");
+  EXPECT_EQ(title("mine.json"), "mine on 16 a100-80gb-sxm");
 }
 
 TEST(EstimatePlan, RefusesWhatMakesNoSense) {

@@ -35,7 +35,8 @@ TEST(SearchCommand, ShowsTheBestAndWhy) {
   const ProgramResult result = run_lowgear(search());
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out,
-              AllOf(HasSubstr("llama-2-7b on 8 a100"), HasSubstr("best by time"), HasSubstr("why it is best"),
+              AllOf(HasSubstr("llama-2-7b on 8 a100"), HasSubstr(" tokens, stack megatron: best by time"),
+                    HasSubstr("why it is best"),
                     HasSubstr("Plans save nothing in the same time where no stage waits for another (pp 1)"),
                     HasSubstr(", number 3 (dp 4, tp 2"),
                     HasSubstr("\nNext: estimate the first: lowgear estimate --model "
@@ -67,6 +68,11 @@ TEST(SearchCommand, TakesAGpuThatIsNotQuiteTheCatalogues) {
       AllOf(HasSubstr("on 8 a100-80gb-sxm (250 W), global"),
             HasSubstr("lowgear estimate --model llama-2-7b --gpu a100 --power-limit-w 250 --global-batch 32 --seq "
                       "4096 --gpus 8")));
+}
+
+TEST(SearchCommand, NamesTheStack) {
+  EXPECT_EQ(searched({"--stack", "eager"})["stack"], "eager");
+  EXPECT_THAT(run_lowgear(search({"--stack", "eager"})).out, HasSubstr(" tokens, stack eager: best by time"));
 }
 
 TEST(SearchCommand, KeepsWhatIsFixed) {

@@ -106,6 +106,15 @@ TEST(Diagnosis, SaysThatAnEnergyCounterCannotBeRight) {
   EXPECT_TRUE(can_measure(findings)) << "by the power readings";
 }
 
+TEST(Diagnosis, NamesTheStepOfASimulatedGpuWhoseCounterIsWrong) {
+  MachineFacts facts = good_machine();
+  facts.nvml->simulated = true;
+  facts.wrong_counters["GPU-1"] = "the energy counter did not answer all the time";
+  const std::vector<Finding> findings = diagnose(facts);
+  EXPECT_THAT(findings, Contains(finding(FindingLevel::limited, "GPU 0", "did not answer", "simgpu reset --gpu 0")));
+  EXPECT_THAT(findings, Not(Contains(Field(&Finding::fix, HasSubstr("nvidia-smi --gpu-reset")))));
+}
+
 TEST(Diagnosis, ShowsPowerFeaturesOnlyWhereAGpuHasThem) {
   MachineFacts facts = good_machine();
   gpu::GpuSurvey& gpu = facts.nvml->gpus[0];

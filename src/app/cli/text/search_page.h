@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "app/cli/arguments/estimate_input.h"
+#include "estimating/estimator/search/search_run.h"
+#include "report/report/html_page.h"
+
+namespace lowgear::cli {
+
+/// The page of `lowgear search --html`: time against energy of the layouts, the best ones, and the time, energy and
+/// memory of the first by part.
+[[nodiscard]] report::Page search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
+                                       const estimator::SearchReportData& found, std::string command);
+
+}  // namespace lowgear::cli
