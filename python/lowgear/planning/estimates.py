@@ -128,7 +128,7 @@ class Estimate:
     estimated values*.
 
     time_s: s of one iteration at full clocks, +- error_s (90 % interval). fits: whether every GPU's memory holds its
-    share. mfu: model FLOPs over the data sheet's peak, a share of 1. tokens_per_s: of all GPUs. document: everything
+    share, with a margin. mfu: model FLOPs over the data sheet's peak, a share of 1. tokens_per_s: of all GPUs. document: everything
     that was found, as `lowgear.estimate/1` of docs/formats.md. notes: assumptions, one line each.
     """
 
@@ -182,7 +182,7 @@ class Estimate:
     def __repr__(self) -> str:
         job, memory = self.document["job"], self.document["memory"]
         fullest = self.memory[memory["fullest_rank"]].total_bytes
-        verdict = "" if self.fits else "OUT OF MEMORY: "
+        verdict = "" if self.fits else "NEAR THE LIMIT OF MEMORY: " if self.document["near_limit"] else "OUT OF MEMORY: "
         return (
             f"<Estimate: {verdict}{job['model']} on {job['parallel']['gpus']} x {job['gpu']}: {self.time_s:.4g} s +- "
             f"{self.error_s:.2g} an iteration, {self.tokens_per_s:.4g} tokens/s, MFU {100 * self.mfu:.3g} %, "

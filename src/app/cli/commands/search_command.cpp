@@ -49,6 +49,10 @@ std::string head_text(const estimator::SearchRequest& request, const estimator::
       static_cast<double>(found.layouts) / found.evaluate_s);
 }
 
+std::string memory_text(const estimator::SearchResult& result) {
+  return fmt::format("{:.1f}{}", result.memory_bytes / kGiB, result.near_limit ? ", near the limit" : "");
+}
+
 std::string best_text(const estimator::SearchRequest& request, const PriceArguments& prices,
                       const estimator::SearchReportData& found) {
   std::vector<Table::Column> columns{{"#"},           {"layout", Table::Align::left},
@@ -66,7 +70,7 @@ std::string best_text(const estimator::SearchRequest& request, const PriceArgume
         seconds_text(layout.result.time_s),
         seconds_text(layout.result.error_s),
         fmt::format("{:.1f}", 100 * utilization(request, layout.result)),
-        fmt::format("{:.1f}", layout.result.memory_bytes / kGiB),
+        memory_text(layout.result),
         energy_text(layout.full_clocks.energy_j),
         energy_text(layout.no_later.energy_j),
         fmt::format("{:.2f}", simulator::saving_pct(layout.full_clocks.energy_j, layout.no_later.energy_j))};
@@ -148,6 +152,7 @@ Json result_json(const estimator::SearchRequest& request, const estimator::Searc
           {"error_s", result.error_s},
           {"mfu", utilization(request, result)},
           {"memory_bytes", result.memory_bytes},
+          {"near_limit", result.near_limit},
           {"energy_j", result.energy_j},
           {"quick_planned_energy_j", result.planned_energy_j}};
 }

@@ -303,7 +303,7 @@ Json estimate_json(const estimator::JobEstimate& estimate) {
     stacks.push_back({{"name", stack.name}, {"time_s", stack.time_s}, {"memory_bytes", stack.memory_bytes}});
   }
   return {{"format", "lowgear.estimate/1"},
-          {"fits", estimate.memory.fit() != estimator::MemoryFit::exceeds},
+          {"fits", estimate.memory.within_capacity()},
           {"near_limit", estimate.memory.fit() == estimator::MemoryFit::near_limit},
           {"stacks", std::move(stacks)},
           {"overflow", overflow_json(estimate.overflow)},

@@ -23,31 +23,22 @@ constexpr double kWholeLayers = 2;
 /// Activations and gradients on their way to and from other stages.
 constexpr double kMessages = 4;
 
+constexpr double kMomentBytes = 8;
+constexpr double kMasterWeightBytes = 4;
+
 /// Bytes of each state of one parameter.
 struct StateBytes {
-  double weight = 2;
+  double weight = 0;
   double gradient = 4;
-  double optimizer = 12;
+  double optimizer = kMomentBytes;
 };
 
-StateBytes usual_state_bytes(DataType dtype) {
-  switch (dtype) {
-    case DataType::fp32:
-    case DataType::tf32:
-      return {.weight = 4, .gradient = 4, .optimizer = 8};
-    case DataType::fp8:
-      return {.weight = 4, .gradient = 4, .optimizer = 12};
-    case DataType::fp16:
-    case DataType::bf16:
-      break;
-  }
-  return {};
-}
-
 StateBytes state_bytes(const TrainingJob& job) {
-  StateBytes bytes = usual_state_bytes(job.dtype);
-  // In fp8 as products read them: as stored and transposed.
-  if (job.stack.weights) bytes.weight = std::max(2, bytes_of(*job.stack.weights));
+  StateBytes bytes;
+  // In fp8 as products read them: as stored and transposed, beside the bf16 weights or alone.
+  const double usual_weight = job.dtype == DataType::fp8 ? 4 : bytes_of(job.dtype);
+  bytes.weight = job.stack.weights ? std::max(2, bytes_of(*job.stack.weights)) : usual_weight;
+  if (keeps_master_weights(job)) bytes.optimizer += kMasterWeightBytes;
   if (job.stack.gradients) bytes.gradient = bytes_of(*job.stack.gradients);
   return bytes;
 }
@@ -61,6 +52,8 @@ void add_states(const TrainingJob& job, const RankParameters& parameters, RankMe
   memory.optimizer += bytes.optimizer * (job.zero >= 1 ? divided : whole);
   const double at_once = std::min(whole, kWholeLayers * layer_parameters(job).total());
   memory.weights += bytes.weight * (job.zero == 3 ? at_once : whole);
+  // Master weights, where there are any, are in the optimizer's bytes.
+  if (job.zero == 3 && !keeps_master_weights(job)) memory.weights += bytes.weight * divided;
   if (job.zero >= 2) memory.buffers += bytes.weight * at_once;  // gradients before they are divided
 }
 
@@ -141,9 +134,11 @@ MemoryFit MemoryEstimate::fit() const {
   if (ranks.empty()) return MemoryFit::fits;
   // The allocator gives holes back before it fails.
   const double needed = peak() - ranks[fullest_rank()].fragmentation;
-  if (needed > (1 + kMemoryError) * capacity) return MemoryFit::exceeds;
+  if (needed > (1 + kMostOverCapacity) * capacity) return MemoryFit::exceeds;
   return peak() > (1 - kMemoryError) * capacity ? MemoryFit::near_limit : MemoryFit::fits;
 }
+
+bool keeps_master_weights(const TrainingJob& job) { return bytes_of(job.stack.weights.value_or(job.dtype)) < 4; }
 
 double activation_bytes_per_layer(const TrainingJob& job) {
   if (job.recompute == Recompute::full) return layer_input_bytes(job);

@@ -14,15 +14,16 @@ namespace lowgear::estimator {
 /// Device memory of the GPU of one pipeline rank, in bytes.
 ///
 /// States of a parameter in mixed precision take 2 bytes of weight, 4 of gradient (sums are kept in fp32), 12 of
-/// optimizer: the 18 bytes that Korthikanti et al. 2022 count, before ZeRO divides them. In fp32 and tf32 there is no
-/// second copy of the weights: 4 + 4 + 8. With fp8 the bf16 weight and its two fp8 copies (as stored and transposed)
-/// are 4 bytes, 2 where the stack keeps weights in fp8 alone; a stack may keep gradients in another type. With ZeRO 3,
-/// as PyTorch's FSDP does it, the divided master weights are the only ones that stay; `weights` are then the two layers
-/// that are gathered at a time.
+/// optimizer: the 18 bytes that Korthikanti et al. 2022 count, before ZeRO divides them. Weights of 4 bytes (fp32,
+/// tf32, a stack with fp32 weights) are their own master weights: 4 + 4 + 8. With fp8 the bf16 weight and its two fp8
+/// copies (as stored and transposed) are 4 bytes, 2 where the stack keeps weights in fp8 alone; a stack may keep
+/// gradients in another type. ZeRO 3, as PyTorch's FSDP does it, keeps only the divided fp32 weights: the master
+/// weights in `optimizer`, or a share of `weights` without them; `weights` also has the two layers that are gathered at
+/// a time.
 struct RankMemory {
   double weights = 0;  ///< in the type that the forward reads
   double gradients = 0;
-  double optimizer = 0;      ///< fp32 master weights and two moments
+  double optimizer = 0;      ///< two moments, and fp32 master weights beside narrower weights
   double activations = 0;    ///< of all microbatches in flight at the worst moment
   double logits = 0;         ///< the part of `activations` that the loss keeps
   double buffers = 0;        ///< CUDA context, communication, workspace of one backward
@@ -40,10 +41,15 @@ inline constexpr double kFragmentationShare = 0.05;
 /// allocator's holes, for which as much again is assumed.
 inline constexpr double kMemoryError = 0.06;
 
+/// Share of the capacity by which the estimate without the margin for holes may exceed it before a job is refused: no
+/// published run that ran needs more (Llama 2 13B of torchtitan on 64 A100: 2.9 %; docs/estimating.md).
+inline constexpr double kMostOverCapacity = 0.03;
+
+/// The rule for all commands.
 enum class MemoryFit : unsigned char {
-  fits,
-  near_limit,  ///< within the error of the capacity, on either side
-  exceeds,
+  fits,        ///< at least kMemoryError below the capacity
+  near_limit,  ///< between; it may run out of memory
+  exceeds,     ///< above the capacity by more than kMostOverCapacity, also without the margin for holes
 };
 
 struct MemoryEstimate {
@@ -54,7 +60,7 @@ struct MemoryEstimate {
   /// Bytes of the fullest rank.
   [[nodiscard]] double peak() const;
   [[nodiscard]] MemoryFit fit() const;
-  /// Whether the estimate itself, without its error, is within the capacity.
+  /// Whether the estimate with its margin is within the capacity.
   [[nodiscard]] bool within_capacity() const { return peak() <= capacity; }
 };
 
@@ -68,6 +74,9 @@ struct MemoryPart {
 /// The parts of the memory of one rank; their sum is its total. Parts of 0 bytes are left out.
 [[nodiscard]] std::vector<MemoryPart> memory_parts(const TrainingJob& job, const MemoryEstimate& estimate,
                                                    std::size_t rank);
+
+/// Whether the optimizer has fp32 copies of the weights: weights of 4 bytes need none.
+[[nodiscard]] bool keeps_master_weights(const TrainingJob& job);
 
 /// Bytes of activations that one microbatch keeps in one layer on one of the tp ranks (Korthikanti et al. 2022, section
 /// 4: s b h (10 + 24 / t + 5 a s / (h t)) and its variants for sequence parallelism, selective and full recomputation,

@@ -15,6 +15,11 @@ std::string each_parameter(double bytes, double parameters) {
   return fmt::format("{:.3g} bytes for each of {:.2f} billion parameters", bytes / parameters, parameters / kBillion);
 }
 
+std::string weights_reason(const TrainingJob& job, double bytes, double parameters) {
+  if (job.zero < 3) return each_parameter(bytes, parameters);
+  return keeps_master_weights(job) ? "two layers, gathered" : "the rank's share in fp32, and two layers, gathered";
+}
+
 std::string workspace_reason(const TrainingJob& job, double bytes) {
   if (bytes > layer_workspace_bytes(job)) {
     return fmt::format("logits and their gradients in the backward of the {} loss", name(job.stack.loss));
@@ -28,9 +33,8 @@ std::vector<MemoryPart> memory_parts(const TrainingJob& job, const MemoryEstimat
   const RankMemory& memory = estimate.ranks[rank];
   const double parameters = parameters_of_ranks(job)[rank];
   const double tokens = tokens_of_rank(job);
-  const bool gathers = job.zero == 3;
   const auto parts = std::to_array<MemoryPart>({
-      {"weights", memory.weights, gathers ? "two layers, gathered" : each_parameter(memory.weights, parameters)},
+      {"weights", memory.weights, weights_reason(job, memory.weights, parameters)},
       {"gradients", memory.gradients, each_parameter(memory.gradients, parameters)},
       {"optimizer", memory.optimizer, each_parameter(memory.optimizer, parameters)},
       {"layers' activations", memory.activations - memory.logits,

@@ -211,7 +211,8 @@ SearchOutcome evaluate(const TrainingJob& job, std::span<const SearchLayout> lay
                                .energy_j = estimate_energy(candidate, estimate).total_j(),
                                .planned_energy_j = quick_planned_energy_j(candidate, estimate),
                                .memory_bytes = memory.peak(),
-                               .model_flops_per_gpu_s = estimate.model_flops_per_gpu_s});
+                               .model_flops_per_gpu_s = estimate.model_flops_per_gpu_s,
+                               .near_limit = memory.fit() == MemoryFit::near_limit});
   }
   return outcome;
 }

@@ -73,7 +73,7 @@ struct SearchSpace {
 /// cluster, global batch and sequence. Throws InputError unless GPUs are positive and at most kMaxJobGpus.
 [[nodiscard]] SearchSpace enumerate_layouts(const TrainingJob& job, const SearchLimits& limits);
 
-/// The estimate of a layout that fits. One iteration of the whole job.
+/// The estimate of a layout that fits (MemoryEstimate::within_capacity). One iteration of the whole job.
 struct SearchResult {
   SearchLayout layout;
   double time_s = 0;
@@ -82,6 +82,7 @@ struct SearchResult {
   double planned_energy_j = 0;  ///< with clocks that cost no time, by quick_planned_energy_j
   double memory_bytes = 0;      ///< of the fullest GPU
   double model_flops_per_gpu_s = 0;
+  bool near_limit = false;  ///< of memory: MemoryFit::near_limit
 };
 
 /// The results for some layouts.

@@ -131,6 +131,7 @@ void expect_estimated_as_found(const std::vector<std::string>& command) {
   const Json found = parse_json(json_text, "stdout");
   const Json estimated = parse_json(result.out, "stdout");
   EXPECT_TRUE(estimated["fits"].get<bool>());
+  EXPECT_EQ(estimated["near_limit"], found["best"][0]["near_limit"]);
   EXPECT_DOUBLE_EQ(estimated["iteration"]["time_s"].get<double>(), found["best"][0]["time_s"].get<double>());
 }
 

@@ -209,6 +209,28 @@ TEST(EstimateMemory, DividesStatesAmongReplicasByZeroStage) {
   EXPECT_NEAR(memory(2).buffers - memory(1).buffers, memory(3).weights, 1) << "their gradients";
 }
 
+/// FSDP in fp32 trains the shards themselves: there is no other copy of the weights.
+TEST(EstimateMemory, Zero3KeepsTheDividedWeightsThatHaveNoMasterCopy) {
+  TrainingJob job = llama_memory_job();
+  job.parallel = {.dp = 8, .tp = 1, .pp = 1, .cp = 2};
+  job.zero = 3;
+  const double parameters = parameters_of_ranks(job).front();
+  const RankMemory mixed = estimate_memory(job).ranks.front();
+  for (const DataType type : {DataType::fp32, DataType::tf32}) {
+    job.dtype = type;
+    const RankMemory memory = estimate_memory(job).ranks.front();
+    EXPECT_DOUBLE_EQ(memory.optimizer, 8 * parameters / 16);
+    EXPECT_NEAR(memory.weights, 2 * mixed.weights + 4 * parameters / 16, 1);
+  }
+  job.dtype = DataType::bf16;
+  job.stack.weights = DataType::fp32;
+  const RankMemory memory = estimate_memory(job).ranks.front();
+  EXPECT_DOUBLE_EQ(memory.optimizer, 8 * parameters / 16);
+  EXPECT_NEAR(memory.weights, 2 * mixed.weights + 4 * parameters / 16, 1);
+  job.zero = 1;
+  EXPECT_DOUBLE_EQ(estimate_memory(job).ranks.front().states(), (8 + 8.0 / 16) * parameters);
+}
+
 TEST(EstimateMemory, DividesExpertsAmongFewerReplicasThanTheRest) {
   TrainingJob job = llama_memory_job();
   job.model = named_model("mixtral-8x7b");
@@ -396,15 +418,18 @@ TEST(EstimateMemory, RefusesNoJobOfLlmFoundryThatRan) {
   }
 }
 
-TEST(MemoryEstimate, IsNearTheLimitWithinItsError) {
+TEST(MemoryEstimate, IsNearTheLimitFromSixPercentBelowToThreeAbove) {
   MemoryEstimate estimate{.ranks = {RankMemory{.weights = 100}}, .capacity = 100};
   EXPECT_EQ(estimate.fit(), MemoryFit::near_limit);
   EXPECT_TRUE(estimate.within_capacity());
-  estimate.ranks[0].weights = 105;
+  estimate.ranks[0].weights = 102.9;
   EXPECT_EQ(estimate.fit(), MemoryFit::near_limit);
   EXPECT_FALSE(estimate.within_capacity());
-  estimate.ranks[0].weights = 107;
+  estimate.ranks[0].fragmentation = 5;
+  EXPECT_EQ(estimate.fit(), MemoryFit::near_limit) << "the allocator gives holes back";
+  estimate.ranks[0].weights = 103.1;
   EXPECT_EQ(estimate.fit(), MemoryFit::exceeds);
+  estimate.ranks[0].fragmentation = 0;
   estimate.ranks[0].weights = 93;
   EXPECT_EQ(estimate.fit(), MemoryFit::fits);
 }

@@ -62,10 +62,10 @@ std::vector<SearchResult> brute_force(const TrainingJob& base, int gpus) {
                       const MemoryEstimate memory = estimate_memory(job);
                       if (!memory.within_capacity()) continue;
                       const IterationEstimate estimate = estimate_iteration(job, sources.get());
-                      results.push_back({layout, estimate.time_s, estimate.error_s,
-                                         estimate_energy(job, estimate).total_j(),
-                                         quick_planned_energy_j(job, estimate),
-                                         memory.ranks[memory.fullest_rank()].total(), estimate.model_flops_per_gpu_s});
+                      results.push_back(
+                          {layout, estimate.time_s, estimate.error_s, estimate_energy(job, estimate).total_j(),
+                           quick_planned_energy_j(job, estimate), memory.ranks[memory.fullest_rank()].total(),
+                           estimate.model_flops_per_gpu_s, memory.fit() == MemoryFit::near_limit});
                     }
                   }
                 }
