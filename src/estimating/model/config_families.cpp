@@ -309,8 +309,10 @@ void fail_model_type(const ConfigMembers& members, const std::string& type) {
       if (family.trained) trained.push_back(family.model_type);
     }
     const bool parts = members.has("vision_config") || members.has("audio_config");
-    fix = fmt::format("{}there are {}; for training {}", parts ? "it has more parts than a language model; " : "",
-                      fmt::join(types, ", "), fmt::join(trained, ", "));
+    fix = fmt::format(
+        "{}there are {}; for training {}; for estimates of other decoders write a config.json of llama "
+        "(gated MLPs) or gpt2 (plain ones) with the same sizes",
+        parts ? "it has more parts than a language model; " : "", fmt::join(types, ", "), fmt::join(trained, ", "));
   }
   members.fail("model_type", fmt::format("{} is not supported", quote(type)), fix);
 }

@@ -77,8 +77,7 @@ constexpr auto kOptions = std::to_array<JobOption>({
     {"--attention", "attention", "fused|unfused",
      "Attention kernel: fused (FlashAttention, the default), or one that writes its scores to memory"},
     {"--dropout", "dropout", "X", "Dropout probability, 0 to 1 (default 0)"},
-    {"--stack", "stack", "NAME",
-     "Software that runs the job: megatron (default), eager, compiled, lowgear or llm-foundry"},
+    {"--stack", "stack", "NAME", "Software that runs the job"},
 });
 
 constexpr auto kLayoutOptions = std::to_array<const char*>(
@@ -130,6 +129,13 @@ void require_whole(const JobArguments& arguments, std::string_view also_missing)
                                missing.size() == 1 ? "is" : "are", missing.size() == 1 ? "it" : "them"));
 }
 
+std::string stack_help() {
+  std::vector<std::string> names;
+  for (const estimator::SoftwareStack& stack : estimator::software_stacks()) names.emplace_back(stack.name);
+  names.front() += " (default)";
+  return fmt::format("Software that runs the job: {}", fmt::join(names, ", "));
+}
+
 }  // namespace
 
 void add_job_options(CLI::App& app, JobArguments& arguments) {
@@ -146,6 +152,7 @@ void add_job_options(CLI::App& app, JobArguments& arguments) {
            option.help)
         ->type_name(option.type);
   }
+  app.get_option("--stack")->description(stack_help());
   constexpr const char* kPath = "parallel.sequence_parallel";
   CLI::Option* const divided = app.add_flag_callback(
       "--sequence-parallel", [set] { set("--sequence-parallel", kPath, "true"); },

@@ -34,7 +34,7 @@ constexpr double kTellingShare = 0.002;
 constexpr std::size_t kMaxReasons = 5;
 
 double utilization(const estimator::SearchRequest& request, const estimator::SearchResult& result) {
-  return result.model_flops_per_gpu_s / peak_flops(request.job.gpu, request.job.dtype);
+  return result.model_flops_per_gpu_s / data_sheet_flops(request.job.gpu, request.job.dtype);
 }
 
 std::string head_text(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
@@ -165,7 +165,7 @@ Json figures_json(const estimator::JobFigures& figures) {
 std::string search_text(const estimator::SearchRequest& request, const PriceArguments& prices,
                         const estimator::SearchReportData& found, const std::string& estimate_command) {
   return head_text(request, found) + best_text(request, prices, found) + reasons_text(found) + front_text(found) +
-         notes_text(estimator::notes_on_model(request.job)) +
+         notes_text(estimator::search_notes(request.job)) +
          next_text(request, found.results.front().layout, estimate_command);
 }
 
@@ -203,7 +203,7 @@ Json search_json(const estimator::SearchRequest& request, const PriceArguments& 
           {"best", std::move(best)},
           {"pareto", std::move(pareto)},
           {"why", std::move(why)},
-          {"notes", estimator::notes_on_model(request.job)}};
+          {"notes", estimator::search_notes(request.job)}};
 }
 
 constexpr auto kObjectives = std::to_array<std::string_view>({"time", "energy", "cost"});

@@ -66,7 +66,7 @@ std::vector<report::Card> cards_of(const estimator::JobEstimate& estimate, const
   const estimator::JobFigures& full = planned.rows[0].figures;
   const estimator::JobFigures& no_later = planned.rows[1].figures;
   const estimator::MemoryEstimate& memory = estimate.memory;
-  const double mfu = iteration.model_flops_per_gpu_s / peak_flops(job.gpu, job.dtype);
+  const double mfu = iteration.model_flops_per_gpu_s / data_sheet_flops(job.gpu, job.dtype);
   return {
       {"Iteration time, estimated", fmt::format("{:.4g} s", iteration.time_s),
        fmt::format("\u00b1 {:.2g} s (90 %), {:.0f} tokens a second", iteration.error_s, iteration.tokens_per_s(job))},
@@ -495,7 +495,7 @@ report::Page search_page(const estimator::SearchRequest& request, const PriceArg
                 {"Type", std::string(name(request.job.dtype))},
                 {"Searched in", fmt::format("{:.2g} s", found.evaluate_s)}},
       .cards = cards_of(request, prices, found),
-      .warnings = estimator::notes_on_model(request.job),
+      .warnings = estimator::search_notes(request.job),
       .plot = plot_of(found),
       .bars = bars_of(request, prices, found),
       .tables = {best_table(request, prices, found)},

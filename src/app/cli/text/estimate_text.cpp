@@ -43,10 +43,6 @@ std::string overflow_text(const estimator::JobEstimate& estimate) {
   return text + "\n";
 }
 
-std::string_view recomputation(estimator::Recompute recompute) {
-  return recompute == estimator::Recompute::none ? "no" : name(recompute);
-}
-
 std::string layout_text(const estimator::TrainingJob& job) {
   const estimator::ParallelLayout& parallel = job.parallel;
   std::string text = fmt::format("dp {} x tp {} x pp {}", parallel.dp, parallel.tp, parallel.pp);
@@ -54,8 +50,8 @@ std::string layout_text(const estimator::TrainingJob& job) {
   if (parallel.ep > 1) text += fmt::format(", ep {}", parallel.ep);
   if (parallel.virtual_stages > 1) text += fmt::format(", {} virtual stages per rank", parallel.virtual_stages);
   if (parallel.sequence_parallel) text += ", sequence parallel";
-  return text + fmt::format(", ZeRO {}, {} recomputation, {} attention, {}, stack {}", job.zero,
-                            recomputation(job.recompute), name(job.attention), name(job.dtype), describe(job.stack));
+  return text + fmt::format(", ZeRO {}, {}, {} attention, {}, stack {}", job.zero, recomputation_text(job.recompute),
+                            name(job.attention), name(job.dtype), describe(job.stack));
 }
 
 /// What the job assumes of links and of communication beside computation.
@@ -78,7 +74,7 @@ std::string job_text(const estimator::TrainingJob& job) {
 }
 
 double utilization(const estimator::JobEstimate& estimate) {
-  return estimate.iteration.model_flops_per_gpu_s / peak_flops(estimate.job.gpu, estimate.job.dtype);
+  return estimate.iteration.model_flops_per_gpu_s / data_sheet_flops(estimate.job.gpu, estimate.job.dtype);
 }
 
 /// The highest clock is not one where the power limit holds passes below it.
@@ -153,7 +149,7 @@ std::string memory_parts_text(const estimator::JobEstimate& estimate) {
 std::string stacks_text(const estimator::JobEstimate& estimate) {
   Table table({{"software stack", Table::Align::left}, {"s"}, {"time %"}, {"GiB"}});
   for (const estimator::StackEstimate& stack : estimate.stacks) {
-    table.add_row({std::string(stack.name), seconds_text(stack.time_s),
+    table.add_row({stack.name, fmt::format("{:.3f}", stack.time_s),
                    signed_text(100 * (stack.time_s / estimate.iteration.time_s - 1), 1), gib(stack.memory_bytes)});
   }
   return fmt::format("\nthe same job on other software; estimated for {}\n{}", describe(estimate.job.stack),

@@ -47,6 +47,7 @@ struct Entry {
   double l2_mib;
   int multiprocessors;
   double link_bytes_per_s;
+  double data_sheet_share = 1;
 };
 
 // NVLink bridges of PCIe cards join pairs only: what more than two GPUs have is PCIe. V100 also has clocks between
@@ -54,8 +55,8 @@ struct Entry {
 constexpr auto kGpus = std::to_array<Entry>({
     {"v100-16gb-sxm", 125, false, 0, 0, 15.7, 16, 900, 6, 80, 150 * kGiga},
     {"v100-sxm", 125, false, 0, 0, 15.7, 32, 900, 6, 80, 150 * kGiga},
-    {"rtx-3090", 87.96, true, 0, 44.11, 44.11, 24, 936, 6, 82, kPcie4BytesPerS},
-    {"rtx-a6000", 180.6, true, 0, 90.3, 45.15, 48, 768, 6, 84, kPcie4BytesPerS},
+    {"rtx-3090", 87.96, true, 0, 44.11, 44.11, 24, 936, 6, 82, kPcie4BytesPerS, 1695.0 / 2100},
+    {"rtx-a6000", 180.6, true, 0, 90.3, 45.15, 48, 768, 6, 84, kPcie4BytesPerS, 1800.0 / 2100},
     {"a40", 149.7, true, 0, 74.8, 37.4, 48, 696, 6, 84, kPcie4BytesPerS},
     {"a100-40gb-sxm", 312, true, 0, 156, 19.5, 40, 1555, 40, 108, 300 * kGiga},
     {"a100-80gb-pcie", 312, true, 0, 156, 19.5, 80, 1935, 40, 108, kPcie4BytesPerS},
@@ -160,6 +161,7 @@ GpuModel model_of(const Entry& entry) {
           .fp8_flops = entry.fp8_tflops * kTera,
           .tf32_flops = entry.tf32_tflops * kTera,
           .fp32_flops = entry.fp32_tflops * kTera,
+          .data_sheet_share = entry.data_sheet_share,
           .memory_bytes = entry.memory_gib * kGiB,
           .memory_bytes_per_s = entry.memory_gb_per_s * kGiga,
           .l2_bytes = entry.l2_mib * kBytesPerMib,

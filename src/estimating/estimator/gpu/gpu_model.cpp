@@ -78,6 +78,8 @@ double peak_flops(const GpuModel& gpu, DataType type) {
   return peak;
 }
 
+double data_sheet_flops(const GpuModel& gpu, DataType type) { return gpu.data_sheet_share * peak_flops(gpu, type); }
+
 namespace {
 
 constexpr ValueRange kPowerLimitShares{0.5, 1.25};

@@ -83,6 +83,7 @@ struct AttentionRate {
   PassShares narrow{0.5, 0.4};  ///< for heads of 64 and less; a line between
   PassShares diagonal{0, 0};    ///< tokens: tiles that the mask cuts through, and work for each query
   PassShares start_s{20e-6, 45e-6};
+  std::int64_t longest_sequence = 0;  ///< tokens, of those that the rate was fitted to; 0: unknown
 };
 
 /// Speed of kernels as a share of the data sheet's values. Fitted to measurements of operators (never to measured
@@ -105,13 +106,14 @@ struct KernelEfficiency {
 
 /// A GPU: a field for each line of its data sheet, and its measured efficiency and power.
 struct GpuModel {
-  std::string name;         ///< as users write it: `h100-sxm`
-  double fp16_flops = 0;    ///< dense tensor FLOP/s of fp16 (and bf16) at the data sheet's clock
-  bool bf16 = true;         ///< tensor cores support bf16 (since Ampere)
-  double fp8_flops = 0;     ///< 0 without support
-  double tf32_flops = 0;    ///< 0 without support
-  double fp32_flops = 0;    ///< outside the tensor cores
-  double memory_bytes = 0;  ///< total; memory_estimate.h subtracts the share of driver and CUDA
+  std::string name;             ///< as users write it: `h100-sxm`
+  double fp16_flops = 0;        ///< dense tensor FLOP/s of fp16 (and bf16) at the highest clock
+  bool bf16 = true;             ///< tensor cores support bf16 (since Ampere)
+  double fp8_flops = 0;         ///< 0 without support
+  double tf32_flops = 0;        ///< 0 without support
+  double fp32_flops = 0;        ///< outside the tensor cores
+  double data_sheet_share = 1;  ///< of these rates that the data sheet states, which may be for a lower clock
+  double memory_bytes = 0;      ///< total; memory_estimate.h subtracts the share of driver and CUDA
   double memory_bytes_per_s = 0;
   double l2_bytes = 0;
   int multiprocessors = 0;
@@ -124,6 +126,9 @@ struct GpuModel {
 
 /// Peak FLOP/s of matrix products whose inputs have the type. Throws InputError if the GPU does not support it.
 [[nodiscard]] double peak_flops(const GpuModel& gpu, DataType type);
+
+/// The data sheet's peak, of which MFU is a share. Throws InputError if the GPU does not support the type.
+[[nodiscard]] double data_sheet_flops(const GpuModel& gpu, DataType type);
 
 /// The catalogue's name of a GPU. `name` may be that name, where case, `-`, `_` and blanks are ignored; a short one
 /// such as `a100`, `a100-sxm` or `h100`; or the driver's name, as nvidia-smi prints it (`NVIDIA H100 80GB HBM3`), also

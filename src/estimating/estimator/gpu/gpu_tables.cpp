@@ -122,20 +122,25 @@ double matmul_peak(std::string_view gpu) {
 /// flash1 on Ampere   the middle of what its author measured on A100, 30 to 50 % forward and 25 to 35 % backward (Dao
 ///                    2023, arXiv 2307.08691, section 1), for all lengths and heads; its ratio to flash2 is assumed
 ///                    to hold on Hopper.
-std::array<AttentionRate, kAttentionKernelCount> attention_rates(bool hopper) {
+/// V100               FlashAttention 2 needs Ampere: flash1 in its place.
+std::array<AttentionRate, kAttentionKernelCount> attention_rates(std::string_view gpu, bool hopper) {
   std::array<AttentionRate, kAttentionKernelCount> rates;
   const auto rate = [&rates](AttentionKernel kernel) -> AttentionRate& {
     return rates[static_cast<std::size_t>(kernel)];
   };
   if (hopper) {
-    rate(AttentionKernel::newest) = {.wide = {0.59, 0.53}, .narrow = {0.42, 0.43}, .diagonal = {300, 950}};
-    rate(AttentionKernel::flash2) = {.wide = {0.34, 0.325}, .narrow = {0.31, 0.285}, .diagonal = {300, 1050}};
+    rate(AttentionKernel::newest) = {
+        .wide = {0.59, 0.53}, .narrow = {0.42, 0.43}, .diagonal = {300, 950}, .longest_sequence = 8192};
+    rate(AttentionKernel::flash2) = {
+        .wide = {0.34, 0.325}, .narrow = {0.31, 0.285}, .diagonal = {300, 1050}, .longest_sequence = 65536};
     rate(AttentionKernel::flash1) = {.wide = {0.25, 0.19}, .narrow = {0.25, 0.19}};
     return rates;
   }
-  rate(AttentionKernel::flash2) = {.wide = {0.62, 0.52}, .narrow = {0.55, 0.48}, .diagonal = {250, 500}};
-  rate(AttentionKernel::newest) = rate(AttentionKernel::flash2);
+  rate(AttentionKernel::flash2) = {
+      .wide = {0.62, 0.52}, .narrow = {0.55, 0.48}, .diagonal = {250, 500}, .longest_sequence = 5120};
   rate(AttentionKernel::flash1) = {.wide = {0.40, 0.30}, .narrow = {0.40, 0.30}};
+  if (gpu.starts_with("v100")) rate(AttentionKernel::flash2) = rate(AttentionKernel::flash1);
+  rate(AttentionKernel::newest) = rate(AttentionKernel::flash2);
   return rates;
 }
 
@@ -154,7 +159,7 @@ KernelEfficiency kernel_efficiency(std::string_view gpu) {
   KernelEfficiency efficiency;
   efficiency.matmul_peak = matmul_peak(gpu);
   efficiency.batched_product = hopper ? 0.80 : 0.65;
-  efficiency.attention = attention_rates(hopper);
+  efficiency.attention = attention_rates(gpu, hopper);
   efficiency.collective_share = collective_share(gpu, hopper);
   // Dropout in fused attention, measured on an H200 in causal attention of 67 to 537 million
   // pairs: cuDNN's kernels for Hopper, and FlashAttention 2 for Ampere, which is assumed to take as many cycles there.

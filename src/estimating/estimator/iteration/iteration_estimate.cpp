@@ -125,6 +125,15 @@ double item_s(const std::vector<CostItem>& items, WorkPart part) {
   return found == items.end() ? 0 : found->cost.time_s();
 }
 
+bool stack_runs(const TrainingJob& job) {
+  const SoftwareStack& stack = job.stack;
+  const ParallelLayout& parallel = job.parallel;
+  if (stack.only_replicas && (parallel.tp > 1 || parallel.pp > 1 || parallel.cp > 1)) return false;
+  // Without replicas all stages are the same.
+  const bool shards = parallel.dp * parallel.cp > 1;
+  return !shards || (job.zero >= stack.least_zero && job.zero <= stack.most_zero);
+}
+
 /// Notes on properties of the job that may surprise the user.
 std::vector<std::string> notes_on(const TrainingJob& job, const std::vector<StageEstimate>& stages) {
   constexpr double kNotableShare = 0.05;
@@ -143,13 +152,42 @@ std::vector<std::string> notes_on(const TrainingJob& job, const std::vector<Stag
                     "than they run; larger microbatches, fewer tp ranks or CUDA graphs help",
                     100 * waiting_s / passes_s(stages)));
   }
-  for (std::string& note : notes_on_model(job)) notes.push_back(std::move(note));
+  if (!stack_runs(job)) {
+    notes.push_back(limits_text(job.stack) + ": the job is estimated as if it ran this layout with the same kernels");
+  }
+  for (std::string& note : notes_on_setup(job)) notes.push_back(std::move(note));
   return notes;
+}
+
+/// Notes on a GPU whose kernels have not been measured, or not at this length.
+void add_notes_on_rates(const TrainingJob& job, std::vector<std::string>& notes) {
+  const GpuModel& gpu = job.gpu;
+  if (gpu.name.starts_with("b") || gpu.name.starts_with("gb")) {
+    notes.push_back(
+        fmt::format("rates of kernels on {} are assumed: published runs of GB200 are estimated 20 to 28 % "
+                    "too fast",
+                    gpu.name));
+  }
+  if (job.attention == AttentionKind::unfused) return;
+  if (!gpu.bf16 && job.stack.attention != AttentionKernel::flash1) {
+    notes.push_back(
+        fmt::format("FlashAttention 2 does not run on {}: fused attention is estimated as FlashAttention 1; "
+                    "--attention unfused is the alternative",
+                    gpu.name));
+  }
+  const auto kernel = static_cast<std::size_t>(job.stack.attention);
+  const std::int64_t longest = gpu.efficiency.attention[kernel].longest_sequence;
+  if (longest > 0 && job.batch.sequence_length > longest) {
+    notes.push_back(
+        fmt::format("fused attention (kernel {}) was measured with sequences of up to {} tokens; its time "
+                    "for {} is extrapolated",
+                    name(job.stack.attention), longest, job.batch.sequence_length));
+  }
 }
 
 }  // namespace
 
-std::vector<std::string> notes_on_model(const TrainingJob& job) {
+std::vector<std::string> notes_on_setup(const TrainingJob& job) {
   const model::ModelConfig& model = job.model;
   std::vector<std::string> notes = model.notes;
   if (const std::int64_t windowed = windowed_layers(model, job.batch.sequence_length, 0, model.layers); windowed > 0) {
@@ -160,6 +198,7 @@ std::vector<std::string> notes_on_model(const TrainingJob& job) {
                                     : ""));
   }
   if (model.experts) notes.emplace_back("experts are assumed to get equal shares of the tokens");
+  add_notes_on_rates(job, notes);
   return notes;
 }
 

@@ -57,8 +57,8 @@ struct CostSources {
 /// and what the sources throw.
 [[nodiscard]] IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& sources);
 
-/// Notes for the user about the estimate of the job's model: members of its config.json that are ignored, windows of
-/// attention, experts. Notes of an estimate include them.
-[[nodiscard]] std::vector<std::string> notes_on_model(const TrainingJob& job);
+/// Notes for the user that hold for any layout of the job: members of its config.json that are ignored, windows of
+/// attention, experts, kernels whose rates are assumed or extrapolated. Notes of an estimate include them.
+[[nodiscard]] std::vector<std::string> notes_on_setup(const TrainingJob& job);
 
 }  // namespace lowgear::estimator

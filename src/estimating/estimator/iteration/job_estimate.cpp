@@ -42,12 +42,17 @@ std::vector<std::string> JobCosts::notes() const {
 
 namespace {
 
-/// The same job on every stack of the table.
-std::vector<StackEstimate> estimate_stacks(TrainingJob job, const CostSources& sources) {
+/// The estimated job where its stack is not a row of the table, then the same job on every stack of the table.
+std::vector<StackEstimate> estimate_stacks(const JobEstimate& estimate, const CostSources& sources) {
   std::vector<StackEstimate> estimates;
+  TrainingJob job = estimate.job;
+  if (std::string own = describe(job.stack); own != job.stack.name) {
+    estimates.push_back({std::move(own), estimate.iteration.time_s, estimate.memory.peak()});
+  }
   for (const SoftwareStack& stack : software_stacks()) {
     job.stack = stack;
-    estimates.push_back({stack.name, estimate_iteration(job, sources).time_s, estimate_memory(job).peak()});
+    estimates.push_back(
+        {std::string(stack.name), estimate_iteration(job, sources).time_s, estimate_memory(job).peak()});
   }
   return estimates;
 }
@@ -73,7 +78,7 @@ JobEstimate estimate_job(TrainingJob job, const SampleSet& samples) {
   result.overflow = explain_overflow(result.job, result.memory, [&costs](const TrainingJob& changed) {
     return estimate_iteration(changed, costs.sources()).time_s;
   });
-  result.stacks = estimate_stacks(result.job, costs.sources());
+  result.stacks = estimate_stacks(result, costs.sources());
   return result;
 }
 

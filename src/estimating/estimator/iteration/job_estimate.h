@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "estimating/estimator/costs/measured_costs.h"
@@ -43,9 +42,9 @@ class JobCosts {
   std::vector<std::string> notes_;  ///< about the samples
 };
 
-/// The job on a stack of the table, all else being equal.
+/// The job on a software stack, all else being equal.
 struct StackEstimate {
-  std::string_view name;
+  std::string name;         ///< as describe(SoftwareStack) has it
   double time_s = 0;        ///< of an iteration
   double memory_bytes = 0;  ///< of the fullest rank
 };
@@ -56,7 +55,7 @@ struct JobEstimate {
   MemoryEstimate memory;
   std::optional<MemoryOverflow> overflow;  ///< if the estimate exceeds the capacity, also within its error
   IterationEstimate iteration;
-  std::vector<StackEstimate> stacks;
+  std::vector<StackEstimate> stacks;  ///< of the table; the job's own first where it has changed members
 };
 
 /// Time, energy and memory of a job, from samples if there are any. Throws as JobCosts does.

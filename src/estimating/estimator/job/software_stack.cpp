@@ -65,7 +65,11 @@ constexpr auto kStacks = std::to_array<SoftwareStack>({
      .scales_dynamically = true,
      .copies_gathered = true,
      .host = {.operator_s = 93e-6}},
-    {.name = "lowgear", .summary = "Lowgear's trainer", .rotary_passes = PassTimes{4, 4}, .loss = LossKind::plain},
+    {.name = "lowgear",
+     .summary = "Lowgear's trainer",
+     .rotary_passes = PassTimes{4, 4},
+     .loss = LossKind::plain,
+     .most_zero = 1},
     {.name = "llm-foundry",
      .summary = "MosaicML's MPT with FSDP",
      .fused_gate = false,
@@ -74,7 +78,9 @@ constexpr auto kStacks = std::to_array<SoftwareStack>({
      .loss = LossKind::fused,
      .attention = AttentionKernel::flash1,
      .gathers_ahead = false,
-     .reductions = DataType::bf16},
+     .reductions = DataType::bf16,
+     .only_replicas = true,
+     .least_zero = 3},
 });
 
 }  // namespace
@@ -114,6 +120,17 @@ std::string describe(const SoftwareStack& stack) {
   add_type(stack.reductions, usual.reductions, "reductions");
   add(stack.host != usual.host, "host", "changed");
   return changes.empty() ? std::string(stack.name) : fmt::format("{} ({})", stack.name, fmt::join(changes, ", "));
+}
+
+std::string limits_text(const SoftwareStack& stack) {
+  std::vector<std::string> limits;
+  if (stack.only_replicas) limits.emplace_back("tp, pp and cp of 1");
+  if (stack.least_zero == stack.most_zero) {
+    limits.push_back(fmt::format("ZeRO {}", stack.most_zero));
+  } else if (stack.least_zero > 0 || stack.most_zero < 3) {
+    limits.push_back(fmt::format("ZeRO {} to {}", stack.least_zero, stack.most_zero));
+  }
+  return limits.empty() ? "" : fmt::format("{} runs {} only", stack.name, fmt::join(limits, " with "));
 }
 
 std::span<const SoftwareStack> software_stacks() { return kStacks; }

@@ -63,10 +63,17 @@ struct SoftwareStack {
   std::optional<DataType> gradients = std::nullopt;
   std::optional<DataType> reductions = std::nullopt;
   HostCosts host = {};
+  /// Layouts that the software runs.
+  bool only_replicas = false;  ///< dp alone, no tp, pp or cp
+  int least_zero = 0;
+  int most_zero = 3;
 };
 
 /// The name, with what differs from the row of that name in brackets: `megatron (weights fp8, gradients bf16)`.
 [[nodiscard]] std::string describe(const SoftwareStack& stack);
+
+/// `lowgear runs ZeRO 0 to 1 only`; empty if it runs all layouts.
+[[nodiscard]] std::string limits_text(const SoftwareStack& stack);
 
 /// All rows, the default first.
 [[nodiscard]] std::span<const SoftwareStack> software_stacks();

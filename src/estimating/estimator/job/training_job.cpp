@@ -228,6 +228,20 @@ std::string_view name(Recompute recompute) {
   return "";
 }
 
+std::string_view recomputation_text(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::none:
+      return "no recomputation";
+    case Recompute::selective:
+      return "selective recomputation";
+    case Recompute::operators:
+      return "recomputation of single operators";
+    case Recompute::full:
+      return "full recomputation";
+  }
+  return "";
+}
+
 std::string_view name(AttentionKind attention) { return attention == AttentionKind::fused ? "fused" : "unfused"; }
 
 std::optional<JobFault> find_fault(const TrainingJob& job) {

@@ -71,6 +71,8 @@ struct Overlap {
 };
 
 [[nodiscard]] std::string_view name(Recompute recompute);  ///< `none`, `selective`, `operators`, `full`
+/// For sentences: `no recomputation`, `recomputation of single operators`.
+[[nodiscard]] std::string_view recomputation_text(Recompute recompute);
 [[nodiscard]] std::string_view name(AttentionKind attention);
 
 /// A training job: a field for each section and setting of a job file.

@@ -92,7 +92,7 @@ struct MemoryPart {
 
 /// One change of the job, and the memory of its fullest rank with it.
 struct MemoryRemedy {
-  std::string change;  ///< for the user, as flags: `--recompute full`
+  std::string change;  ///< for the user, as flags (`--recompute full`), or members of a job file
   double total = 0;    ///< bytes
   bool fits = false;
   double time_s = 0;  ///< of an iteration with the change; 0: unknown

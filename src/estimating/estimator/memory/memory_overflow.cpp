@@ -55,6 +55,14 @@ std::vector<Change> changes_of(const TrainingJob& job) {
   if (job.attention == AttentionKind::unfused) {
     add("--attention fused", [](TrainingJob& changed) { changed.attention = AttentionKind::fused; });
   }
+  if (job.dtype == DataType::fp8 && !(job.stack.weights && job.stack.gradients)) {
+    const std::string base =
+        job.stack.name == software_stacks().front().name ? "" : fmt::format("name: {}, ", job.stack.name);
+    add(fmt::format("a job file with stack: {{{}weights: fp8, gradients: bf16}}", base), [](TrainingJob& changed) {
+      changed.stack.weights = DataType::fp8;
+      changed.stack.gradients = DataType::bf16;
+    });
+  }
   add_more_ranks(job, "--tp", &ParallelLayout::tp, changes);
   add_more_ranks(job, "--pp", &ParallelLayout::pp, changes);
   add_more_ranks(job, "--cp", &ParallelLayout::cp, changes);

@@ -150,7 +150,7 @@ std::string describe(const SearchLayout& layout) {
   if (parallel.ep > 1) text += fmt::format(", ep {}", parallel.ep);
   if (parallel.cp > 1) text += fmt::format(", cp {}", parallel.cp);
   text += fmt::format(", microbatch {}", layout.micro_batch);
-  if (layout.recompute != Recompute::none) text += fmt::format(", {} recomputation", name(layout.recompute));
+  if (layout.recompute != Recompute::none) text += fmt::format(", {}", recomputation_text(layout.recompute));
   if (layout.zero > 0) text += fmt::format(", ZeRO {}", layout.zero);
   return text;
 }
@@ -186,6 +186,14 @@ SearchSpace enumerate_layouts(const TrainingJob& job, const SearchLimits& limits
     throw InputError(fmt::format("a search is for 1 to {} GPUs, not {}", kMaxJobGpus, limits.gpus));
   }
   return Enumeration(job, limits).run();
+}
+
+std::vector<std::string> search_notes(const TrainingJob& job) {
+  std::vector<std::string> notes = notes_on_setup(job);
+  if (const std::string limits = limits_text(job.stack); !limits.empty()) {
+    notes.push_back(limits + ": other layouts are estimated as if it ran them with the same kernels");
+  }
+  return notes;
 }
 
 void SearchOutcome::append(SearchOutcome&& other) {

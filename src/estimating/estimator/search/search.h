@@ -85,6 +85,9 @@ struct SearchResult {
   bool near_limit = false;  ///< of memory: MemoryFit::near_limit
 };
 
+/// Notes for the user about the job of a search, whatever the layout.
+[[nodiscard]] std::vector<std::string> search_notes(const TrainingJob& job);
+
 /// The results for some layouts.
 struct SearchOutcome {
   std::vector<SearchResult> results;

@@ -337,11 +337,33 @@ double part_s(const Json& iteration, const std::string& name) {
   return 0;
 }
 
+TEST(Estimate, ComparesAJobWithChangedStackMembersWithTheTable) {
+  const TemporaryFolder folder;
+  const std::string job = write_text(folder / "job.yaml",
+                                     "model: llama-3-8b\ngpu: h100\ncluster: {gpus: 8}\nzero: 1\ndtype: fp8\n"
+                                     "batch: {global: 8, sequence: 4096}\nstack: {weights: fp8, gradients: bf16}\n");
+  const ProgramResult json = run_lowgear({"estimate", "--job", job, "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const Json found = parse_json(json.out, "out");
+  const Json& own = found["stacks"][0];
+  EXPECT_EQ(own["name"], "megatron (weights fp8, gradients bf16)");
+  EXPECT_EQ(own["time_s"], found["iteration"]["time_s"]);
+  EXPECT_EQ(found["stacks"][1]["name"], "megatron");
+  EXPECT_GT(found["stacks"][1]["memory_bytes"], own["memory_bytes"]);
+  EXPECT_THAT(run_lowgear({"estimate", "--job", job}).out, HasSubstr("\nmegatron (weights fp8, gradients bf16) "));
+  const ProgramResult plain = run_lowgear({"estimate", "--job", job, "--stack", "eager", "--json"});
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_EQ(parse_json(plain.out, "out")["stacks"][0]["name"], "megatron");
+}
+
 TEST(Estimate, ModelsSlidingWindows) {
   const TemporaryFolder folder;
   const Json full = long_sequence(model_file(folder, "null.json", {{"sliding_window", nullptr}}));
   EXPECT_NEAR(full["time_s"], 7.8, 0.1);
-  EXPECT_EQ(full["notes"], Json::array());
+  const std::string extrapolated =
+      "fused attention (kernel newest) was measured with sequences of up to 8192 tokens; its time for 32768 is "
+      "extrapolated";
+  EXPECT_EQ(full["notes"], Json::array({extrapolated}));
   const Json windowed = long_sequence(model_file(folder, "4096.json", {{"sliding_window", 4096}}));
   // Rotary embeddings, which are a part of attention, are the same.
   const double saved_s = part_s(full, "attention") - part_s(windowed, "attention");
@@ -350,7 +372,7 @@ TEST(Estimate, ModelsSlidingWindows) {
   EXPECT_NEAR(full["time_s"].get<double>() - windowed["time_s"].get<double>(), saved_s + saved_again_s, 1e-6);
   EXPECT_NEAR(windowed["time_s"], 6.0, 0.1);
   EXPECT_EQ(windowed["notes"],
-            Json::array({"in 32 of 32 layers a token attends to 4096 tokens at most (sliding window)"}));
+            Json::array({"in 32 of 32 layers a token attends to 4096 tokens at most (sliding window)", extrapolated}));
   EXPECT_EQ(long_sequence(model_file(folder, "long.json", {{"sliding_window", 32768}}))["time_s"], full["time_s"]);
   EXPECT_LT(part_s(long_sequence(model_file(folder, "128.json", {{"sliding_window", 128}})), "attention"),
             0.03 * part_s(full, "attention"));

@@ -35,6 +35,12 @@ TEST(NamedGpu, PeaksAreWhatTheirMultiprocessorsDoAtTheClockOfTheDataSheet) {
   EXPECT_NEAR(named_gpu("v100").fp16_flops, 80 * 1024 * 1530e6, 1e12);
 }
 
+TEST(DataSheetFlops, AreAtTheClockOfTheDataSheet) {
+  EXPECT_NEAR(data_sheet_flops(named_gpu("rtx-3090"), DataType::bf16), 71e12, 0.1e12);
+  EXPECT_NEAR(data_sheet_flops(named_gpu("rtx-a6000"), DataType::bf16), 154.8e12, 0.1e12);
+  EXPECT_EQ(data_sheet_flops(named_gpu("h100"), DataType::bf16), 989.4e12);
+}
+
 TEST(NamedGpu, KnowsAliases) {
   EXPECT_EQ(named_gpu("a100").name, "a100-80gb-sxm");
   EXPECT_EQ(named_gpu("H100").name, "h100-sxm");
@@ -92,8 +98,8 @@ TEST(NamedGpu, MayHaveBlanksAroundIt) {
 
 TEST(NamedGpu, IsNoOtherOfTheFamily) {
   for (const char* const other :
-       {"NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA A100-PCIE-40GB", "NVIDIA GeForce RTX 3090 Ti",
-        "NVIDIA A400", "NVIDIA GH200 144G HBM3e", "NVIDIA A100-SXM4-80GB MIG 3g.40gb", "NVIDIA A100", "NVIDIA", ""}) {
+       {"NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA A100-PCIE-40GB", "NVIDIA GeForce RTX 3090 Ti", "NVIDIA A400",
+        "NVIDIA GH200 144G HBM3e", "NVIDIA A100-SXM4-80GB MIG 3g.40gb", "NVIDIA A100", "NVIDIA", ""}) {
     EXPECT_EQ(gpu_of_name(other), std::nullopt) << other;
   }
 }

@@ -204,6 +204,54 @@ TEST(EstimateIteration, SaysWhatTheUserMayNotExpect) {
   EXPECT_NE(estimate(job).notes[0].find("waits for the host"), std::string::npos);
 }
 
+TEST(EstimateIteration, SaysWhichRatesWereNotMeasured) {
+  using ::testing::Contains;
+  using ::testing::HasSubstr;
+  TrainingJob job = job_on(1, 1, 1);
+  job.gpu = named_gpu("b200");
+  EXPECT_THAT(estimate(job).notes, Contains(HasSubstr("rates of kernels on b200 are assumed")));
+  job.gpu = named_gpu("h100");
+  job.batch.sequence_length = 16384;
+  EXPECT_THAT(estimate(job).notes, Contains(HasSubstr("up to 8192 tokens; its time for 16384 is extrapolated")));
+  job.stack.attention = AttentionKernel::flash2;
+  EXPECT_THAT(estimate(job).notes, testing::Not(Contains(HasSubstr("extrapolated"))));
+}
+
+TEST(EstimateIteration, RunsFlashAttention1OnV100) {
+  TrainingJob job = job_on(1, 1, 1);
+  job.gpu = named_gpu("v100");
+  job.dtype = DataType::fp16;
+  const IterationEstimate newest = estimate(job);
+  EXPECT_THAT(newest.notes, testing::Contains(testing::HasSubstr("FlashAttention 2 does not run on v100-sxm")));
+  job.stack.attention = AttentionKernel::flash1;
+  const IterationEstimate flash1 = estimate(job);
+  EXPECT_EQ(newest.time_s, flash1.time_s);
+  EXPECT_THAT(flash1.notes, testing::Not(testing::Contains(testing::HasSubstr("FlashAttention 2"))));
+}
+
+TEST(EstimateIteration, SaysThatTheStackDoesNotRunTheLayout) {
+  TrainingJob job = job_on(1, 1, 1);
+  job.parallel.dp = 8;
+  job.batch.global = 8;
+  const auto says = [&job] {
+    const std::vector<std::string> notes = estimate(job).notes;
+    return std::ranges::any_of(notes, [&job](const std::string& note) {
+      return note.starts_with(std::string(job.stack.name) + " runs ") && note.find(" only: ") != std::string::npos;
+    });
+  };
+  job.zero = 3;
+  EXPECT_FALSE(says());
+  job.stack = named_stack("lowgear");
+  EXPECT_TRUE(says());
+  job.stack = named_stack("llm-foundry");
+  EXPECT_FALSE(says());
+  job.zero = 1;
+  EXPECT_TRUE(says());
+  job.zero = 3;
+  job.parallel = {.dp = 4, .tp = 2, .pp = 1};
+  EXPECT_TRUE(says());
+}
+
 TEST(EstimateIteration, FasterGpusAndLinksAreFaster) {
   TrainingJob job = job_on(2, 4, 2);
   const double h100_s = estimate(job).time_s;

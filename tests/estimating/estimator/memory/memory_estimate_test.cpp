@@ -494,6 +494,24 @@ TEST(ExplainOverflow, NamesTheFullestRankItsLargestPartAndWhatHelps) {
   EXPECT_DOUBLE_EQ(full->total, changed.ranks[changed.fullest_rank()].total());
 }
 
+/// NVIDIA's GPT-3 of MLPerf in fp8 fits into H100s only with weights and gradients in narrow types.
+TEST(ExplainOverflow, NamesNarrowTypesForJobsInFp8) {
+  TrainingJob job = llama_memory_job();
+  job.parallel.sequence_parallel = false;
+  const auto narrow = [&job] {
+    const auto overflow = explain_overflow(job, estimate_memory(job));
+    return std::ranges::any_of(overflow.value().remedies, [](const MemoryRemedy& remedy) {
+      return remedy.change == "a job file with stack: {weights: fp8, gradients: bf16}";
+    });
+  };
+  EXPECT_FALSE(narrow());
+  job.dtype = DataType::fp8;
+  EXPECT_TRUE(narrow());
+  job.stack.weights = DataType::fp8;
+  job.stack.gradients = DataType::bf16;
+  EXPECT_FALSE(narrow());
+}
+
 TEST(ExplainOverflow, SuggestsNoInvalidLayout) {
   TrainingJob job = llama_memory_job();
   job.parallel = {.dp = 8, .tp = 8, .pp = 1};
