@@ -28,8 +28,6 @@ constexpr std::size_t kMaxRankRows = 16;
 /// Parts of an iteration that take less are not shown: they would be 0.000 s.
 constexpr double kLeastShownS = 0.0005;
 
-std::string gib(double bytes) { return fmt::format("{:.1f}", bytes / kGiB); }
-
 std::string parameters_text(double count) {
   return count < kBillion ? fmt::format("{:.0f} million", count / 1e6)
                           : fmt::format("{:.2f} billion", count / kBillion);
@@ -129,11 +127,11 @@ std::string memory_text(const estimator::JobEstimate& estimate) {
                {"GiB"}});
   for (const std::size_t rank : shown_ranks(memory)) {
     const estimator::RankMemory& part = memory.ranks[rank];
-    table.add_row({fmt::to_string(rank), fmt::format("{:.3f}", parameters[rank] / kBillion), gib(part.weights),
-                   gib(part.gradients), gib(part.optimizer), gib(part.activations), gib(part.buffers),
-                   gib(part.fragmentation), gib(part.total())});
+    table.add_row({fmt::to_string(rank), fmt::format("{:.3f}", parameters[rank] / kBillion), gib_text(part.weights),
+                   gib_text(part.gradients), gib_text(part.optimizer), gib_text(part.activations),
+                   gib_text(part.buffers), gib_text(part.fragmentation), gib_text(part.total())});
   }
-  return fmt::format("estimated memory in GiB of a GPU of each pipeline rank, of {}\n{}", gib(memory.capacity),
+  return fmt::format("estimated memory in GiB of a GPU of each pipeline rank, of {}\n{}", gib_text(memory.capacity),
                      table.text());
 }
 
@@ -141,7 +139,7 @@ std::string memory_parts_text(const estimator::JobEstimate& estimate) {
   const std::size_t rank = estimate.memory.fullest_rank();
   Table table({{fmt::format("memory of rank {}", rank), Table::Align::left}, {"GiB"}, {"from", Table::Align::left}});
   for (const estimator::MemoryPart& part : memory_parts(estimate.job, estimate.memory, rank)) {
-    table.add_row({std::string(part.name), gib(part.bytes), part.reason});
+    table.add_row({std::string(part.name), gib_text(part.bytes), part.reason});
   }
   return "\n" + table.text();
 }
@@ -149,8 +147,8 @@ std::string memory_parts_text(const estimator::JobEstimate& estimate) {
 std::string stacks_text(const estimator::JobEstimate& estimate) {
   Table table({{"software stack", Table::Align::left}, {"s"}, {"time %"}, {"GiB"}});
   for (const estimator::StackEstimate& stack : estimate.stacks) {
-    table.add_row({stack.name, fmt::format("{:.3f}", stack.time_s),
-                   signed_text(100 * (stack.time_s / estimate.iteration.time_s - 1), 1), gib(stack.memory_bytes)});
+    table.add_row({stack.name, seconds_text(stack.time_s),
+                   signed_text(100 * (stack.time_s / estimate.iteration.time_s - 1), 1), gib_text(stack.memory_bytes)});
   }
   return fmt::format("\nthe same job on other software; estimated for {}\n{}", describe(estimate.job.stack),
                      table.text());

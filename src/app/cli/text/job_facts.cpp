@@ -42,21 +42,19 @@ std::string limited_clocks_text(const estimator::JobEstimate& estimate) {
 
 namespace {
 
-std::string gib(double bytes) { return fmt::format("{:.1f}", bytes / kGiB); }
-
 /// Above the capacity, and by how much: either the job cannot run, or it may within the error of the estimate.
 std::string headline(const estimator::JobEstimate& estimate) {
   const estimator::MemoryOverflow& overflow = *estimate.overflow;
   const std::string needs =
       fmt::format("pipeline rank {} needs {} GiB and a GPU has {}", overflow.rank,
-                  gib(estimate.memory.ranks[overflow.rank].total()), gib(estimate.memory.capacity));
+                  gib_text(estimate.memory.ranks[overflow.rank].total()), gib_text(estimate.memory.capacity));
   if (estimate.memory.fit() == estimator::MemoryFit::exceeds) {
-    return fmt::format("OUT OF MEMORY: {}: {} GiB too much, {} of it {}", needs, gib(overflow.missing),
-                       gib(overflow.largest_bytes), overflow.largest);
+    return fmt::format("OUT OF MEMORY: {}: {} GiB too much, {} of it {}", needs, gib_text(overflow.missing),
+                       gib_text(overflow.largest_bytes), overflow.largest);
   }
   return fmt::format(
       "NEAR THE LIMIT OF MEMORY: {}; it may run, since the estimate errs by {:.0f} % and includes a margin of {}",
-      needs, 100 * estimator::kMemoryError, gib(estimate.memory.ranks[overflow.rank].fragmentation));
+      needs, 100 * estimator::kMemoryError, gib_text(estimate.memory.ranks[overflow.rank].fragmentation));
 }
 
 }  // namespace
@@ -74,7 +72,7 @@ MemoryVerdict memory_verdict(const estimator::JobEstimate& estimate) {
                                  ? fmt::format(", {}, {} % time", exceeds ? "which fits" : "below the limit",
                                                signed_text(100 * (remedy.time_s / estimate.iteration.time_s - 1), 1))
                                  : "";
-    verdict.remedies.push_back(fmt::format("with {} {} GiB{}", remedy.change, gib(remedy.total), fits));
+    verdict.remedies.push_back(fmt::format("with {} {} GiB{}", remedy.change, gib_text(remedy.total), fits));
   }
   if (remedies.empty()) {
     verdict.remedies.emplace_back(exceeds
@@ -83,6 +81,8 @@ MemoryVerdict memory_verdict(const estimator::JobEstimate& estimate) {
   }
   return verdict;
 }
+
+std::string gib_text(double bytes) { return fmt::format("{:.1f}", bytes / kGiB); }
 
 std::string seconds_text(double time_s) {
   constexpr int kDigits = 6;

@@ -18,7 +18,7 @@ namespace lowgear::cli {
 /// limit is 400 W`. Empty where every pass runs at the highest clock.
 [[nodiscard]] std::string limited_clocks_text(const estimator::JobEstimate& estimate);
 
-/// What a reader has to know of a job whose memory exceeds the capacity or is near it.
+/// Headline and remedies of a job whose memory exceeds the capacity or is near it.
 struct MemoryVerdict {
   std::string headline;               ///< empty where the estimate is within the capacity
   std::vector<std::string> remedies;  ///< `with --zero 2 70.1 GiB, which fits, +1.2 % time`
@@ -26,6 +26,9 @@ struct MemoryVerdict {
 
 /// The two changes that cost least time where some bring the job within the capacity, otherwise all that help.
 [[nodiscard]] MemoryVerdict memory_verdict(const estimator::JobEstimate& estimate);
+
+/// GiB with one digit after the point.
+[[nodiscard]] std::string gib_text(double bytes);
 
 /// Seconds with at most three digits after the point, and at most six significant digits.
 [[nodiscard]] std::string seconds_text(double time_s);
