@@ -22,7 +22,9 @@ TEST(ParseModelConfig, SaysWhereWhatIsWrong) {
   EXPECT_EQ(
       config_error_of(R"({"model_type": "lama"})"),
       "config.json: $.model_type: \"lama\" is not supported; there are llama, mistral, mixtral, qwen2, qwen2_moe, "
-      "qwen3, qwen3_moe, phi3, gpt2, gpt_neox, bloom; for training llama, mistral, gpt2");
+      "qwen3, qwen3_moe, phi3, gpt2, gpt_neox, bloom; for training llama, mistral, gpt2; for estimates of other "
+      "decoders "
+      "write a config.json of llama (gated MLPs) or gpt2 (plain ones) with the same sizes");
   EXPECT_THAT(config_error_of(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral"}})"),
               testing::EndsWith("it has several parts, and text_config describes its language model: write that object "
                                 "to a file of its own"));

@@ -302,7 +302,8 @@ TEST_F(PlanCommand, IterationsOfHoursVerify) {
     }
   }
   const std::string profile = write_text(folder_ / "hours.csv", hours);
-  const ProgramResult result = run_lowgear(pipeline_command("plan", profile, 3, 6, {"--plans", "3", "--out", out()}));
+  const ProgramResult result =
+      run_lowgear(pipeline_command("plan", profile, 3, 6, {"--plans", "3", "--out", out(), "--accept-units"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
 }

@@ -119,8 +119,8 @@ TEST_F(PlanInput, SaysWhyAPlanSavesNothing) {
 
 TEST_F(PlanInput, RefusesMillisecondsWithMillijoulesUnlessAccepted) {
   std::string text = "stage,instruction,frequency,time,energy\n";
-  for (const char* const row : {"0,forward,1400,60000,18000000", "0,forward,1000,75000,16500000",
-                                "0,backward,1400,120000,36000000", "0,backward,1000,150000,33000000"}) {
+  for (const char* const row : {"0,forward,1400,60,18000", "0,forward,1000,75,16500", "0,backward,1400,120,36000",
+                                "0,backward,1000,150,33000"}) {
     text += std::string(row) + "\n";
   }
   std::vector<std::string> command{
