@@ -81,7 +81,7 @@ class TestJobs(InAFolder):
             (lambda: lowgear.estimate({"model": float("nan")}), "job: "),
             (lambda: lowgear.estimate({"model": object()}), "job: "),
             (lambda: lowgear.estimate({}), "^job: "),
-            (lambda: lowgear.estimate(JOB, tp=0), "^tp 0: "),
+            (lambda: lowgear.estimate(JOB, tp=0), "^tp=0: "),
             (lambda: lowgear.estimate(JOB, json=True), "json: this function"),
             (lambda: lowgear.estimate(JOB, formula="theirs"), "lowgear or published"),
             (lambda: lowgear.search(JOB, objective="cost"), "gpu_hour"),
