@@ -11,9 +11,11 @@
 namespace lowgear::power {
 namespace {
 
-constexpr double kMaxPowerW = 1e5;
+/// Beyond these a file is in other units: GPUs draw some kilowatts, 1 pJ an operation and 100 pJ a byte.
+constexpr double kMaxPowerW = 1e4;
 constexpr double kMaxClockMhz = 1e5;
-constexpr double kMaxPicojoules = 1e6;
+constexpr double kMaxPicojoulesPerOperation = 100;
+constexpr double kMaxPicojoulesPerByte = 1000;
 constexpr double kPico = 1e-12;
 /// Share of the data sheet's bandwidth that kernels limited by memory reach on average.
 constexpr double kReachedBandwidth = 0.8;
@@ -51,7 +53,7 @@ GpuFile::OperationEnergy read_operation(const JsonView& object) {
   if (result.type != "bf16" && result.type != "fp8" && result.type != "tf32") {
     object.at("type").fail(fmt::format("unknown type {}", quote(result.type)), "write bf16, fp8 or tf32");
   }
-  result.at_max_clock_pj = read_estimated(object, "pj", "error", 1e-3, kMaxPicojoules);
+  result.at_max_clock_pj = read_estimated(object, "pj", "error", 1e-3, kMaxPicojoulesPerOperation);
   result.ops_per_cycle_sm = number_in(object.at("ops_per_cycle_sm"), 1, 1e6);
   return result;
 }
@@ -60,13 +62,14 @@ void read_bytes(const JsonView& root, std::string_view member, Estimated& pj, Es
   if (!has_value(root, member)) return;
   const JsonView object = root.at(member);
   require_members(object, {"pj_per_byte", "error", "clock_share", "clock_share_error"});
-  pj = read_estimated(object, "pj_per_byte", "error", 0, kMaxPicojoules);
+  pj = read_estimated(object, "pj_per_byte", "error", 0, kMaxPicojoulesPerByte);
   clock_share = read_estimated(object, "clock_share", "clock_share_error", 0, 1);
 }
 
 VoltageCurve read_voltage(const JsonView& object) {
   require_members(object, {"measured_from_mhz", "points"});
   const JsonView list = object.at("points");
+  if (list.size() < 2) list.fail("one point is no curve", "give two or more");
   std::vector<VoltagePoint> points;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const JsonView point = list.at(i);
