@@ -36,7 +36,7 @@ std::vector<RunSet> quoted_sets() {
        "A100, fp16, tp 8, one replica; 175B and 530B with three virtual stages. Full recomputation, and sequence "
        "parallelism with selective recomputation.",
        estimator::korthikanti_runs(), 3.5, 8,
-       "22B with selective recomputation is 6 % low: its layers are 4 % low (7.1 and 12.5 ms forward and backward "
+       "22B with selective recomputation is 5 % low: its layers are 4 % low (7.1 and 12.5 ms forward and backward "
        "against 7.2 and 13.1 in the paper's table 4), and the time after them is 79 ms against 126: with one "
        "microbatch per iteration, the optimizer and its checks are a larger share than in any other row.",
        3.65},
@@ -53,7 +53,7 @@ std::vector<RunSet> quoted_sets() {
        "one "
        "host. Measured with Lowgear; like all other rows, not used to fit.",
        estimator::trainer_runs(), 8, 0,
-       "Pipelines are 3 to 6 % high. The estimate is 4 % low with tp 2 and 9 % low with one microbatch on four "
+       "Pipelines are 2 to 5 % high. The estimate is 7 % low with tp 2 and 10 % low with one microbatch on four "
        "replicas: their sums overlap nothing else."},
   };
 }

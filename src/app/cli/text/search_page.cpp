@@ -79,7 +79,8 @@ report::Table best_table(const estimator::SearchRequest& request, const PriceArg
                                    describe(layout.result.layout),
                                    significant(layout.result.time_s, 4) + " s",
                                    significant(layout.result.error_s, 2) + " s",
-                                   fmt::format("{:.1f} GiB", layout.result.memory_bytes / kGiB),
+                                   fmt::format("{:.1f} GiB{}", layout.result.memory_bytes / kGiB,
+                                               layout.result.near_limit ? ", near the limit" : ""),
                                    energy_text(layout.full_clocks.energy_j),
                                    energy_text(layout.no_later.energy_j),
                                    fmt::format("{:.2f} %", saved_pct)};
@@ -207,7 +208,7 @@ report::Page search_page(const estimator::SearchRequest& request, const PriceArg
                 {"Power by clock", request.job.gpu.power_source},
                 {"Searched in", fmt::format("{:.2g} s", found.evaluate_s)}},
       .cards = cards_of(request, prices, found),
-      .warnings = estimator::notes_on_model(request.job),
+      .warnings = estimator::search_notes(request.job),
       .plot = plot_of(found),
       .bars = bars_of(request, prices, found),
       .tables = {best_table(request, prices, found)},
