@@ -49,7 +49,7 @@ struct GpuFile {
   Estimated cache_pj;          ///< of a byte of the last-level cache, as byte_pj
   Estimated cache_clock_share;
   Estimated loss_per_kw;  ///< lost in the delivery of a kilowatt of work, as a share of it; grows in proportion
-  VoltageCurve voltage;  ///< of the multiprocessors alone
+  VoltageCurve voltage;   ///< of the multiprocessors alone
 };
 
 /// Reads a GPU file. Throws InputError with file, line and column, or the member's path.

@@ -143,8 +143,8 @@ namespace {
 
 /// Fewer readings say nothing of what happened between them.
 constexpr int kFewestReadings = 4;
-/// The gap between readings that a moment lies in, on average, as a multiple of the mean gap. It is 1 for equal gaps and
-/// 2 for readings at random.
+/// The gap between readings that a moment lies in, on average, as a multiple of the mean gap. It is 1 for equal gaps
+/// and 2 for readings at random.
 constexpr double kMostUneven = 1.25;
 /// As many as 2 s have, of an H100 that renews its readings every 0.1 s.
 constexpr int kStuckReadings = 40;

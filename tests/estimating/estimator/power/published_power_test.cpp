@@ -89,7 +89,8 @@ TrainingJob torchtitan_on(const std::string& gpu, int gpus) {
 }
 
 /// 10,938 tokens a second on each of 32 H200s at 700 W, 8,380 on each of 128 H100s of 96 GB at 500 W: 1.305, with half
-/// of the bandwidth, more GPUs and older software on the side of the H100. Both are estimated too fast, the H200 by more.
+/// of the bandwidth, more GPUs and older software on the side of the H100. Both are estimated too fast, the H200 by
+/// more.
 TEST(PublishedPower, TellsAnH200At700WFromAnH100At500W) {
   const double fast_s = estimate(torchtitan_on("h200", 32)).time_s;
   TrainingJob limited = torchtitan_on("h100", 128);
