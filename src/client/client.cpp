@@ -151,8 +151,9 @@ void Client::leave_mark() {
   if (mark_file_.empty() || options_.rank.rank != 0) return;
   const std::string text = followed();
   std::error_code unknown;
-  if (!text.empty() && std::filesystem::exists(mark_file_, unknown))
+  if (!text.empty() && std::filesystem::exists(mark_file_, unknown)) {
     std::ofstream(mark_file_, std::ios::app) << text << '\n';
+  }
 }
 
 void Client::open_recording() {
@@ -372,8 +373,9 @@ std::string Client::followed() {
   const std::uint64_t planned = had_plan_ ? marks_->written().planned_iterations() : served.planned;
   std::string others;
   if (served.measured > 0) others += fmt::format("; the server measured the job in {} of them", served.measured);
-  if (served.at_full_clocks > 0)
+  if (served.at_full_clocks > 0) {
     others += fmt::format("; {} ran at full clocks in place of a plan", served.at_full_clocks);
+  }
   if (planned > 0) {
     return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, others,
                        now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "");

@@ -7,11 +7,6 @@
 namespace lowgear::curve {
 namespace {
 
-/// Operations of a multiprocessor in a cycle of the reported clock.
-double ops_per_cycle(const CurveSample& sample) {
-  return sample.operations / sample.time_s / (sample.clock_mhz * 1e6) / sample.load.product_sms;
-}
-
 /// A kind's operations in a cycle at steady clocks. The driver reports no more than the highest clock, also where the
 /// GPU runs a step or two above it, so the lower values count. Empty without a steady sample.
 std::optional<double> steady_ops_per_cycle(std::span<const CurveSample> samples, const CurveLoad& kind) {
@@ -28,6 +23,10 @@ std::optional<double> steady_ops_per_cycle(std::span<const CurveSample> samples,
 }
 
 }  // namespace
+
+double ops_per_cycle(const CurveSample& sample) {
+  return sample.operations / sample.time_s / (sample.clock_mhz * 1e6) / sample.load.product_sms;
+}
 
 CurveLoad kind_of(CurveLoad load) {
   load.product_sms = 0;

@@ -345,7 +345,7 @@ class Fit {
       for (std::size_t i = 0; i < model_.samples.size(); ++i) {
         const CurveSample& sample = model_.samples[i];
         if (!left_out_[i].empty() || sample.load.product_sms == 0 || kind_of(sample.load) != model_.kinds[k]) continue;
-        load.ops_per_cycle_sm += sample.operations / sample.time_s / (sample.clock_mhz * 1e6) / sample.load.product_sms;
+        load.ops_per_cycle_sm += ops_per_cycle(sample);
         ++load.samples;
       }
       if (load.samples > 0) load.ops_per_cycle_sm /= load.samples;

@@ -149,7 +149,7 @@ report::Table memory_table(const estimator::JobEstimate& estimate) {
                       .rows = {},
                       .chosen = std::nullopt};
   for (const estimator::MemoryPart& part : memory_parts(estimate.job, estimate.memory, rank)) {
-    table.rows.push_back({std::string(part.name), fmt::format("{:.1f} GiB", part.bytes / kGiB), part.reason});
+    table.rows.push_back({std::string(part.name), gib_text(part.bytes) + " GiB", part.reason});
   }
   return table;
 }
@@ -164,7 +164,7 @@ report::Table stacks_table(const estimator::JobEstimate& estimate) {
     if (stack.name == describe(estimate.job.stack)) table.chosen = table.rows.size();
     table.rows.push_back({stack.name, fmt::format("{} s", seconds_text(stack.time_s)),
                           fmt::format("{} %", signed_text(100 * (stack.time_s / estimate.iteration.time_s - 1), 1)),
-                          fmt::format("{:.1f} GiB", stack.memory_bytes / kGiB)});
+                          gib_text(stack.memory_bytes) + " GiB"});
   }
   return table;
 }

@@ -46,10 +46,13 @@ namespace {
 std::vector<StackEstimate> estimate_stacks(const JobEstimate& estimate, const CostSources& sources) {
   std::vector<StackEstimate> estimates;
   TrainingJob job = estimate.job;
-  if (std::string own = describe(job.stack); own != job.stack.name) {
-    estimates.push_back({std::move(own), estimate.iteration.time_s, estimate.memory.peak()});
-  }
+  const StackEstimate own{describe(job.stack), estimate.iteration.time_s, estimate.memory.peak()};
+  if (own.name != job.stack.name) estimates.push_back(own);
   for (const SoftwareStack& stack : software_stacks()) {
+    if (stack.name == own.name) {
+      estimates.push_back(own);
+      continue;
+    }
     job.stack = stack;
     estimates.push_back(
         {std::string(stack.name), estimate_iteration(job, sources).time_s, estimate_memory(job).peak()});
