@@ -50,7 +50,7 @@ void require_listed_plans(const fs::path& folder, std::size_t listed) {
 void require_run(const fs::path& folder) {
   if (file_exists(folder / output_file::kRun)) return;
   std::error_code unknown;
-  if (folder.native().find("://") != std::string::npos) (void)read_file(folder);  // says that it reads no addresses
+  require_no_address(folder);
   const std::string problem = !fs::exists(folder, unknown)         ? "no such folder"
                               : !fs::is_directory(folder, unknown) ? "it is a file"
                                                                    : fmt::format("holds no {}", output_file::kRun);

@@ -33,9 +33,7 @@ std::string reason(int error_number) { return std::generic_category().message(er
 }
 
 [[noreturn]] void throw_read_error(const fs::path& path, int error_number) {
-  if (error_number == ENOENT && path.native().find("://") != std::string::npos) {
-    throw_read_error(path, "commands read files, not addresses", "download it and name the file");
-  }
+  if (error_number == ENOENT) require_no_address(path);
   const bool is_path = error_number == ENOENT || error_number == ENOTDIR || error_number == ENAMETOOLONG;
   const std::string_view fix = error_number == ELOOP    ? "its links lead to each other; name the file itself"
                                : error_number == EACCES ? "allow this user to read it, or name another file"
@@ -200,6 +198,12 @@ bool is_mount_point(const fs::path& path) {
 }
 
 }  // namespace
+
+void require_no_address(const fs::path& path) {
+  if (path.native().find("://") == std::string::npos) return;
+  throw_input_error({path.string(), 0, 0}, "cannot be read: commands read files, not addresses",
+                    "download it and name the file");
+}
 
 std::string read_file(const fs::path& path, std::size_t max_bytes) {
   if (const std::string* text = MemoryFiles::given(path)) {

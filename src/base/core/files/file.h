@@ -20,6 +20,9 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 /// `-` reads standard input.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = kMaxDocumentBytes);
 
+/// Throws InputError when the path is an address (`https://...`), which no command reads.
+void require_no_address(const std::filesystem::path& path);
+
 /// Makes renames in a folder durable. Does nothing on a file system that does not support it.
 void flush_directory(const std::filesystem::path& path);
 
