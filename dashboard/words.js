@@ -37,6 +37,7 @@ export const noSavingText = (job) => {
   if (invalidFigures(job)) return 'figures are invalid';
   if (isBeforeFirstPlan(job)) return 'after the first plan';
   if ((job.problems || []).some(({kind}) => kind === 'gpu_shared')) return 'shared GPU';
+  if ((job.problems || []).some(({kind}) => kind === 'baseline_too_slow')) return 'baseline too slow';
   if (!job.baseline || !units.isNumber(job.baseline.energy_j)) return 'no baseline';
   return isOver(job) ? 'followed no plan' : 'from the first plan on';
 };

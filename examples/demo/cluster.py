@@ -100,7 +100,7 @@ def describe(fleet, iterations):
         say(f"  {job['name']}: {job['planned_energy_j'] / job['planned_time_s']:.0f} W planned, "
             f"{job['planned_time_s']:.3f} s an iteration; {job['reason']}")
     watts = fleet.measured_w(iterations)
-    say(f"  all jobs: {planned_w(fleet.jobs()):.0f} W planned, {watts:.0f} W *measured* on simulated GPUs")
+    say(f"  all jobs: {planned_w(fleet.jobs()):.0f} W planned, {watts:.0f} W *simulated*")
     return watts
 
 
@@ -128,7 +128,7 @@ def verdict(phases):
     full_w, fallen, risen = phases[0]["measured_w"], phases[1], phases[2]
     over = fallen["measured_w"] / fallen["budget_w"] - 1
     back = risen["measured_w"] / full_w - 1
-    text = (f"*measured* on simulated GPUs: {100 * over:+.1f} % against the budget of {fallen['budget_w']:.0f} W; after "
+    text = (f"*simulated*: {100 * over:+.1f} % against the budget of {fallen['budget_w']:.0f} W; after "
             f"it rose, {100 * back:+.1f} % against the power before it")
     return text, over <= 0.02 and abs(back) <= 0.05
 

@@ -126,7 +126,7 @@ def summary_text(job):
             return problem["text"]
     if job is None or job["baseline"] is None or job["saved_pct"] is None:
         return "ended before there was a plan to compare"
-    return (f"*measured* on simulated GPUs, last iterations by the plan against {job['baseline']['iterations']} at full "
+    return (f"*simulated*, last iterations by the plan against {job['baseline']['iterations']} at full "
             f"clocks: energy {-job['saved_pct']:+.1f} % (+-{job['saved_error_pct']:.1f}), time {job['slowdown_pct']:+.1f} % "
             f"(+-{job['slowdown_error_pct']:.1f}){stalls_text(job['stalled_iterations'])}")
 

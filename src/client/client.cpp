@@ -372,7 +372,7 @@ std::string Client::followed() {
   const Status now = status();
   const std::uint64_t planned = had_plan_ ? marks_->written().planned_iterations() : served.planned;
   std::string others;
-  if (served.measured > 0) others += fmt::format("; the server measured the job in {} of them", served.measured);
+  if (served.measured > 0) others += fmt::format("; in {} others the server measured the job", served.measured);
   if (served.at_full_clocks > 0) {
     others += fmt::format("; {} ran at full clocks in place of a plan", served.at_full_clocks);
   }

@@ -1,5 +1,6 @@
 """The clients of a process, one after the other."""
 
+import warnings
 from typing import Callable, Optional
 
 from .job import Job
@@ -44,6 +45,8 @@ class Clients:
         session, self.session = self.session, None
         try:
             if session is not None:
-                session.client.close()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # `lowgear run` says it in its last line
+                    session.client.close()
         except Exception as error:
             say(f"at the end: {error}")

@@ -19,6 +19,8 @@ constexpr long long kFewestChanges = 4;
 constexpr double kLeastTimeDifference = 0.03;
 constexpr double kLargestError = 0.2;
 constexpr double kLargestErrorS = 5e-3;
+/// Below it clocks were asked for ahead of the units: no GPU changes its clock that fast.
+constexpr double kLeastLatencyS = 2e-3;
 /// A unit that ran this share of its time at the clock before ran there to its end, but for noise.
 constexpr double kWholeUnit = 0.95;
 constexpr std::size_t kMostUnitsOfAChange = 16;
@@ -119,7 +121,8 @@ std::optional<SwitchLatency> find_switch_latency(std::span<const Recording> rank
   for (WeightedValue& deviation : deviations) deviation.value = std::abs(deviation.value - median_s);
   found.error_s = kMedianError * kDeviationOfMedianDeviation * weighted_median(std::move(deviations)) /
                   std::sqrt(static_cast<double>(found.changes));
-  found.latency_s = std::max(0.0, median_s);
+  found.latency_s = median_s;
+  if (median_s < kLeastLatencyS) return std::nullopt;
   if (found.error_s > std::max(kLargestErrorS, kLargestError * found.latency_s)) return std::nullopt;
   return found;
 }

@@ -26,7 +26,8 @@ struct SwitchLatency {
 /// precedes. The result is the median over all changes, each weighted by how much its two clocks differ in time.
 ///
 /// Empty when fewer than four changes show it (t_old and t_new known, and 3 % apart), or it is known to worse than 5 ms
-/// and 20 %. `ranks`: recordings of any ranks and parts.
+/// and 20 %; also below 2 ms, which no GPU has: an agent asked for the clocks before the units began. `ranks`:
+/// recordings of any ranks and parts.
 [[nodiscard]] std::optional<SwitchLatency> find_switch_latency(std::span<const Recording> ranks);
 
 /// A time in which a rank requested one SM clock.

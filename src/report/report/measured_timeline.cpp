@@ -167,10 +167,14 @@ MeasuredTimeline timeline_of(std::span<const RankIterations* const> ranks, int i
   timeline.iteration = iteration;
   timeline.simulated = ranks.front()->recording->simulated;
   timeline.axis = machines.size() == 1 ? TimeAxis::one_clock : TimeAxis::iteration_begin;
+  double first_s = std::numeric_limits<double>::infinity();
+  double last_s = 0;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     timeline.ranks.push_back(measured_rank(*ranks[i], iteration, machines[machine_of[i]].begin_s));
-    timeline.time_s = std::max(timeline.time_s, timeline.ranks.back().ops.back().end_s);
+    first_s = std::min(first_s, timeline.ranks.back().ops.front().start_s);
+    last_s = std::max(last_s, timeline.ranks.back().ops.back().end_s);
   }
+  timeline.time_s = last_s - first_s;
   std::ranges::sort(timeline.ranks, {},
                     [](const MeasuredRank& rank) { return std::pair(rank.pipeline_rank, rank.rank); });
   return timeline;

@@ -51,7 +51,7 @@ struct MeasuredTimeline {
   int iteration = 0;
   bool simulated = false;  ///< on simulated GPUs
   TimeAxis axis = TimeAxis::one_clock;
-  double time_s = 0;  ///< from the begin of the iteration to the end of its last unit
+  double time_s = 0;  ///< from the begin of its first unit to the end of its last: a rank may begin it before, and wait
   std::vector<MeasuredRank> ranks;
 };
 

@@ -88,6 +88,20 @@ void add_invalid(const JobRecord& job, std::vector<JobProblem>& problems) {
        .todo = "start the run again with longer kernels (simulated_gpu.layer_forward_s) or a smaller model"});
 }
 
+void add_slow_baseline(const JobRecord& job, std::vector<JobProblem>& problems) {
+  const auto compared = comparison_of(job);
+  if (!compared || !compared->has_slow_baseline()) return;
+  problems.push_back(
+      {.kind = kBaselineTooSlow,
+       .is_critical = false,
+       .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
+       .text = fmt::format("iterations by the plan take {:.1f} % less time than those at full clocks before, which "
+                           "clocks cannot do: something else slowed those, and no saving is stated",
+                           -compared->slowdown * 100),
+       .todo = "start the job again when nothing else runs on its machines; on simulated GPUs see that its kernels run "
+               "on them (docs/simgpu.md)"});
+}
+
 void add_energies_left_out(const JobRecord& job, std::vector<JobProblem>& problems) {
   JobProblem problem{.kind = kEnergyLeftOut,
                      .is_critical = false,
@@ -257,6 +271,7 @@ std::vector<JobProblem> problems_of(const JobRecord& job) {
   std::vector<JobProblem> problems;
   add_unfollowed(job, problems);
   add_invalid(job, problems);
+  add_slow_baseline(job, problems);
   add_energies_left_out(job, problems);
   add_limits_that_differ(job, problems);
   add_shared(job, problems);

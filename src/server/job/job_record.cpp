@@ -45,7 +45,9 @@ void JobRecord::count_usage(const JobIteration& iteration, double now_s, std::ve
   names.gpu = spec.gpu;
   names.simulated = ranks.simulated();
   // The energy of jobs that share a GPU says nothing about the savings of one of them.
-  const bool compares = !ranks.shares_with_other_jobs() && invalid.empty();
+  const std::optional<Comparison> compared = comparison_of(*this);
+  const bool compares =
+      !ranks.shares_with_other_jobs() && invalid.empty() && !(compared && compared->has_slow_baseline());
   usage.add(iteration, names, compares ? baseline.result() : std::nullopt, now_s, rows);
 }
 
@@ -142,6 +144,7 @@ std::optional<Comparison> comparison_of(const JobRecord& job) {
   const double time_error_s = is_single ? baseline->time_spread_s : now.time_error_s;
   comparison.slowdown_error =
       time_ratio * std::hypot(time_error_s / now.time_s, baseline->time_error_s / baseline->time_s);
+  if (comparison.has_slow_baseline()) return comparison;
   if (now.energy_j && baseline->energy_j && !job.ranks.shares_with_other_jobs() && job.invalid.empty()) {
     const double ratio = *now.energy_j / *baseline->energy_j;
     const double single_j = is_single ? baseline->energy_error_j * std::sqrt(baseline->iterations) : 0;

@@ -112,6 +112,10 @@ struct Comparison {
   double slowdown_error = 0;
   std::optional<double> saved;
   double saved_error = 0;
+
+  /// Whether iterations by the plan take so much less time than the baseline that something else than clocks has slowed
+  /// the baseline: no order of a plan saves a quarter of the time.
+  [[nodiscard]] bool has_slow_baseline() const { return slowdown < -0.25 && slowdown < -3 * slowdown_error; }
 };
 
 /// Ranks that could follow plans, and have not followed the one that was due for several iterations; lowest first.
@@ -122,7 +126,7 @@ struct Comparison {
 [[nodiscard]] IterationMeans present_means(const JobRecord& job);
 
 /// Compares with the measured baseline only; empty without one. `saved` is empty where a GPU's energy is also that of
-/// another job, and where energies mean nothing.
+/// another job, where energies mean nothing, and with a baseline that was too slow.
 [[nodiscard]] std::optional<Comparison> comparison_of(const JobRecord& job);
 
 }  // namespace lowgear::server

@@ -184,7 +184,7 @@ int train(const Arguments& arguments) {
   });
   if (report) {
     report->finish();
-    if (const std::string followed = client.followed(); !followed.empty()) fmt::print(stderr, "{}\n", followed);
+    if (const std::string followed = client.followed(); !followed.empty()) fmt::print(stderr, "note: {}\n", followed);
     if (const std::string unsent = unsent_decisions(client.status()); !unsent.empty()) {
       fmt::print(stderr, "{}\n", unsent);
     }

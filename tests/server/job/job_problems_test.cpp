@@ -72,6 +72,19 @@ TEST(JobProblems, StateNoSavingWhereTheTrainingProgramCallsItsFiguresInvalid) {
   EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_number());
 }
 
+TEST(JobProblems, StateNoSavingAgainstABaselineThatSomethingElseHasSlowed) {
+  SimulatedJob training(small_job(2));
+  training.slow_all(2);
+  training.train();
+  training.run(30);
+  ASSERT_TRUE(summary_json(training.record())["saved_pct"].is_number());
+  training.slow_all(1);
+  training.run(60);
+  ASSERT_THAT(kinds(training.record()), Contains("baseline_too_slow"));
+  EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_null());
+  EXPECT_LT(summary_json(training.record())["slowdown_pct"], -25);
+}
+
 TEST(JobProblems, OfARankThatFollowsNoPlanAreNotCriticalWhileTheJobIsFast) {
   SimulatedJob training(small_job(4));
   training.train();

@@ -182,7 +182,7 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
   data.clock_lead_s = arguments.planner.switch_latency.lead_s;
   data.lowgear_version = version();
   data.command = arguments.command;
-  data.late_s = arguments.planner.switch_latency.late_s();
+  data.late_s = arguments.planner.switch_latency.requests_at_begin_s();
   data.profile_name = std::filesystem::path(input.file.source).filename().string();
   return render_html_report(data);
 }

@@ -59,7 +59,7 @@ void require_run(const fs::path& folder) {
 
 std::string replaced_text(const fs::path& folder) {
   const fs::path file = folder / output_file::kRun;
-  if (!file_exists(file)) return "";
+  if (MemoryFiles::keeper_of(file) != nullptr || !file_exists(file)) return "";
   try {
     const api::RunFile run = api::read_run(read_file(file, kMaxFileBytes), file.string());
     return fmt::format("replaced {} ({}, {}, {}, of {}); --out DIR keeps both", folder.string(),

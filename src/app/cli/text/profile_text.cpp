@@ -111,7 +111,10 @@ std::string activations_text(std::span<const double> bytes_by_stage) {
 }
 
 std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency) {
-  if (!latency) return "clock changes: too few, or too similar, to measure how late they take effect\n";
+  if (!latency)
+    return "clock changes: too few, too similar, or asked for ahead by an agent, so that the time until they take "
+           "effect is "
+           "not seen\n";
   return describe(*latency) + '\n';
 }
 

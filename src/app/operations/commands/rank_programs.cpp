@@ -74,9 +74,11 @@ class RankMessages {
 
  private:
   static constexpr std::string_view kError = "error: ";
+  static constexpr std::string_view kNote = "note: ";
   static constexpr std::size_t kMostLines = 10'000;
 
   void show(int rank, std::string_view line) {
+    if (line.starts_with(kNote)) return console_->note(printable(line.substr(kNote.size()), kLongestLine));
     console_->warn(fmt::format("rank {}: {}", rank, printable(text_of(line), kLongestLine)));
   }
 

@@ -85,7 +85,9 @@ void check_recording(const fs::path& folder, std::vector<std::string>& missing) 
   fs::path nearest = fs::absolute(folder);
   while (!fs::exists(nearest, error) && nearest.has_relative_path()) nearest = nearest.parent_path();
   std::string why = "it is not a folder";
-  if (fs::is_directory(nearest, error)) {
+  if (nearest == fs::absolute(folder) && !recordings_in(folder).empty()) {
+    why = "it has a recording";
+  } else if (fs::is_directory(nearest, error)) {
     if (::access(nearest.c_str(), W_OK | X_OK) == 0) return;
     why = std::generic_category().message(errno);
   }

@@ -17,6 +17,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/core/environment.h"
 #include "base/core/monotonic_clock.h"
@@ -151,7 +152,13 @@ std::string container_kind(const fs::path& root) {
 fs::path simulated_nvml_of_program() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& folder : {program / "../simgpu", program / ".." / LOWGEAR_SIMGPU_FOLDER}) {
+  std::vector<fs::path> folders = {program / "../simgpu", program / ".." / LOWGEAR_SIMGPU_FOLDER};
+  // Of an installed wheel.
+  for (const fs::directory_entry& entry : fs::directory_iterator(program / "../lib", error)) {
+    if (!entry.path().filename().native().starts_with("python3")) continue;
+    folders.push_back(entry.path() / "site-packages/lowgear/simgpu");
+  }
+  for (const fs::path& folder : folders) {
     const fs::path library = folder / "libnvidia-ml.so.1";
     if (fs::exists(library, error)) return fs::canonical(library, error);
   }
