@@ -141,7 +141,7 @@ TEST(CompareWith, TakesMeansAfterTheWarmUp) {
   const auto timelines = measured_timelines(run.recordings, run.dag);
   const IterationComparison comparison = compare_with(timelines, run.dag, expected_s);
   EXPECT_EQ(comparison.iterations, 2);
-  EXPECT_NEAR(comparison.measured_s, run.iteration_end_s, 1e-9);
+  EXPECT_NEAR(comparison.measured_s, run.iteration_end_s - 0.001, 1e-9) << "less what rank 0 waits for its first unit";
   ASSERT_THAT(comparison.units, SizeIs(4));
   const UnitComparison& forward = comparison.units[0];
   EXPECT_EQ(forward.units, 2 * 2);

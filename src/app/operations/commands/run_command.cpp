@@ -272,6 +272,7 @@ fs::path outer_mark() {
 struct AttachedResult {
   measure::CommandResult command;
   bool attached = false;
+  bool told = false;     ///< by its clients, which saw the mark
   std::string followed;  ///< what the clients of first ranks say of plans, one line each; empty: nothing
 };
 
@@ -300,7 +301,8 @@ AttachedResult run_marked(const RunArguments& arguments, const std::map<std::str
   result.command = measure::run_command(arguments.command, measure::CommandOutput::standard_output, guard);
   std::error_code unknown;
   // Ranks on other machines may share the folder of recordings, and not the mark.
-  result.attached = fs::exists(mark, unknown) || recordings_in(recording) != before;
+  result.told = fs::exists(mark, unknown);
+  result.attached = result.told || recordings_in(recording) != before;
   std::ifstream said(mark);
   result.followed.assign(std::istreambuf_iterator<char>(said), std::istreambuf_iterator<char>());
   return result;
@@ -317,6 +319,11 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   folder.reset();
   std::istringstream followed(result.followed);
   for (std::string line; std::getline(followed, line);) console.note(printable(line, 1000));
+  if (result.attached && !result.told && speaks_for_job()) {
+    console.note(
+        "whether plans were followed is not known here: the job does not see this machine's temporary folder, "
+        "as in a container; the server's dashboard says it");
+  }
   if (result.command.signal != 0) {
     ::prctl(PR_SET_DUMPABLE, 0);  // the command has left its own core
     cli::raise_by_default(result.command.signal);
@@ -324,7 +331,9 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   const int status = result.command.shell_status();
   if (status != 0 || result.attached) return static_cast<cli::ExitCode>(status);
   const std::string text = fmt::format(
-      "nothing attached: on {} no process of the command trained with a framework that Lowgear observes; "
+      "nothing attached: on {} no process of the command trained with a framework that Lowgear observes (one in a "
+      "container without this machine's "
+      "temporary folder cannot say so); "
       "lowgear doctor, in the environment of the job, says what it does with each (docs/attaching.md)",
       host_name());
   if (arguments.strict) {
