@@ -15,7 +15,8 @@ std::optional<double> steady_ops_per_cycle(std::span<const CurveSample> samples,
   for (const CurveSample& sample : samples) {
     const bool steady =
         sample.highest_clock_mhz > 0 && sample.highest_clock_mhz - sample.lowest_clock_mhz <= kSteadyMhz;
-    if (sample.load.product_sms > 0 && kind_of(sample.load) == kind && steady) values.push_back(ops_per_cycle(sample));
+    if (rate_shows_clock(sample.load) && kind_of(sample.load) == kind && steady)
+      values.push_back(ops_per_cycle(sample));
   }
   if (values.empty()) return std::nullopt;
   std::ranges::sort(values);
@@ -24,12 +25,15 @@ std::optional<double> steady_ops_per_cycle(std::span<const CurveSample> samples,
 
 }  // namespace
 
+bool rate_shows_clock(const CurveLoad& load) { return load.product_sms > 0 && load.reads == 0; }
+
 double ops_per_cycle(const CurveSample& sample) {
   return sample.operations / sample.time_s / (sample.clock_mhz * 1e6) / sample.load.product_sms;
 }
 
 CurveLoad kind_of(CurveLoad load) {
   load.product_sms = 0;
+  load.reads = 0;
   load.stream_sms = 0;
   load.cached = false;
   return load;
@@ -40,7 +44,7 @@ std::vector<double> clocks_by_rate(std::span<const CurveSample> samples) {
   std::vector<double> clocks;
   for (const CurveSample& sample : samples) {
     clocks.push_back(sample.clock_mhz);
-    if (sample.load.product_sms == 0) continue;
+    if (!rate_shows_clock(sample.load)) continue;
     const auto steady = steady_ops_per_cycle(samples, kind_of(sample.load));
     if (!steady) continue;
     const double relative = ops_per_cycle(sample) / *steady;

@@ -114,7 +114,8 @@ class Fit {
     for (std::size_t k = 0; k < model_.kinds.size(); ++k) {
       std::vector<double> energies;
       for (const CurveSample& sample : model_.samples) {
-        if (sample.load.product_sms > 0 && kind_of(sample.load) == model_.kinds[k] && sample.operations > 0) {
+        if (sample.load.product_sms > 0 && kind_of(sample.load) == model_.kinds[k] && sample.operations > 0 &&
+            sample.bytes == 0) {
           energies.push_back((sample.power_w() - least_w) * sample.time_s / sample.operations * kTera);
         }
       }
@@ -344,7 +345,8 @@ class Fit {
       LoadEnergy load = {.load = model_.kinds[k], .pj = estimated(kLoads + static_cast<Eigen::Index>(k))};
       for (std::size_t i = 0; i < model_.samples.size(); ++i) {
         const CurveSample& sample = model_.samples[i];
-        if (!left_out_[i].empty() || sample.load.product_sms == 0 || kind_of(sample.load) != model_.kinds[k]) continue;
+        if (!left_out_[i].empty() || !rate_shows_clock(sample.load) || kind_of(sample.load) != model_.kinds[k])
+          continue;
         load.ops_per_cycle_sm += ops_per_cycle(sample);
         ++load.samples;
       }

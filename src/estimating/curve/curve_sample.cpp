@@ -20,7 +20,8 @@ constexpr std::array<std::string_view, 3> kTypes = {"bf16", "fp8", "tf32"};
 constexpr std::array<std::string_view, 3> kData = {"bits", "numbers", "zeros"};
 
 constexpr std::string_view kHeader =
-    "sms,type,data,adds,stream_sms,cached,begin_s,time_s,energy_j,energy_error_j,power_w,clock_mhz,lowest_clock_mhz,"
+    "sms,type,data,adds,reads,stream_sms,cached,begin_s,time_s,energy_j,energy_error_j,power_w,clock_mhz,lowest_clock_"
+    "mhz,"
     "highest_clock_mhz,memory_clock_mhz,temperature_c,capped_s,thermal_s,limit_w,operations,bytes,cache_bytes\n";
 
 int word_of(const CsvTable& table, std::size_t row, std::string_view column, std::span<const std::string_view> words) {
@@ -39,6 +40,15 @@ int sms_of(const CsvTable& table, std::size_t row, std::string_view column) {
   const long long value = table.integer(row, index);
   if (value < 0 || value > kMost)
     throw_input_error(table.where(row, index), "a number of multiprocessors is not negative");
+  return static_cast<int>(value);
+}
+
+int reads_of(const CsvTable& table, std::size_t row) {
+  const std::size_t index = table.column("reads");
+  const long long value = table.integer(row, index);
+  if (value < 0 || value > kMostReads) {
+    throw_input_error(table.where(row, index), fmt::format("reads are 0 to {}", kMostReads));
+  }
   return static_cast<int>(value);
 }
 
@@ -61,6 +71,8 @@ CurveSample sample_of(const CsvTable& table, std::size_t row) {
   sample.load.type = static_cast<ProductType>(word_of(table, row, "type", kTypes));
   sample.load.data = static_cast<ProductData>(word_of(table, row, "data", kData));
   sample.load.adds = sms_of(table, row, "adds") != 0;
+  // Files of earlier versions have none.
+  if (table.has_column("reads")) sample.load.reads = reads_of(table, row);
   sample.load.stream_sms = sms_of(table, row, "stream_sms");
   sample.load.cached = sms_of(table, row, "cached") != 0;
   sample.begin_s = amount_of(table, row, "begin_s");
@@ -104,9 +116,22 @@ class LoadList {
   std::vector<CurveLoad> loads_;
 };
 
-/// Most samples are of the first type. Additions and streams beside the products reach the lowest clocks; loads of the
+/// Those that reach the lowest clocks, from the lowest up: products on all multiprocessors, and beside them as many
+/// reads of device memory as they leave time for, down to half of that.
+std::vector<CurveLoad> lowest_loads(int multiprocessors, std::span<const ProductType> types) {
+  LoadList loads(multiprocessors);
+  constexpr int kStep = 2;
+  for (int reads = kMostReads; reads >= kMostReads / 2; reads -= kStep) {
+    for (const ProductType type : types.first(std::min<std::size_t>(types.size(), 2))) {
+      loads.add({.type = type, .reads = reads}, {{16, 0}});
+    }
+  }
+  return std::move(loads).take();
+}
+
+/// Most samples are of the first type. Additions and streams beside the products reach clocks between; loads of the
 /// cache and of device memory at several clocks show which part of their energy follows the core's voltage.
-std::vector<CurveLoad> distinct_loads(int multiprocessors, std::span<const ProductType> types) {
+std::vector<CurveLoad> other_loads(int multiprocessors, std::span<const ProductType> types) {
   using enum ProductData;
   LoadList loads(multiprocessors);
   loads.add_idle(2);
@@ -115,17 +140,28 @@ std::vector<CurveLoad> distinct_loads(int multiprocessors, std::span<const Produ
     if (types.size() > 2 && type == types.back()) continue;
     loads.add({.type = type, .data = numbers}, {{13, 0}});
     loads.add({.type = type, .data = numbers, .adds = true},
-              {{2, 0}, {5, 0}, {8, 0}, {10, 0}, {13, 0}, {16, 0}, {8, 4}, {12, 4}, {14, 2}, {15, 1}});
+              {{2, 0}, {5, 0}, {8, 0}, {10, 0}, {13, 0}, {16, 0}, {12, 4}});
   }
   if (types.empty()) return std::move(loads).take();
   const ProductType first = types.front();
   loads.add({.type = first, .data = numbers, .adds = true}, {{4, 0}, {12, 0}});
+  loads.add({.type = first, .data = numbers, .reads = kMostReads / 2}, {{2, 0}, {5, 0}, {10, 0}});
+  loads.add({.type = first, .data = numbers, .reads = kMostReads / 4}, {{16, 0}});
   loads.add({.type = first, .data = bits}, {{5, 0}, {10, 0}});
   loads.add({.type = first, .data = zeros}, {{2, 0}, {5, 0}, {10, 0}, {16, 0}});
   loads.add({.type = first}, {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}});
   loads.add({.type = first, .cached = true}, {{0, 2}, {0, 5}, {0, 10}, {0, 16}, {4, 12}, {8, 8}, {12, 4}});
   loads.add({.type = first, .adds = true, .cached = true}, {{12, 4}});
   return std::move(loads).take();
+}
+
+void add_shuffled(std::vector<CurveLoad>& plan, std::span<const CurveLoad> loads, int round) {
+  std::vector<std::pair<std::uint64_t, std::size_t>> order;
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    order.emplace_back(random_bits(static_cast<std::uint64_t>(round) * loads.size() + i), i);
+  }
+  std::ranges::sort(order);
+  for (const auto& [bits, i] : order) plan.push_back(loads[i]);
 }
 
 }  // namespace
@@ -137,8 +173,9 @@ std::string describe(const CurveLoad& load) {
   if (load.product_sms == 0 && load.stream_sms == 0) return "idle";
   std::string text;
   if (load.product_sms > 0) {
-    text = fmt::format("{} {}{} on {} SMs", name(load.type), name(load.data), load.adds ? " + adds" : "",
-                       load.product_sms);
+    text = fmt::format("{} {}{}", name(load.type), name(load.data), load.adds ? " + adds" : "");
+    if (load.reads > 0) text += fmt::format(" + {}/{} reads", load.reads, kMostReads);
+    text += fmt::format(" on {} SMs", load.product_sms);
   }
   if (load.stream_sms > 0)
     text += fmt::format("{}{}stream on {}", text.empty() ? "" : ", ", load.cached ? "cached " : "", load.stream_sms);
@@ -150,13 +187,15 @@ std::string curve_header() { return std::string(kHeader); }
 std::string curve_row(const CurveSample& sample) {
   const CurveLoad& load = sample.load;
   return fmt::format(
-      "{},{},{},{},{},{},{:.3f},{:.4f},{:.3f},{:.3f},{:.2f},{:.1f},{:.0f},{:.0f},{:.0f},{:.2f},{:.3f},{:.3f},{},{:.6e},"
+      "{},{},{},{},{},{},{},{:.3f},{:.4f},{:.3f},{:.3f},{:.2f},{:.1f},{:.0f},{:.0f},{:.0f},{:.2f},{:.3f},{:.3f},{},{:."
+      "6e},"
       "{:."
       "6e},{:.6e}\n",
-      load.product_sms, name(load.type), name(load.data), load.adds ? 1 : 0, load.stream_sms, load.cached ? 1 : 0,
-      sample.begin_s, sample.time_s, sample.energy_j, sample.energy_error_j, sample.power_w(), sample.clock_mhz,
-      sample.lowest_clock_mhz, sample.highest_clock_mhz, sample.memory_clock_mhz, sample.temperature_c, sample.capped_s,
-      sample.thermal_s, sample.limit_w, sample.operations, sample.bytes, sample.cache_bytes);
+      load.product_sms, name(load.type), name(load.data), load.adds ? 1 : 0, load.reads, load.stream_sms,
+      load.cached ? 1 : 0, sample.begin_s, sample.time_s, sample.energy_j, sample.energy_error_j, sample.power_w(),
+      sample.clock_mhz, sample.lowest_clock_mhz, sample.highest_clock_mhz, sample.memory_clock_mhz,
+      sample.temperature_c, sample.capped_s, sample.thermal_s, sample.limit_w, sample.operations, sample.bytes,
+      sample.cache_bytes);
 }
 
 std::vector<CurveSample> parse_curve_samples(std::string_view text, const std::string& source) {
@@ -167,16 +206,12 @@ std::vector<CurveSample> parse_curve_samples(std::string_view text, const std::s
 }
 
 std::vector<CurveLoad> plan_curve(int multiprocessors, std::span<const ProductType> types, int rounds) {
-  const std::vector<CurveLoad> loads = distinct_loads(multiprocessors, types);
-  std::vector<CurveLoad> plan;
-  for (int round = 0; round < rounds; ++round) {
-    std::vector<std::pair<std::uint64_t, std::size_t>> order;
-    for (std::size_t i = 0; i < loads.size(); ++i) {
-      order.emplace_back(random_bits(static_cast<std::uint64_t>(round) * loads.size() + i), i);
-    }
-    std::ranges::sort(order);
-    for (const auto& [bits, i] : order) plan.push_back(loads[i]);
-  }
+  std::vector<CurveLoad> plan = lowest_loads(multiprocessors, types);
+  const std::size_t lowest = plan.size();
+  std::vector<CurveLoad> loads = other_loads(multiprocessors, types);
+  if (rounds > 0) add_shuffled(plan, loads, 0);
+  loads.insert(loads.end(), plan.begin(), plan.begin() + static_cast<std::ptrdiff_t>(lowest));
+  for (int round = 1; round < rounds; ++round) add_shuffled(plan, loads, round);
   return plan;
 }
 

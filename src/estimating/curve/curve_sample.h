@@ -19,6 +19,9 @@ enum class ProductData : unsigned char {
 [[nodiscard]] std::string_view name(ProductType type);
 [[nodiscard]] std::string_view name(ProductData data);
 
+/// Most reads of device memory beside products: as many as they leave time for.
+inline constexpr int kMostReads = 16;
+
 /// Work on a GPU that does not end: products on some multiprocessors, reads of device memory or of the last-level cache
 /// on others. Without both the GPU is awake and idle.
 struct CurveLoad {
@@ -26,12 +29,13 @@ struct CurveLoad {
   ProductType type = ProductType::bf16;
   ProductData data = ProductData::numbers;
   bool adds = false;  ///< beside the products ordinary multiply-adds and reads of the last-level cache
+  int reads = 0;      ///< of device memory beside the products, in sixteenths of the most
   int stream_sms = 0;
   bool cached = false;  ///< the streams read memory that stays in the last-level cache
 
   friend bool operator==(const CurveLoad&, const CurveLoad&) = default;
 };
-/// `fp8 bits + adds on 66 SMs, stream on 16`
+/// `fp8 bits + adds on 66 SMs, stream on 16`, `fp8 numbers + 8/16 reads on 132 SMs`
 [[nodiscard]] std::string describe(const CurveLoad& load);
 
 /// A load, measured for some seconds at the clock that the GPU chose.
@@ -63,8 +67,10 @@ struct CurveSample {
 /// Throws InputError with file, line and column.
 [[nodiscard]] std::vector<CurveSample> parse_curve_samples(std::string_view text, const std::string& source);
 
-/// The loads of a curve on a GPU of so many multiprocessors, each `rounds` times, in a random order that mixes every
-/// round. Products take from an eighth to all of the multiprocessors, so that the power limit binds at some of them.
+/// The loads of a curve on a GPU of so many multiprocessors, each `rounds` times. The first round begins with those
+/// that reach the lowest clocks, from the lowest up, so that a short run has them; all else is in a random order, which
+/// differs from round to round. Products take from an eighth to all of the multiprocessors, so that the power limit
+/// binds at some of them.
 [[nodiscard]] std::vector<CurveLoad> plan_curve(int multiprocessors, std::span<const ProductType> types, int rounds);
 
 }  // namespace lowgear::curve

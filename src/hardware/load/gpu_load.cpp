@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -19,6 +20,12 @@ constexpr std::size_t kRegionBytes = std::size_t{32} << 20U;
 constexpr std::uint64_t kCachedSteps = 2;
 /// So many chunks take a minute or two, should nobody stop them.
 constexpr std::uint64_t kMostChunks = 120'000;
+/// Places of reads beside products are 32 bits.
+constexpr std::uint64_t kMostWalked = std::uint64_t{1} << 32U;
+
+unsigned read_rounds(const LoadKernel& kernel, const curve::CurveLoad& load) {
+  return kernel.reads * static_cast<unsigned>(load.reads) / curve::kMostReads;
+}
 
 }  // namespace
 
@@ -80,9 +87,15 @@ void CudaLoad::start(const curve::CurveLoad& load) {
   CudaDriver::Address control = control_.device;
   auto products = static_cast<unsigned>(load.product_sms);
   unsigned adds = load.adds ? kernel.kernel.adds : 0;
+  unsigned reads = read_rounds(kernel.kernel, load);
+  // Reads of the last round end within the memory.
+  const std::uint64_t walked = region_bytes_ * static_cast<std::size_t>(driver_.multiprocessors()) -
+                               static_cast<std::uint64_t>(kernel.kernel.read_bytes);
+  auto window = static_cast<std::uint32_t>(std::min(std::bit_floor(walked), kMostWalked) - 1);
   std::uint64_t region = load.cached ? kCachedSteps * kernel.kernel.region_bytes : region_bytes_;
   std::uint64_t most = kMostChunks;
-  std::array<void*, 8> parameters = {&control, &products, &adds, &masks.kept, &masks.set, &memory_, &region, &most};
+  std::array<void*, 10> parameters = {&control,    &products,  &adds,    &reads,  &window,
+                                      &masks.kept, &masks.set, &memory_, &region, &most};
   driver_.launch(kernel.work, static_cast<unsigned>(blocks), kernel.kernel.threads, kernel.kernel.shared_bytes,
                  parameters.data());
   running_ = &kernel;
@@ -98,6 +111,7 @@ LoadWork CudaLoad::work() const {
     if (block < load_.product_sms) {
       work.operations += done * running_->kernel.product_operations;
       if (load_.adds) work.cache_bytes += done * running_->kernel.add_bytes;
+      work.bytes += done * read_rounds(running_->kernel, load_) * running_->kernel.read_bytes;
     } else {
       (load_.cached ? work.cache_bytes : work.bytes) += done * running_->kernel.stream_bytes;
     }

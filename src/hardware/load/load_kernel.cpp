@@ -19,6 +19,7 @@ constexpr int kAccumulators = 128;
 constexpr int kInner = 256;     ///< rounds of products in a chunk
 constexpr int kLoads = 8;       ///< reads of 16 bytes that a streaming thread has under way
 constexpr int kCacheReads = 6;  ///< and one of the third group
+constexpr int kMemoryReads = 16;
 constexpr int kGroupThreads = 128;
 constexpr int kCachedBytes = 1 << 24;
 constexpr int kChains = 16;  ///< of multiply-adds in a thread
@@ -147,30 +148,47 @@ std::string fill_shared() {
       kHash, kThreads * 4);
 }
 
-/// The third group: z <- z^2 + c, which never comes to rest, and reads of a part of memory that stays in the last-level
-/// cache, as the tiles of a product are read. %r13 rounds. A round takes up the reads of the one before it.
-std::string multiply_adds() {
-  std::string text =
-      "  setp.eq.u32 %p2, %r13, 0;\n  @%p2 bra NO_ADDS;\n  mov.u32 %r15, %r13;\n"
-      "ADDS:\n";
-  for (int i = 0; i < 4 * kCacheReads; ++i) text += fmt::format("  xor.b32 %r16, %r16, %r{};\n", 60 + i);
-  text += fmt::format("  add.u32 %r19, %r19, {};\n  and.b32 %r19, %r19, {};\n", kCacheReads * kGroupThreads * 16,
-                      kCachedBytes - 1);
-  text += "  cvt.u64.u32 %rd19, %r19;\n  add.s64 %rd19, %rd19, %rd12;\n";
-  for (int i = 0; i < kCacheReads; ++i) {
+/// A round of the third group's reads from the place %r`place` on, which then moves within `window`, a mask of bytes.
+/// Takes up the reads of the round before it.
+std::string third_group_reads(int reads, int place, std::string_view window) {
+  std::string text;
+  for (int i = 0; i < 4 * reads; ++i) text += fmt::format("  xor.b32 %r16, %r16, %r{};\n", 60 + i);
+  text += fmt::format("  add.u32 %r{0}, %r{0}, {1};\n  and.b32 %r{0}, %r{0}, {2};\n", place, reads * kGroupThreads * 16,
+                      window);
+  text += fmt::format("  cvt.u64.u32 %rd19, %r{};\n  add.s64 %rd19, %rd19, %rd12;\n", place);
+  for (int i = 0; i < reads; ++i) {
     text += fmt::format("  ld.global.nc.L1::no_allocate.v4.u32 {}, [%rd19+{}];\n", registers('r', 60 + 4 * i, 4),
                         kGroupThreads * 16 * i);
   }
-  for (int unrolled = 0; unrolled < 16; ++unrolled) {
-    for (int i = 0; i < kChains; ++i) text += fmt::format("  fma.rn.f32 %f{0}, %f{0}, %f{0}, %f131;\n", 140 + i);
-  }
-  return text + "  sub.u32 %r15, %r15, 1;\n  setp.ne.u32 %p2, %r15, 0;\n  @%p2 bra ADDS;\nNO_ADDS:\n";
+  return text;
 }
 
-std::string multiply_add_setup() {
+/// The third group repeats `body` %r`rounds` times.
+std::string third_group_loop(std::string_view label, int rounds, const std::string& body) {
+  return fmt::format("  setp.eq.u32 %p2, %r{1}, 0;\n  @%p2 bra NO_{0};\n  mov.u32 %r15, %r{1};\n{0}:\n", label,
+                     rounds) +
+         body + fmt::format("  sub.u32 %r15, %r15, 1;\n  setp.ne.u32 %p2, %r15, 0;\n  @%p2 bra {0};\nNO_{0}:\n", label);
+}
+
+/// z <- z^2 + c, which never comes to rest, and reads of a part of memory that stays in the last-level cache, as the
+/// tiles of a product are read. %r13 rounds.
+std::string multiply_adds() {
+  std::string body = third_group_reads(kCacheReads, 19, std::to_string(kCachedBytes - 1));
+  for (int unrolled = 0; unrolled < 16; ++unrolled) {
+    for (int i = 0; i < kChains; ++i) body += fmt::format("  fma.rn.f32 %f{0}, %f{0}, %f{0}, %f131;\n", 140 + i);
+  }
+  return third_group_loop("ADDS", 13, body);
+}
+
+/// Reads of a part of memory that no cache holds. %r23 rounds.
+std::string memory_reads() { return third_group_loop("MEMORY", 23, third_group_reads(kMemoryReads, 24, "%r22")); }
+
+std::string third_group_setup() {
   std::string text = "  mov.f32 %f131, 0fBFF33333;\n";  // -1.9
-  for (int i = 0; i < 4 * kCacheReads; ++i) text += fmt::format("  mov.u32 %r{}, 0;\n", 60 + i);
-  text += "  mul.lo.u32 %r19, %r4, 7919;\n  shl.b32 %r19, %r19, 11;\n  mad.lo.u32 %r19, %r3, 16, %r19;\n";
+  for (int i = 0; i < 4 * kMemoryReads; ++i) text += fmt::format("  mov.u32 %r{}, 0;\n", 60 + i);
+  text +=
+      "  mul.lo.u32 %r19, %r4, 7919;\n  shl.b32 %r19, %r19, 11;\n  mad.lo.u32 %r19, %r3, 16, %r19;\n  mov.u32 %r24, "
+      "%r19;\n";
   for (int i = 0; i < kChains; ++i) {
     text += fmt::format(
         "  mad.lo.u32 %r31, %r3, 31, {};\n{}  and.b32 %r30, %r30, 0x007FFFFF;\n  or.b32 %r30, %r30, 0x3F000000;\n"
@@ -220,16 +238,18 @@ std::string accumulators_zero() {
   return text;
 }
 
-/// Parameters: control memory, blocks of products, rounds of multiply-adds, masks of elements, device memory, bytes of
-/// a block's region, most chunks.
+/// Parameters: control memory, blocks of products, rounds of multiply-adds and of reads beside them, mask of the bytes
+/// that those reads walk through, masks of elements, device memory, bytes of a block's region, most chunks.
 std::string work_begin(bool warpgroup, unsigned tile_bytes) {
   return fmt::format(
-             ".visible .entry work(.param .u64 control, .param .u32 products, .param .u32 adds, .param .u32 and_mask,\n"
-             "  .param .u32 or_mask, .param .u64 memory, .param .u64 region, .param .u64 most)\n"
+             ".visible .entry work(.param .u64 control, .param .u32 products, .param .u32 adds, .param .u32 reads,\n"
+             "  .param .u32 window, .param .u32 and_mask, .param .u32 or_mask, .param .u64 memory, .param .u64 region, "
+             ".param .u64 most)\n"
              ".maxntid {}, 1, 1\n.minnctapersm 1\n{{\n"
              "  .reg .pred %p<12>;\n  .reg .b32 %r<160>;\n  .reg .b64 %rd<24>;\n  .reg .f32 %f<160>;\n"
              "  ld.param.u64 %rd1, [control];\n  cvta.to.global.u64 %rd1, %rd1;\n"
              "  ld.param.u32 %r10, [products];\n  ld.param.u32 %r13, [adds];\n"
+             "  ld.param.u32 %r23, [reads];\n  ld.param.u32 %r22, [window];\n"
              "  ld.param.u32 %r11, [and_mask];\n  ld.param.u32 %r12, [or_mask];\n"
              "  ld.param.u64 %rd12, [memory];\n  cvta.to.global.u64 %rd12, %rd12;\n"
              "  ld.param.u64 %rd7, [region];\n  ld.param.u64 %rd16, [most];\n"
@@ -249,7 +269,7 @@ std::string work_kernel(ProductType type, bool warpgroup, unsigned tile_bytes) {
   text += warpgroup ? warpgroup_rounds(type) : warp_rounds(type);
   text += "  sub.u32 %r14, %r14, 1;\n  setp.ne.u32 %p1, %r14, 0;\n  @%p1 bra PRODUCTS;\n";
   text += end_of_chunks("PRODUCTS", tile_bytes, kept('f', 0, kAccumulators));
-  text += "THIRD:\n" + multiply_add_setup() + "CHUNK_ADDS:\n" + multiply_adds();
+  text += "THIRD:\n" + third_group_setup() + "CHUNK_ADDS:\n" + multiply_adds() + memory_reads();
   text += end_of_chunks("ADDS", tile_bytes, kept('f', 140, kChains) + kept('r', 16, 1));
   // This thread's place in the block's region, its begin and end.
   text +=
@@ -316,6 +336,8 @@ LoadKernel load_kernel(int compute_capability, ProductType type) {
                 : double{kProductWarps} * kInner * kRotations * kRowTiles * kColumnTiles * 2 * 16 * 8 * inner;
   kernel.adds = warpgroup ? 1400 : 500;
   kernel.add_bytes = static_cast<double>(kernel.adds) * kCacheReads * kGroupThreads * 16;
+  kernel.reads = warpgroup ? 900 : 320;
+  kernel.read_bytes = kMemoryReads * kGroupThreads * 16;
   kernel.stream_bytes = static_cast<double>(kStreamStep) * kStreamInner;
   kernel.region_bytes = kStreamStep;
   return kernel;

@@ -17,9 +17,11 @@ struct LoadKernel {
   unsigned threads = 0;
   unsigned shared_bytes = 0;
   unsigned adds = 0;               ///< rounds of multiply-adds that take a chunk's time beside its products
+  unsigned reads = 0;              ///< the same of reads of device memory, where it gives its highest rate
   double product_operations = 0;   ///< of a chunk of products; a multiply and an add are two
   double stream_bytes = 0;         ///< of a chunk of reads
   double add_bytes = 0;            ///< read from the last-level cache beside a chunk of products with additions
+  double read_bytes = 0;           ///< read from device memory in one round beside the products
   std::uint64_t region_bytes = 0;  ///< a block's share of device memory is a multiple of this
 };
 

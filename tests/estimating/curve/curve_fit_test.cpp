@@ -57,7 +57,9 @@ struct SyntheticGpu {
     const double ops_per_cycle = load.type == ProductType::fp8 ? 8000 : 4000;
     CurveSample sample{.load = load, .time_s = kSeconds, .clock_mhz = clock_mhz, .temperature_c = temperature_c};
     sample.operations = load.product_sms * ops_per_cycle * clock_mhz * 1e6 * kSeconds;
-    (load.cached ? sample.cache_bytes : sample.bytes) = std::min(4.0e12, load.stream_sms * 6e10) * kSeconds;
+    const double read_per_s = 1.6e6 * load.reads * load.product_sms * clock_mhz;
+    (load.cached ? sample.cache_bytes : sample.bytes) =
+        std::min(4.0e12, load.stream_sms * 6e10 + read_per_s) * kSeconds;
     constexpr double kCacheBytesPerOperation = 0.005;
     if (load.adds) sample.cache_bytes += kCacheBytesPerOperation * sample.operations;
     const double v2 = this->v2(clock_mhz);
@@ -161,6 +163,18 @@ TEST(CurveFit, StatesErrorsThatHoldTheTruthOfNoisyGpus) {
   }
   EXPECT_GT(points, 300);
   EXPECT_GE(held, points * 85 / 100) << "of " << points;
+}
+
+TEST(CurveFit, KnowsLowClocksWithinAFewPercentOfV2) {
+  // Energies of an H200, whose power limit holds products alone down to some 1650 MHz.
+  const SyntheticGpu gpu{.fp8_pj = 0.45, .bf16_pj = 0.82, .byte_pj = 120, .noise = 0.005};
+  const CurveFit fit = fit_curve(gpu.samples());
+  EXPECT_LT(fit.voltage.measured_from_mhz(), 1260);
+  for (const power::VoltagePoint& point : fit.voltage.points()) {
+    if (!fit.voltage.is_measured(point.clock_mhz)) continue;
+    EXPECT_LE(point.error, 0.05 * point.relative_v2) << point.clock_mhz;
+    EXPECT_NEAR(point.relative_v2, gpu.v2(point.clock_mhz), 0.05 * point.relative_v2) << point.clock_mhz;
+  }
 }
 
 TEST(CurveFit, ExtrapolatesWithErrorsThatGrow) {

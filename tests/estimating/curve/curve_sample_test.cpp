@@ -18,6 +18,7 @@ const CurveSample kSample{.load = {.product_sms = 66,
                                    .type = ProductType::fp8,
                                    .data = ProductData::bits,
                                    .adds = true,
+                                   .reads = 8,
                                    .stream_sms = 16,
                                    .cached = true},
                           .begin_s = 12.5,
@@ -45,8 +46,18 @@ TEST(CurveSample, IsReadAsItWasWritten) {
   EXPECT_EQ(samples[0].cache_bytes, 3e12);
   EXPECT_EQ(samples[0].limit_w, 700);
   EXPECT_NEAR(samples[0].power_w(), 666.67, 0.01);
-  EXPECT_EQ(describe(kSample.load), "fp8 bits + adds on 66 SMs, cached stream on 16");
+  EXPECT_EQ(describe(kSample.load), "fp8 bits + adds + 8/16 reads on 66 SMs, cached stream on 16");
   EXPECT_EQ(describe(CurveLoad{}), "idle");
+}
+
+TEST(CurveSample, OfAFileWithoutReadsHasNone) {
+  const auto samples = parse_curve_samples(
+      "sms,type,data,adds,stream_sms,cached,begin_s,time_s,energy_j,energy_error_j,clock_mhz,lowest_clock_mhz,"
+      "highest_clock_mhz,memory_clock_mhz,temperature_c,capped_s,thermal_s,limit_w,operations,bytes,cache_bytes\n"
+      "66,fp8,bits,1,0,0,0,2,1000,1,1400,1390,1410,3201,50,2,0,700,1e15,0,0\n",
+      "curve.csv");
+  EXPECT_EQ(samples.at(0).load,
+            (CurveLoad{.product_sms = 66, .type = ProductType::fp8, .data = ProductData::bits, .adds = true}));
 }
 
 TEST(CurveSample, RefusesWhatIsNoSampleAtItsCell) {
@@ -59,6 +70,7 @@ TEST(CurveSample, RefusesWhatIsNoSampleAtItsCell) {
   EXPECT_THAT(error("66,fp8", "-1,fp8"), HasSubstr("not negative"));
   EXPECT_THAT(error("2.2500", "0"), HasSubstr("time_s is above 0"));
   EXPECT_THAT(error(",type", ",kind"), HasSubstr("type"));
+  EXPECT_THAT(error("bits,1,8", "bits,1,17"), HasSubstr("curve.csv:2:15: reads are 0 to 16"));
 }
 
 TEST(CurvePlan, HasEveryLoadInEveryRoundInAnotherOrder) {
@@ -70,6 +82,22 @@ TEST(CurvePlan, HasEveryLoadInEveryRoundInAnotherOrder) {
   EXPECT_TRUE(std::equal(once.begin(), once.end(), twice.begin()));
   EXPECT_FALSE(std::equal(once.begin(), once.end(), twice.begin() + count));
   EXPECT_TRUE(std::is_permutation(once.begin(), once.end(), twice.begin() + count, twice.end()));
+}
+
+TEST(CurvePlan, BeginsWithTheLowestClocks) {
+  const std::vector<ProductType> types = {ProductType::fp8, ProductType::bf16, ProductType::tf32};
+  const auto plan = plan_curve(132, types, 2);
+  EXPECT_EQ(plan.front(), (CurveLoad{.product_sms = 132, .type = ProductType::fp8, .reads = kMostReads}));
+  EXPECT_EQ(plan[1], (CurveLoad{.product_sms = 132, .type = ProductType::bf16, .reads = kMostReads}));
+  // All that reach them, then none in this round; the second round mixes them with the rest.
+  const auto is_low = [](const CurveLoad& load) { return load.product_sms == 132 && 2 * load.reads >= kMostReads; };
+  const auto rest = std::find_if_not(plan.begin(), plan.end(), is_low);
+  const auto round = plan.begin() + static_cast<std::ptrdiff_t>(plan.size() / 2);
+  EXPECT_EQ(rest - plan.begin(), 10);
+  EXPECT_TRUE(std::is_sorted(plan.begin(), rest, [](const auto& a, const auto& b) { return a.reads > b.reads; }));
+  EXPECT_TRUE(std::none_of(rest, round, is_low));
+  EXPECT_EQ(std::count_if(round, plan.end(), is_low), 10);
+  EXPECT_FALSE(std::all_of(round, round + 10, is_low));
 }
 
 TEST(CurvePlan, FitsEveryGpu) {

@@ -48,6 +48,19 @@ TEST(LoadKernel, MultipliesByWarpsElsewhere) {
   EXPECT_THAT(load_kernel(120, ProductType::fp8).ptx, HasSubstr(".target sm_89\n"));
 }
 
+TEST(LoadKernel, ReadsDeviceMemoryBesideProducts) {
+  for (const int capability : {80, 90}) {
+    const LoadKernel kernel = load_kernel(capability, ProductType::bf16);
+    const std::string loop =
+        kernel.ptx.substr(kernel.ptx.find("\nMEMORY:"), kernel.ptx.find("NO_MEMORY:\n") - kernel.ptx.find("\nMEMORY:"));
+    // 128 threads, 16 bytes each.
+    EXPECT_EQ(kernel.read_bytes, 128 * 16 * count(loop, "ld.global.nc.L1::no_allocate.v4.u32"));
+    EXPECT_EQ(count(loop, "fma"), 0);
+    EXPECT_THAT(loop, HasSubstr("and.b32 %r24, %r24, %r22;")) << "within the memory";
+    EXPECT_GT(kernel.reads, 0U);
+  }
+}
+
 TEST(LoadKernel, HasTheInnerDimensionOfEachType) {
   EXPECT_THAT(load_kernel(90, ProductType::bf16).ptx, HasSubstr("m64n256k16"));
   EXPECT_THAT(load_kernel(90, ProductType::tf32).ptx, HasSubstr("m64n256k8.f32.tf32.tf32"));

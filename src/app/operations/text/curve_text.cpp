@@ -80,7 +80,7 @@ report::SeriesPlots::Series line(std::string name, std::vector<report::SeriesPlo
   return {.name = std::move(name), .is_line = true, .points = std::move(points)};
 }
 
-/// Samples without streams by number of multiprocessors, one plot for each kind of load.
+/// Samples without streams and reads by number of multiprocessors, one plot for each kind of load.
 report::SeriesPlots power_plots(const FittedCurve& fitted) {
   report::SeriesPlots figure{.title = "Power by multiprocessors at work",
                              .basis = "measured",
@@ -95,7 +95,7 @@ report::SeriesPlots power_plots(const FittedCurve& fitted) {
     std::vector<report::SeriesPlots::Point> computed;
     for (std::size_t i = 0; i < fitted.samples.size(); ++i) {
       const CurveSample& sample = fitted.samples[i];
-      if (!is_kind(sample.load, kind.load) || sample.load.stream_sms > 0) continue;
+      if (!is_kind(sample.load, kind.load) || sample.load.stream_sms > 0 || sample.load.reads > 0) continue;
       measured.push_back({static_cast<double>(sample.load.product_sms), sample.power_w()});
       computed.push_back({static_cast<double>(sample.load.product_sms), fitted.fit.samples[i].fitted_w});
     }
