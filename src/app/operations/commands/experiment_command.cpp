@@ -62,12 +62,12 @@ void print_order(const ExperimentArguments& arguments, const experiment::Experim
 }
 
 /// Jobs and arms, without planning any.
-void print_arms(const ExperimentArguments& arguments, const experiment::PolicyExperiment& file, cli::Console& console) {
+void print_arms(const ExperimentArguments& arguments, const evaluation::PolicyExperiment& file, cli::Console& console) {
   cli::Table table(
       {{"job", cli::Table::Align::left}, {"arm", cli::Table::Align::left}, {"policy", cli::Table::Align::left}});
   Json json = Json::array();
-  for (const experiment::PolicyJob& job : file.jobs) {
-    for (const experiment::PolicyArm& arm : file.arms) {
+  for (const evaluation::PolicyJob& job : file.jobs) {
+    for (const evaluation::PolicyArm& arm : file.arms) {
       table.add_row({job.name, arm.name, arm.policy});
       json.push_back({{"job", job.name}, {"arm", arm.name}, {"policy", arm.policy}});
     }
@@ -87,7 +87,7 @@ cli::ExitCode run_policies(const ExperimentArguments& arguments, const std::stri
     return cli::ExitCode::ok;
   }
   std::optional<cli::ProgressBar> progress(std::in_place);
-  const std::vector<experiment::ReplayedJob> jobs = run_policy_experiment(input, *progress);
+  const std::vector<evaluation::ReplayedJob> jobs = run_policy_experiment(input, *progress);
   progress.reset();
   const fs::path folder = arguments.folder();
   std::error_code error;
@@ -124,7 +124,7 @@ void report(const ExperimentArguments& arguments, const std::string& command, cl
 
 cli::ExitCode run_experiment_verb(const ExperimentArguments& arguments, const std::string& command,
                                   cli::Console& console) {
-  if (experiment::compares_policies(read_file(arguments.file), arguments.file)) {
+  if (evaluation::compares_policies(read_file(arguments.file), arguments.file)) {
     return run_policies(arguments, command, console);
   }
   const ExperimentInput input = read_experiment(arguments.file);

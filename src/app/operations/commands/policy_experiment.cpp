@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-estimator::TrainingJob read_job(const experiment::PolicyJob& job, const fs::path& folder) {
+estimator::TrainingJob read_job(const evaluation::PolicyJob& job, const fs::path& folder) {
   cli::JobArguments arguments{.file = (folder / job.job).string(), .settings = {}};
   for (const std::string& setting : job.settings) {
     const std::size_t equals = setting.find('=');
@@ -39,13 +39,13 @@ estimator::TrainingJob read_job(const experiment::PolicyJob& job, const fs::path
 }  // namespace
 
 PolicyExperimentInput read_policy_experiment(const fs::path& path) {
-  PolicyExperimentInput input{.file = experiment::parse_policy_experiment(read_file(path), path.string()), .jobs = {}};
-  for (const experiment::PolicyJob& job : input.file.jobs) input.jobs.push_back(read_job(job, path.parent_path()));
+  PolicyExperimentInput input{.file = evaluation::parse_policy_experiment(read_file(path), path.string()), .jobs = {}};
+  for (const evaluation::PolicyJob& job : input.file.jobs) input.jobs.push_back(read_job(job, path.parent_path()));
   return input;
 }
 
-std::vector<experiment::ReplayedJob> run_policy_experiment(const PolicyExperimentInput& input, Progress& progress) {
-  std::vector<experiment::ReplayedJob> results;
+std::vector<evaluation::ReplayedJob> run_policy_experiment(const PolicyExperimentInput& input, Progress& progress) {
+  std::vector<evaluation::ReplayedJob> results;
   for (std::size_t i = 0; i < input.jobs.size(); ++i) {
     const estimator::TrainingJob& job = input.jobs[i];
     api::require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
@@ -57,16 +57,16 @@ std::vector<experiment::ReplayedJob> run_policy_experiment(const PolicyExperimen
 
 namespace {
 
-using experiment::PolicyExperiment;
-using experiment::ReplayedArm;
-using experiment::ReplayedJob;
+using evaluation::PolicyExperiment;
+using evaluation::ReplayedArm;
+using evaluation::ReplayedJob;
 
 constexpr const char* kBasis = "replayed";
 /// Less is not shown.
 constexpr double kShownPct = 0.005;
 
 const std::string& policy_of(const PolicyExperiment& file, const ReplayedArm& arm) {
-  return std::ranges::find(file.arms, arm.name, &experiment::PolicyArm::name)->policy;
+  return std::ranges::find(file.arms, arm.name, &evaluation::PolicyArm::name)->policy;
 }
 
 std::vector<std::string> row_of(const ReplayedJob& job, const ReplayedArm& arm) {
@@ -136,7 +136,7 @@ std::string range_text(const std::vector<double>& pct) {
 /// Energy and time of each arm against the baseline, over all jobs.
 std::vector<report::Card> cards_of(const PolicyExperiment& file, const std::vector<ReplayedJob>& jobs) {
   std::vector<report::Card> cards;
-  for (const experiment::PolicyArm& policy : file.arms) {
+  for (const evaluation::PolicyArm& policy : file.arms) {
     if (policy.name == file.baseline) continue;
     std::vector<double> energy_pct;
     std::vector<double> time_pct;

@@ -10,7 +10,7 @@
 #include "planning/schedule/schedule.h"
 #include "rivals/policies/envpipe/envpipe_config.h"
 
-namespace lowgear::experiment {
+namespace lowgear::evaluation {
 
 /// Bounds of an experiment on policies.
 inline constexpr std::size_t kMaxJobs = 200;
@@ -83,4 +83,4 @@ struct ReplayedJob {
 [[nodiscard]] ReplayedJob replay_policies(const PolicyExperiment& experiment, const std::string& name,
                                           const estimator::JobEstimate& estimate, Progress* progress = nullptr);
 
-}  // namespace lowgear::experiment
+}  // namespace lowgear::evaluation

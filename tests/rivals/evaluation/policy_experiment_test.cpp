@@ -1,4 +1,4 @@
-#include "report/experiment/policy_experiment.h"
+#include "rivals/evaluation/policy_experiment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear::experiment {
+namespace lowgear::evaluation {
 namespace {
 
 using policies::EnvPipeOptions;
@@ -84,4 +84,4 @@ TEST(ParsePolicyExperiment, RefusesArmsThatMeanNothing) {
 }
 
 }  // namespace
-}  // namespace lowgear::experiment
+}  // namespace lowgear::evaluation

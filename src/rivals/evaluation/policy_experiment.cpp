@@ -1,4 +1,4 @@
-#include "report/experiment/policy_experiment.h"
+#include "rivals/evaluation/policy_experiment.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,11 +14,10 @@
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/memory/activation_memory.h"
 #include "planning/planner/policies/policy.h"
-#include "report/experiment/experiment_file.h"
 #include "rivals/policies/envpipe/envpipe_config.h"
 #include "rivals/policies/published_policies.h"
 
-namespace lowgear::experiment {
+namespace lowgear::evaluation {
 
 namespace {
 
@@ -26,14 +25,15 @@ using policies::EnvPipeOptions;
 
 constexpr std::size_t kMaxJobSettings = 50;
 constexpr std::size_t kLongestTitle = 200;
+constexpr std::size_t kLongestName = 60;
 constexpr double kMaxThresholdScale = 1e9;
 constexpr int kMaxClockMhz = 100'000;
 constexpr std::string_view kEnvPipePolicy = "envpipe";
 
 template <typename Element>
 void require_new_name(const YamlView& view, const std::string& name, const std::vector<Element>& others) {
-  if (name.empty() || name.size() > kLongestArmName || printable(name) != name) {
-    view.fail("is not a valid name", fmt::format("write 1 to {} printable characters", kLongestArmName));
+  if (name.empty() || name.size() > kLongestName || printable(name) != name) {
+    view.fail("is not a valid name", fmt::format("write 1 to {} printable characters", kLongestName));
   }
   if (std::ranges::find(others, name, &Element::name) != others.end()) {
     view.fail(fmt::format("the name {} occurs twice", quote(name)));
@@ -223,4 +223,4 @@ ReplayedJob replay_policies(const PolicyExperiment& experiment, const std::strin
   return result;
 }
 
-}  // namespace lowgear::experiment
+}  // namespace lowgear::evaluation
