@@ -333,9 +333,6 @@ class Fit {
     double most = 0;
     for (const CurveSample& sample : model_.samples) most = std::max(most, sample.bytes / sample.time_s / kTera);
     if (most == 0) return;
-    fit.awake_memory_w = estimated(kAwake);
-    fit.byte_fixed_pj = model_.values[kByteFixed];
-    fit.byte_clocked_pj = model_.values[kByteClocked];
     std::tie(fit.byte_pj, fit.byte_clock_share) =
         byte_energy(kByteFixed, kByteClocked, model_.values[kAwake] * awake_share(most) / most);
   }

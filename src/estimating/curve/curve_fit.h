@@ -52,11 +52,8 @@ struct CurveFit {
   std::vector<LoadEnergy> loads;
   power::Estimated byte_pj;  ///< at the highest clock and the highest rate of the samples; 0: none reads memory
   power::Estimated byte_clock_share;
-  power::Estimated awake_memory_w;  ///< m
-  power::Estimated cache_pj;        ///< of a byte of the last-level cache at the highest clock, c + h; 0: none reads it
+  power::Estimated cache_pj;  ///< of a byte of the last-level cache at the highest clock, c + h; 0: none reads it
   power::Estimated cache_clock_share;  ///< h / (c + h)
-  double byte_fixed_pj = 0;            ///< a
-  double byte_clocked_pj = 0;          ///< b
   power::VoltageCurve voltage;
   std::vector<FittedSample> samples;  ///< in the order given
   double residual = 0;                ///< standard deviation of measured over fitted power, of the samples used
@@ -69,9 +66,6 @@ struct CurveFit {
 /// standard deviations. Errors of the result follow from the residuals and the expectations in `options`. Throws
 /// InputError where the samples do not suffice: fewer than eight, or none below the highest clock.
 [[nodiscard]] CurveFit fit_curve(std::span<const CurveSample> samples, const CurveFitOptions& options = {});
-
-/// Power of a sample's load at its clock and temperature.
-[[nodiscard]] double power_w(const CurveFit& fit, const CurveSample& sample);
 
 /// Origin of samples.
 struct CurveOrigin {

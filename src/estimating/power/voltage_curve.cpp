@@ -41,6 +41,20 @@ VoltageCurve::VoltageCurve(std::span<const VoltagePoint> points, double measured
   std::ranges::copy(points, points_.begin());
 }
 
+std::vector<VoltageBounds> VoltageCurve::bounds() const {
+  std::vector<VoltageBounds> all;
+  double low = 0;
+  for (const VoltagePoint& point : points()) {
+    const double voltage = std::sqrt(point.relative_v2);
+    const double error = point.error / (2 * voltage);
+    low = std::max(low, std::pow(std::max(0.0, voltage - error), 2));
+    all.push_back({low, std::pow(voltage + error, 2)});
+  }
+  double high = 1;
+  for (std::size_t i = all.size(); i-- > 0;) all[i].high = high = std::min(high, all[i].high);
+  return all;
+}
+
 double VoltageCurve::clock_of_product(double product_mhz) const {
   if (count_ == 0) return product_mhz;
   const auto product_of = [](const VoltagePoint& point) { return point.clock_mhz * point.relative_v2; };

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 namespace lowgear::power {
 
@@ -11,6 +12,12 @@ struct VoltagePoint {
   double clock_mhz = 0;
   double relative_v2 = 1;  ///< as a share of that at the highest clock
   double error = 0;        ///< one standard deviation
+};
+
+/// One standard deviation around the square of the core voltage at a point.
+struct VoltageBounds {
+  double low = 0;
+  double high = 1;
 };
 
 /// Square of the core voltage over the SM clock: a table that rises with the clock, linear between its points. Dynamic
@@ -32,6 +39,8 @@ class VoltageCurve {
   [[nodiscard]] double error(double clock_mhz) const { return at(clock_mhz, &VoltagePoint::error, 0); }
   [[nodiscard]] bool is_measured(double clock_mhz) const { return clock_mhz >= measured_from_mhz_; }
   [[nodiscard]] double measured_from_mhz() const { return measured_from_mhz_; }
+  /// Of every point. The deviation is that of the voltage, so that no bound is negative, and both rise with the clock.
+  [[nodiscard]] std::vector<VoltageBounds> bounds() const;
   [[nodiscard]] std::span<const VoltagePoint> points() const { return {points_.data(), count_}; }
 
  private:

@@ -208,16 +208,6 @@ TEST(CurveFit, NamesTheSamplesThatItLeavesOut) {
   EXPECT_NEAR(fit.voltage.relative_v2(1400), whole.voltage.relative_v2(1400), 0.005);
 }
 
-TEST(CurveFit, PredictsThePowerOfItsLoadsAtOtherClocks) {
-  const SyntheticGpu gpu;
-  const CurveFit fit = fit_curve(gpu.samples());
-  for (const double clock_mhz : {1200, 1500, 1900}) {
-    const CurveSample sample =
-        gpu.at_clock({.product_sms = 60, .type = ProductType::bf16, .stream_sms = 20}, clock_mhz, 55);
-    EXPECT_NEAR(power_w(fit, sample) / sample.power_w(), 1, 0.01) << clock_mhz;
-  }
-}
-
 TEST(CurveFit, MakesAFileOfTheGpu) {
   const CurveFit fit = fit_curve(SyntheticGpu().samples());
   const power::GpuFile file =

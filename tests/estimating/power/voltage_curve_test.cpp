@@ -27,6 +27,20 @@ TEST(VoltageCurve, IsLinearBetweenItsPointsAndConstantBeyond) {
   EXPECT_EQ(curve.points().size(), 3U);
 }
 
+TEST(VoltageCurve, HasBoundsThatAreNotNegativeAndRiseWithTheClock) {
+  const VoltageCurve curve(
+      std::vector<VoltagePoint>{{345, 0.09, 0.24}, {1000, 0.36, 0.3}, {1400, 0.64, 0.032}, {1980, 1, 0}}, 1400);
+  const std::vector<VoltageBounds> bounds = curve.bounds();
+  ASSERT_EQ(bounds.size(), 4U);
+  EXPECT_DOUBLE_EQ(bounds[2].low, 0.78 * 0.78) << "0.8 of the voltage, with an error of 0.02";
+  EXPECT_DOUBLE_EQ(bounds[2].high, 0.82 * 0.82);
+  EXPECT_EQ(bounds[0].low, 0) << "0.3 of the voltage, with an error of 0.4";
+  EXPECT_DOUBLE_EQ(bounds[0].high, 0.49);
+  EXPECT_DOUBLE_EQ(bounds[1].high, 0.82 * 0.82) << "not above that of a higher clock";
+  EXPECT_EQ(bounds[3].low, 1);
+  EXPECT_EQ(bounds[3].high, 1);
+}
+
 TEST(VoltageCurve, FindsTheClockOfAProduct) {
   const VoltageCurve curve(std::vector<VoltagePoint>{{400, 0.25}, {600, 0.5}, {700, 0.5}, {1000, 1}}, 600);
   for (const double clock_mhz : {50.0, 400.0, 450.0, 600.0, 650.0, 700.0, 999.0, 1000.0, 1200.0}) {

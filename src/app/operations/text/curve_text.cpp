@@ -112,11 +112,13 @@ std::vector<report::SeriesPlots::Series> voltage_lines(const power::VoltageCurve
   std::vector<report::SeriesPlots::Point> fitted;
   std::vector<report::SeriesPlots::Point> low;
   std::vector<report::SeriesPlots::Point> high;
-  for (const VoltagePoint& point : voltage.points()) {
+  const std::vector<power::VoltageBounds> bounds = voltage.bounds();
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    const VoltagePoint& point = voltage.points()[i];
     if (point.clock_mhz < from_mhz) continue;
     fitted.push_back({point.clock_mhz, point.relative_v2});
-    low.push_back({point.clock_mhz, point.relative_v2 - point.error});
-    high.push_back({point.clock_mhz, point.relative_v2 + point.error});
+    low.push_back({point.clock_mhz, bounds[i].low});
+    high.push_back({point.clock_mhz, bounds[i].high});
   }
   return {line("fitted", std::move(fitted)), line("one standard error below", std::move(low)),
           line("above", std::move(high))};
