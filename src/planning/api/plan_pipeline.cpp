@@ -271,6 +271,9 @@ class Planning {
     result_.finding = faster_than_full_clocks(fastest->time_s, result_.baseline.time_s);
     if (result_.finding) warn(*result_.finding);
     for (const std::string& doubt : result_.pipeline.doubts) warn(doubt);
+    const plan::OpChoices choices = choices_for(result_.shown, result_.pipeline.dag);
+    if (const auto interval = predicted_interval(result_.pipeline, choices, {}))
+      warn(fmt::format("plan {}: {}", result_.shown_plan, text_of(*interval)));
     if (is_example_profile(result_.pipeline.profile)) warn(profile::kExampleProfileNotice);
     if (!result_.pipeline.profile.has_settings()) return;
     warn(

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <vector>
 
 #include "base/core/error.h"
@@ -81,6 +82,35 @@ std::vector<simulator::PipelineFigures> lower_bound_points(const planner::Fronti
   return points;
 }
 
+std::optional<PredictedInterval> predicted_interval(const ProfiledPipeline& pipeline,
+                                                    const plan::OpChoicesView& choices,
+                                                    const ReplayConditions& conditions) {
+  std::set<profile::CellKey> cells;
+  for (const profile::PredictedRow& row : pipeline.predicted) cells.insert(row.cell);
+  PredictedInterval interval{.ops = static_cast<int>(pipeline.dag.ops.size())};
+  for (std::size_t i = 0; i < pipeline.dag.ops.size(); ++i) {
+    const schedule::ComputeOp& op = pipeline.dag.ops[i];
+    interval.predicted_ops += cells.contains({op.stage, op.kind, choices.clocks_mhz[i]}) ? 1 : 0;
+  }
+  if (interval.predicted_ops == 0) return std::nullopt;
+  constexpr double kNineInTen = 1.645;
+  const auto figures = [&](double errors) {
+    const profile::StageProfile moved = moved_by_errors(pipeline.profile, pipeline.predicted, errors);
+    planner::PlanningProblem problem = pipeline.problem();
+    problem.profile = &moved;
+    return figures_of(replay_under(problem, choices, conditions));
+  };
+  interval.low = figures(-kNineInTen);
+  interval.high = figures(kNineInTen);
+  return interval;
+}
+
+std::string text_of(const PredictedInterval& interval) {
+  return fmt::format("{} of {} ops run at predicted clocks: {:.4g} to {:.4g} s, {:.4g} to {:.4g} J (90 % interval)",
+                     interval.predicted_ops, interval.ops, interval.low.time_s, interval.high.time_s,
+                     interval.low.energy_j, interval.high.energy_j);
+}
+
 namespace {
 
 /// The same plan on every pipeline; the first is the slow one.
@@ -104,6 +134,7 @@ PlanReplays replay_plan(const ProfiledPipeline& pipeline, const plan::OpChoicesV
   const ReplayConditions& conditions = request.conditions;
   PlanReplays replays;
   replays.timeline = replay_under(problem, choices, conditions);
+  replays.predicted = predicted_interval(pipeline, choices, conditions);
   if (!conditions.slowdowns.empty()) {
     replays.unslowed = figures_of(replay_under(problem, choices, {conditions.switch_latency_s, {}}));
   }

@@ -62,9 +62,27 @@ struct ReplayRequest {
   Progress* progress = nullptr;              ///< may be null
 };
 
+/// What the errors of predicted rows leave open of one iteration.
+struct PredictedInterval {
+  int predicted_ops = 0;  ///< that run at a predicted row
+  int ops = 0;            ///< of the iteration
+  simulator::PipelineFigures low = {};
+  simulator::PipelineFigures high = {};
+};
+
+/// Nine cases in ten of one iteration, where the errors of all predicted rows go in the same direction. Empty where no
+/// op runs at a predicted row.
+[[nodiscard]] std::optional<PredictedInterval> predicted_interval(const ProfiledPipeline& pipeline,
+                                                                  const plan::OpChoicesView& choices,
+                                                                  const ReplayConditions& conditions);
+
+/// `48 of 96 ops run at predicted clocks: 5.21 to 5.58 s, 3100 to 3340 J (90 % interval)`
+[[nodiscard]] std::string text_of(const PredictedInterval& interval);
+
 /// The replays of one iteration of a plan.
 struct PlanReplays {
   simulator::Timeline timeline;
+  std::optional<PredictedInterval> predicted;          ///< of the timeline
   std::optional<simulator::PipelineFigures> unslowed;  ///< without the slowdowns, where there are any
   std::optional<simulator::PipelineFigures> late;
   std::optional<simulator::ClusterTimeline> cluster;

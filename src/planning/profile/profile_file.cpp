@@ -26,6 +26,8 @@ constexpr std::string_view kBlocking = "blocking_power";
 constexpr std::string_view kTransfer = "transfer";
 constexpr std::string_view kLatency = "switch_latency";
 constexpr std::string_view kOrigin = "origin";
+constexpr std::string_view kTimeError = "time_error";
+constexpr std::string_view kEnergyError = "energy_error";
 constexpr auto kOrigins = std::to_array<std::string_view>({"", "measured", "simulated", "predicted"});
 constexpr double kMostBytes = 1e15;
 constexpr double kMostTransferS = 1000;
@@ -182,9 +184,9 @@ class RowReader {
 };
 
 /// Columns that are read, and those that profilers write for themselves.
-constexpr auto kColumns = std::to_array<std::string_view>({"stage", "instruction", "frequency", "time", "energy",
-                                                           "rank", "setting", kActivations, kTransfer, kLatency,
-                                                           kBlocking, kOrigin, "dp_rank", "pp_rank", "tp_rank"});
+constexpr auto kColumns = std::to_array<std::string_view>(
+    {"stage", "instruction", "frequency", "time", "energy", "rank", "setting", kActivations, kTransfer, kLatency,
+     kBlocking, kOrigin, kTimeError, kEnergyError, "dp_rank", "pp_rank", "tp_rank"});
 
 /// Optional ones, in seconds, that are likely to be written with a unit.
 constexpr auto kSecondsColumns = std::to_array<std::string_view>({kTransfer, kLatency});
@@ -377,9 +379,21 @@ std::optional<double> read_latency(const CsvTable& table, const RowReader& reade
   return std::ranges::max(largest_by_stage(table, reader, stages, kLatency, check_latency));
 }
 
+/// Standard error in a row; 0: not stated.
+double read_error(const CsvTable& table, std::size_t row, std::string_view name) {
+  if (!table.has_column(name)) return 0;
+  const std::size_t column = table.column(name);
+  if (table.text(row, column).empty()) return 0;
+  const double error = table.number(row, column);
+  if (error < 0 || error > kMaxEnergyJ) {
+    throw_input_error(table.where(row, column), fmt::format("{} {} is not in 0 to {}", name, error, kMaxEnergyJ));
+  }
+  return error;
+}
+
 /// Rows whose `origin` is `predicted`.
-std::vector<CellKey> read_predicted(const CsvTable& table, const RowReader& reader) {
-  std::vector<CellKey> predicted;
+std::vector<PredictedRow> read_predicted(const CsvTable& table, const RowReader& reader) {
+  std::vector<PredictedRow> predicted;
   if (!table.has_column(kOrigin)) return predicted;
   const std::size_t column = table.column(kOrigin);
   for (std::size_t row = 0; row < table.rows(); ++row) {
@@ -390,7 +404,9 @@ std::vector<CellKey> read_predicted(const CsvTable& table, const RowReader& read
     }
     if (text != "predicted" || !reader.is_planned(row)) continue;
     const ProfileRow read = reader.read(row);
-    predicted.push_back({read.stage, read.kind, read.measurement.clock_mhz});
+    predicted.push_back({{read.stage, read.kind, read.measurement.clock_mhz},
+                         read_error(table, row, kTimeError),
+                         read_error(table, row, kEnergyError)});
   }
   return predicted;
 }
@@ -450,6 +466,8 @@ std::string optional_header(const ProfileFile& file) {
   add(!file.columns.blocking_power_w.empty(), kBlocking);
   add(file.switch_latency_s.has_value(), kLatency);
   add(!file.predicted.empty(), kOrigin);
+  add(!file.predicted.empty(), kTimeError);
+  add(!file.predicted.empty(), kEnergyError);
   return header;
 }
 
@@ -503,7 +521,8 @@ ProfileFile read_profile_file(std::string_view text, const std::string& source, 
 
 std::string write_profile_file(const ProfileFile& file) {
   const StageProfile& profile = file.profile;
-  const std::set<CellKey> predicted(file.predicted.begin(), file.predicted.end());
+  std::map<CellKey, PredictedRow> predicted;
+  for (const PredictedRow& row : file.predicted) predicted.emplace(row.cell, row);
   std::string text = "stage,instruction,frequency,time,energy" + optional_header(file) + '\n';
   for (const StageOp& op : profile.ops()) {
     const std::string cells = stage_cells(file, static_cast<std::size_t>(op.stage));
@@ -512,8 +531,10 @@ std::string write_profile_file(const ProfileFile& file) {
       if (profile.has_settings()) text += ',' + setting;
       text += cells;
       if (!file.predicted.empty()) {
-        const bool is_predicted = predicted.contains({op.stage, op.kind, clock_mhz});
-        text.append(is_predicted ? ",predicted" : ",measured");
+        const auto row = predicted.find({op.stage, op.kind, clock_mhz});
+        text += row == predicted.end()
+                    ? ",measured,,"
+                    : fmt::format(",predicted,{},{}", row->second.time_error_s, row->second.energy_error_j);
       }
       text += '\n';
     }

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "planning/profile/energy_regression.h"
 #include "planning/profile/plausibility.h"
+#include "planning/profile/predicted_rows.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear::profile {
@@ -32,8 +32,9 @@ struct ProfileFile {
   StageColumns columns = {};
   /// `switch_latency` (s): time until a clock change takes effect on the GPUs that were measured; empty: not stated.
   std::optional<double> switch_latency_s = {};
-  /// Rows that a model predicted and no GPU measured, which the column `origin` marks.
-  std::vector<CellKey> predicted = {};
+  /// Rows that the column `origin` marks, with their `time_error` (s) and `energy_error` (J) where the file states
+  /// them.
+  std::vector<PredictedRow> predicted = {};
   /// The profile of each rank where the file has the column `rank`, else that of all; stages and kinds may be missing.
   std::vector<StageProfile> ranks = {};
   /// Rows that merging the ranks of a stage leaves out, ranks that contradict each other, and columns that nothing

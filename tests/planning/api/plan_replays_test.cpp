@@ -48,6 +48,31 @@ TEST_F(PlanReplaysTest, LetAClusterWaitForItsSlowPipeline) {
   EXPECT_NEAR(replays.cluster->pipelines[1].time_s, replays.timeline.time_s, 1e-9);
 }
 
+TEST_F(PlanReplaysTest, StateWhatPredictedRowsLeaveOpen) {
+  EXPECT_FALSE(replay_plan(pipeline, clocks_mhz, {}).predicted);
+  int ops = 0;
+  double error_j = 0;
+  const schedule::ComputeOp& first = pipeline.dag.ops.front();
+  for (std::size_t i = 0; i < clocks_mhz.size(); ++i) {
+    const schedule::ComputeOp& op = pipeline.dag.ops[i];
+    if (op.stage != first.stage || op.kind != first.kind || clocks_mhz[i] != clocks_mhz.front()) continue;
+    ++ops;
+    error_j += 0.5;
+  }
+  pipeline.predicted = {{{first.stage, first.kind, clocks_mhz.front()}, 0, 0.5}};
+  const PlanReplays replays = replay_plan(pipeline, clocks_mhz, {});
+  const PredictedInterval& interval = replays.predicted.value();
+  EXPECT_EQ(interval.predicted_ops, ops);
+  EXPECT_EQ(interval.ops, static_cast<int>(clocks_mhz.size()));
+  EXPECT_NEAR(interval.low.energy_j, replays.timeline.energy_j_total - 1.645 * error_j, 1e-9);
+  EXPECT_NEAR(interval.high.energy_j, replays.timeline.energy_j_total + 1.645 * error_j, 1e-9);
+  EXPECT_NEAR(interval.high.time_s, replays.timeline.time_s, 1e-12);
+  pipeline.predicted.front().time_error_s = 0.01;
+  EXPECT_GT(replay_plan(pipeline, clocks_mhz, {}).predicted.value().high.time_s, replays.timeline.time_s);
+  const PlanResult planned = plan(pipeline, {.deadlines = {.slowdown_pct = 1}});
+  EXPECT_THAT(planned.warnings, testing::Contains(HasSubstr("ops run at predicted clocks")));
+}
+
 TEST(LeadProblem, IsALeadOfAnIterationOrMore) {
   EXPECT_FALSE(lead_problem(0.025, 2.8));
   EXPECT_FALSE(lead_problem(2.7, 2.8));

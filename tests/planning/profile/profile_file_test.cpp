@@ -30,11 +30,12 @@ std::string read_error_of(const std::string& rows) {
 
 TEST(ReadProfileFile, WarnsOfPredictedRowsAndKeepsTheirMark) {
   const std::string csv =
-      "stage,instruction,frequency,time,energy,origin\n"
-      "0,forward,1410,0.1,30,measured\n0,forward,1200,0.11,28,predicted\n"
-      "0,backward,1410,0.2,60,measured\n0,backward,1200,0.22,56,predicted\n";
+      "stage,instruction,frequency,time,energy,origin,time_error,energy_error\n"
+      "0,forward,1410,0.1,30,measured,,\n0,forward,1200,0.11,28,predicted,0.01,1.5\n"
+      "0,backward,1410,0.2,60,measured,,\n0,backward,1200,0.22,56,predicted,0.02,3\n";
   const ProfileFile file = read_profile_file(csv, "p.csv");
-  EXPECT_THAT(file.predicted, ElementsAre(CellKey{0, OpKind::forward, 1200}, CellKey{0, OpKind::backward, 1200}));
+  EXPECT_THAT(file.predicted, ElementsAre(PredictedRow{{0, OpKind::forward, 1200}, 0.01, 1.5},
+                                          PredictedRow{{0, OpKind::backward, 1200}, 0.02, 3}));
   EXPECT_THAT(file.doubts, ElementsAre(HasSubstr("p.csv: 2 of 4 rows are predicted, not measured")));
   EXPECT_EQ(write_profile_file(file), csv);
   EXPECT_THAT(error_of([&] {
@@ -44,6 +45,13 @@ TEST(ReadProfileFile, WarnsOfPredictedRowsAndKeepsTheirMark) {
                     "p.csv");
               }),
               AllOf(HasSubstr("p.csv:2:"), HasSubstr("unknown origin \"guessed\"")));
+  EXPECT_THAT(error_of([&] {
+                (void)read_profile_file(
+                    "stage,instruction,frequency,time,energy,origin,time_error\n0,forward,1410,0.1,30,predicted,-1\n"
+                    "0,backward,1410,0.2,60,,\n",
+                    "p.csv");
+              }),
+              HasSubstr("p.csv:2:37: time_error -1 is not in 0 to"));
 }
 
 TEST(ReadProfileFile, DoubtsAFileThatWasCutOff) {

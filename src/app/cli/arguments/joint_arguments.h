@@ -50,9 +50,10 @@ void add_memory_limit_option(CLI::App& app, std::optional<std::string>& memory_l
 struct JointInput {
   std::string profile_name;  ///< as given
   joint::JointProblem problem;
-  std::optional<api::FreeLayers> free_layers = {};  ///< where layers may move between ranks
-  std::optional<double> switch_latency_s = {};      ///< of the profile; empty: unknown
-  std::vector<std::string> doubts = {};             ///< why the profile may be wrong
+  std::optional<api::FreeLayers> free_layers = {};    ///< where layers may move between ranks
+  std::optional<double> switch_latency_s = {};        ///< of the profile; empty: unknown
+  std::vector<profile::PredictedRow> predicted = {};  ///< rows of the problem's profile that no GPU measured
+  std::vector<std::string> doubts = {};               ///< why the profile may be wrong
 };
 
 /// Reads all files. `layers` is `--layers`, empty where layers stay on their stages. Throws InputError when arguments

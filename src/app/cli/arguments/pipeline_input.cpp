@@ -266,6 +266,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   pipeline.schedule = without_communication(load_schedule(schedule, &pipeline.profile, pipeline.blocking_power_w));
   if (pipeline.blocking_power_w.empty()) resolve_blocking_power(pipeline.schedule.rank_count());
   pipeline.profile = api::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
+  pipeline.predicted = predicted_rows_of(input.file.profile, input.file.predicted, pipeline.profile);
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, arguments.gpu_name, arguments.units);
   if (assumption) pipeline.doubts.insert(pipeline.doubts.begin(), *assumption);

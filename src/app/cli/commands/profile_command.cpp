@@ -158,7 +158,7 @@ power::PredictedClocks fill(profile::ProfileFile& file, const ProfileArguments& 
     filled = predict_by_power(file.profile, arguments, recorded, console);
     for (const profile::FilledRow& row : filled.fit.rows) {
       if (row.origin != profile::RowOrigin::predicted) continue;
-      file.predicted.push_back({row.stage, row.kind, row.value.clock_mhz});
+      file.predicted.push_back({{row.stage, row.kind, row.value.clock_mhz}, row.time_error_s, row.energy_error_j});
     }
   }
   file.profile = filled.fit.profile();

@@ -148,6 +148,7 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   pipeline.blocking_power_w = std::move(blocking.by_rank_w);
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.profile = api::fit_profile(input.file.profile, pipeline.schedule, arguments.pipeline.shares);
+  pipeline.predicted = predicted_rows_of(input.file.profile, input.file.predicted, pipeline.profile);
   pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, named.gpu_name, named.units);
   if (blocking.assumption) pipeline.doubts.insert(pipeline.doubts.begin(), *blocking.assumption);
   planned.choices = choices_for(*planned.plan, pipeline.dag);
@@ -261,6 +262,12 @@ std::string comparison_text(const Simulation& result) {
   return text + table.text();
 }
 
+Json predicted_json(const api::PredictedInterval& interval) {
+  return {{"ops", interval.predicted_ops},         {"of", interval.ops},
+          {"time_low_s", interval.low.time_s},     {"time_high_s", interval.high.time_s},
+          {"energy_low_j", interval.low.energy_j}, {"energy_high_j", interval.high.energy_j}};
+}
+
 Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
   const api::PlanReplays& replays = result.replays;
   Json json = {{"figures", "replayed"},
@@ -284,6 +291,7 @@ Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& 
                        {"time_s", replays.cluster->time_s},
                        {"energy_j", replays.cluster->energy_j_total}};
   }
+  if (replays.predicted) json["predicted"] = predicted_json(*replays.predicted);
   if (result.comparison) json["measured"] = comparison_json(result);
   if (!arguments.trace.empty()) json["trace"] = arguments.trace;
   return json;
@@ -304,6 +312,7 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
                         figures_line("late", replays.late->time_s, replays.late->energy_j, ""),
                         duration_text(api::kAssumedSwitchLatencyS));
   }
+  if (replays.predicted) text += text_of(*replays.predicted) + '\n';
   if (replays.cluster) {
     text += figures_line(fmt::format("{} of them", replays.cluster->pipelines.size()), replays.cluster->time_s,
                          replays.cluster->energy_j_total);

@@ -72,7 +72,8 @@ class PlanFiles {
     write(files_.profile, output_file::kProfile,
           profile::write_profile_file({.profile = result.pipeline.profile,
                                        .columns = blocking_power_columns(result.pipeline),
-                                       .switch_latency_s = switch_latency_s}));
+                                       .switch_latency_s = switch_latency_s,
+                                       .predicted = result.pipeline.predicted}));
     write(files_.schedule, output_file::kSchedule, write_torch_csv(result.pipeline.schedule));
     const bool own_frontier = !result.policy_frontier.empty();
     write(files_.frontier, own_frontier ? output_file::kExactFrontier : output_file::kFrontier,
@@ -211,13 +212,14 @@ class JointFiles {
     write(files_.frontier, output_file::kFrontier, api::write_joint_frontier(result.frontier));
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
     write(files_.profile, output_file::kProfile,
-          profile::write_profile_file(
-              {.profile = result.profile, .columns = {.blocking_power_w = input_->problem.blocking_power_w}}));
+          profile::write_profile_file({.profile = result.profile,
+                                       .columns = {.blocking_power_w = input_->problem.blocking_power_w},
+                                       .predicted = predicted_rows_of(result.profile)}));
     if (input_->free_layers) {
       planner::MovedLayers& moved = files_.moved.emplace();
       write(moved.layers, output_file::kLayers, write_layer_profile(input_->free_layers->layers));
       write(moved.given_profile, output_file::kGivenProfile,
-            profile::write_profile_file({.profile = input_->problem.profile}));
+            profile::write_profile_file({.profile = input_->problem.profile, .predicted = input_->predicted}));
     }
     write(files_.lower_bound, output_file::kLowerBound, api::write_frontier_table(result.lower_bound));
     write(files_.bound_prices, output_file::kJointBound, result.bound_prices);
@@ -232,7 +234,8 @@ class JointFiles {
     write(files.profile, name(output_file::kProfile),
           profile::write_profile_file({.profile = order.pipeline.profile,
                                        .columns = blocking_power_columns(order.pipeline),
-                                       .switch_latency_s = input_->switch_latency_s}));
+                                       .switch_latency_s = input_->switch_latency_s,
+                                       .predicted = predicted_rows_of(order.pipeline.profile)}));
     write(files.schedule, name(output_file::kSchedule), write_torch_csv(order.pipeline.schedule));
     write(files.frontier, name(output_file::kFrontier), api::write_frontier_table(order.frontier.vertices));
     write(files.certificate, name(output_file::kCertificate), order.frontier.certificate);
@@ -249,6 +252,10 @@ class JointFiles {
   }
   void write(planner::PlanFolder::File& kept, std::string_view name, std::string text) {
     write(kept, std::string(name), std::move(text));
+  }
+
+  [[nodiscard]] std::vector<profile::PredictedRow> predicted_rows_of(const profile::StageProfile& derived) const {
+    return profile::predicted_rows_of(input_->problem.profile, input_->predicted, derived);
   }
 
   void complete(api::RunFile& run) const {
