@@ -55,6 +55,9 @@ struct GpuFile {
 /// Reads a GPU file. Throws InputError with file, line and column, or the member's path.
 [[nodiscard]] GpuFile parse_gpu_file(std::string_view text, const std::string& source);
 
+/// The file with one of its figures a standard error higher, for each figure that has an error; the voltage as a whole.
+[[nodiscard]] std::vector<GpuFile> one_error_off(const GpuFile& file);
+
 /// Replaces static power, power of memory and the voltage curve of a model by those of a file; work still sustains the
 /// same clock under the power limit. The energy of work follows the core's curve but for a fixed share.
 /// `memory_bytes_per_s` is the data sheet's bandwidth. Throws InputError if the file's highest clock is not

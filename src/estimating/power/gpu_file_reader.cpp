@@ -159,6 +159,29 @@ GpuFile parse_gpu_file(std::string_view text, const std::string& source) {
   return file;
 }
 
+std::vector<GpuFile> one_error_off(const GpuFile& file) {
+  std::vector<GpuFile> files;
+  const auto off = [&](Estimated& (*figure)(GpuFile&), double most) {
+    GpuFile changed = file;
+    Estimated& value = figure(changed);
+    if (!(value.error > 0)) return;
+    value.value = std::min(most, value.value + value.error);
+    files.push_back(std::move(changed));
+  };
+  off([](GpuFile& f) -> Estimated& { return f.static_power.at_reference_w; }, kMaxPowerW);
+  off([](GpuFile& f) -> Estimated& { return f.static_power.clock_tree_w; }, file.static_power.at_reference_w.value);
+  off([](GpuFile& f) -> Estimated& { return f.byte_pj; }, kMaxPicojoulesPerByte);
+  off([](GpuFile& f) -> Estimated& { return f.byte_clock_share; }, 1);
+  off([](GpuFile& f) -> Estimated& { return f.cache_clock_share; }, 1);
+  off([](GpuFile& f) -> Estimated& { return f.loss_per_kw; }, 10);
+  std::vector<VoltagePoint> points(file.voltage.points().begin(), file.voltage.points().end());
+  const std::vector<VoltageBounds> bounds = file.voltage.bounds();
+  for (std::size_t i = 0; i < points.size(); ++i) points[i].relative_v2 = bounds[i].high;
+  files.push_back(file);
+  files.back().voltage = VoltageCurve(points, file.voltage.measured_from_mhz());
+  return files;
+}
+
 void replace(GpuPower& power, const GpuFile& file, double max_clock_mhz, double memory_bytes_per_s) {
   if (file.max_clock_mhz != max_clock_mhz) {
     throw InputError(

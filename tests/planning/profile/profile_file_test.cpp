@@ -51,7 +51,7 @@ TEST(ReadProfileFile, WarnsOfPredictedRowsAndKeepsTheirMark) {
                     "0,backward,1410,0.2,60,,\n",
                     "p.csv");
               }),
-              HasSubstr("p.csv:2:37: time_error -1 is not in 0 to"));
+              HasSubstr("p.csv:2:33: time_error -1 is not in 0 to"));
 }
 
 TEST(ReadProfileFile, DoubtsAFileThatWasCutOff) {

@@ -306,6 +306,16 @@ Json estimate_json(const estimator::JobEstimate& estimate) {
           {"memory", memory_json(estimate)}};
 }
 
+namespace {
+
+std::string energy_with_error(const estimator::JobFigures& figures) {
+  const std::string energy = energy_text(figures.energy_j);
+  if (!figures.energy_error_j) return energy;
+  return fmt::format("{} ± {:.1f} %", energy, 100 * *figures.energy_error_j / figures.energy_j);
+}
+
+}  // namespace
+
 std::string planned_text(const estimator::PlannedEstimate& planned, int gpus, const PriceArguments& prices) {
   std::vector<Table::Column> columns{{fmt::format("one iteration of {} GPUs", gpus), Table::Align::left},
                                      {"basis", Table::Align::left},
@@ -324,7 +334,7 @@ std::string planned_text(const estimator::PlannedEstimate& planned, int gpus, co
                                    row.basis,
                                    fmt::format("{:.4g}", figures.time_s),
                                    signed_text(100 * (figures.time_s / full.time_s - 1), 2),
-                                   energy_text(figures.energy_j),
+                                   energy_with_error(figures),
                                    fixed_text(simulator::saving_pct(full.energy_j, figures.energy_j), 2),
                                    power_text(figures.mean_power_w())};
     if (prices.any_cost()) {
@@ -336,6 +346,8 @@ std::string planned_text(const estimator::PlannedEstimate& planned, int gpus, co
     table.add_row(std::move(cells));
   }
   std::string text = "\nplanned on estimated values, none of them measured\n" + table.text();
+  text += full.energy_error_j ? "±: one standard error, from those of the GPU file alone\n"
+                              : "energies have no error: those of this GPU's power are not known (--gpu-file)\n";
   if (!planned.note.empty()) text += fmt::format("note: {}\n", planned.note);
   return text;
 }
@@ -348,6 +360,7 @@ Json planned_json(const estimator::PlannedEstimate& planned, int gpus, const Pri
                  {"basis", row.basis},
                  {"time_s", row.figures.time_s},
                  {"energy_j", row.figures.energy_j},
+                 {"energy_error_j", or_null(row.figures.energy_error_j)},
                  {"saving_pct", simulator::saving_pct(full_j, row.figures.energy_j)},
                  {"mean_power_w", row.figures.mean_power_w()}};
     if (prices.any_cost()) {

@@ -100,21 +100,40 @@ ValueRange allowed_memory_bytes_per_s(const GpuModel& gpu) {
 
 ValueRange allowed_memory_bytes() { return kMemoryBytes; }
 
+namespace {
+
+template <typename Change>
+void for_each_power(GpuModel& gpu, const Change& change) {
+  change(gpu.power);
+  for (power::GpuPower& power : gpu.power_one_error_off) change(power);
+}
+
+}  // namespace
+
 void set_power_limit(GpuModel& gpu, double limit_w) {
-  gpu.power.kernel_limit_w = named_gpu(gpu.name).power.limit_w;
-  gpu.power.limit_w = limit_w;
+  const double kernel_limit_w = named_gpu(gpu.name).power.limit_w;
+  for_each_power(gpu, [&](power::GpuPower& power) {
+    power.kernel_limit_w = kernel_limit_w;
+    power.limit_w = limit_w;
+  });
 }
 
 void set_gpu_file(GpuModel& gpu, const power::GpuFile& file) {
   if (gpu_of_name(file.gpu) != gpu.name) {
     throw InputError(fmt::format("the GPU file was measured on {}; the job's GPU is {}", quote(file.gpu), gpu.name));
   }
-  power::replace(gpu.power, file, gpu.clocks.max_mhz, gpu.memory_bytes_per_s);
+  const auto replaced = [&, before = gpu.power](const power::GpuFile& by) {
+    power::GpuPower power = before;
+    power::replace(power, by, gpu.clocks.max_mhz, gpu.memory_bytes_per_s);
+    return power;
+  };
+  gpu.power = replaced(file);
+  for (const power::GpuFile& off : one_error_off(file)) gpu.power_one_error_off.push_back(replaced(off));
   gpu.power_source = describe(file);
 }
 
 void set_memory_bandwidth(GpuModel& gpu, double bytes_per_s) {
-  gpu.power.memory_w *= bytes_per_s / gpu.memory_bytes_per_s;
+  for_each_power(gpu, [&](power::GpuPower& power) { power.memory_w *= bytes_per_s / gpu.memory_bytes_per_s; });
   gpu.memory_bytes_per_s = bytes_per_s;
 }
 

@@ -122,6 +122,8 @@ struct GpuModel {
   KernelEfficiency efficiency;
   power::GpuPower power;
   std::string power_source;  ///< of its voltage curve
+  /// `power` with each figure of a GPU file by itself one standard error off; empty: its errors are not known.
+  std::vector<power::GpuPower> power_one_error_off = {};
 };
 
 /// Peak FLOP/s of matrix products whose inputs have the type. Throws InputError if the GPU does not support it.

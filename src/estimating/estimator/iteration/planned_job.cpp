@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "estimating/estimator/power/power_model.h"
 #include "planning/api/profile_fitting.h"
 #include "planning/api/profiled_pipeline.h"
+#include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/schedule/generators.h"
 #include "planning/simulator/replay.h"
@@ -64,7 +66,15 @@ PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate
       planner_(pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, options, {}, progress),
       baseline_(replay_at_full_clocks(pipeline_, planner_.dag())),
       scale_(job, estimate, baseline_.time_s),
-      full_clocks_(scale_.job(baseline_.time_s, baseline_.energy_j_total)) {}
+      full_clocks_(scale_.job(baseline_.time_s, baseline_.energy_j_total)) {
+  for (const power::GpuPower& power : job.gpu.power_one_error_off) {
+    TrainingJob off = job;
+    off.gpu.power = power;
+    one_error_off_.push_back({estimated_pipeline(off, estimate), JobScale(off, estimate, baseline_.time_s)});
+  }
+  full_clocks_.energy_error_j = energy_error_j(
+      planner::max_clocks_mhz({&pipeline_.schedule, &planner_.dag(), &pipeline_.profile, pipeline_.blocking_power_w}));
+}
 
 std::vector<JobFigures> PlannedJob::frontier() const {
   std::vector<JobFigures> points;
@@ -80,7 +90,22 @@ plan::Plan PlannedJob::plan_within(double time_s) {
 
 JobFigures PlannedJob::plan(double time_s) {
   const plan::Plan plan = plan_within(time_s);
-  return scale_.job(plan.time_s, plan.energy_j);
+  JobFigures figures = scale_.job(plan.time_s, plan.energy_j);
+  figures.energy_error_j = energy_error_j(choices_for(plan, planner_.dag()));
+  return figures;
+}
+
+std::optional<double> PlannedJob::energy_error_j(const plan::OpChoicesView& choices) const {
+  if (one_error_off_.empty()) return std::nullopt;
+  const double energy_j = replayed(planner_.dag(), choices).energy_j;
+  double squares = 0;
+  for (const auto& [pipeline, scale] : one_error_off_) {
+    const simulator::Timeline timeline =
+        simulator::replay(planner_.dag(), simulator::costs_at_clocks(planner_.dag(), pipeline.profile, choices),
+                          pipeline.blocking_power_w);
+    squares += std::pow(scale.job(timeline.time_s, timeline.energy_j_total).energy_j - energy_j, 2);
+  }
+  return std::sqrt(squares);
 }
 
 int PlannedJob::lowest_clock_mhz(double time_s) {

@@ -23,6 +23,8 @@ namespace lowgear::estimator {
 struct JobFigures {
   double time_s = 0;
   double energy_j = 0;
+  /// One standard error of the energy, from those of the GPU file; empty: without such a file, or not computed.
+  std::optional<double> energy_error_j = {};
 
   [[nodiscard]] double mean_power_w() const { return time_s > 0 ? energy_j / time_s : 0; }
 };
@@ -72,11 +74,11 @@ class PlannedJob {
   PlannedJob(const TrainingJob& job, const IterationEstimate& estimate,
              const planner::PlannerOptions& options = kEstimatePlannerOptions, Progress* progress = nullptr);
 
-  /// Everything at its highest clock, replayed.
+  /// Everything at its highest clock, replayed, with its energy's error.
   [[nodiscard]] const JobFigures& full_clocks() const { return full_clocks_; }
   /// Vertices, fastest first: the least energy with clocks between the GPU's.
   [[nodiscard]] std::vector<JobFigures> frontier() const;
-  /// The plan for an iteration of at most `time_s`, clamped to T_min and T*.
+  /// The plan for an iteration of at most `time_s`, clamped to T_min and T*, with its energy's error.
   [[nodiscard]] JobFigures plan(double time_s);
   /// The lowest clock of that plan.
   [[nodiscard]] int lowest_clock_mhz(double time_s);
@@ -97,6 +99,7 @@ class PlannedJob {
   PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, EstimatedPipeline pipeline,
              const planner::PlannerOptions& options, Progress* progress);
   [[nodiscard]] plan::Plan plan_within(double time_s);
+  [[nodiscard]] std::optional<double> energy_error_j(const plan::OpChoicesView& choices) const;
   [[nodiscard]] JobFigures replayed(const schedule::PipelineDag& dag, const plan::OpChoicesView& choices) const;
   [[nodiscard]] PolicyFigures replayed_plan(double time_s, planner::PipelinePlanner& planner) const;
 
@@ -105,6 +108,12 @@ class PlannedJob {
   planner::PipelinePlanner planner_;
   simulator::Timeline baseline_;  ///< everything at its highest clock
   JobScale scale_;
+  /// The job with one of the power's figures a standard error off.
+  struct Off {
+    EstimatedPipeline pipeline;
+    JobScale scale;
+  };
+  std::vector<Off> one_error_off_;
   JobFigures full_clocks_;
 };
 

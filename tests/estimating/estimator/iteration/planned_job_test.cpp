@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "base/core/files/file.h"
 #include "estimating/estimator/gpt3_on_a100.h"
@@ -12,6 +13,7 @@
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/memory/memory_estimate.h"
 #include "estimating/estimator/power/power_model.h"
+#include "estimating/power/gpu_file.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/profile/profile_file.h"
 
@@ -57,6 +59,41 @@ TEST(PlannedJob, SavesEnergyWithoutFinishingLater) {
   EXPECT_LT(no_later.energy_j, planned.full_clocks().energy_j);
   const JobFigures slower = planned.plan(1.02 * planned.full_clocks().time_s);
   EXPECT_LT(slower.energy_j, no_later.energy_j);
+}
+
+/// Of one H200 whose figures are certain but for its static power and its voltage.
+power::GpuFile h200_file(double static_error_w, double v2_error) {
+  power::GpuFile file;
+  file.gpu = "NVIDIA H200";
+  file.max_clock_mhz = 1980;
+  file.static_power.at_reference_w = {120, static_error_w};
+  file.voltage = power::VoltageCurve(
+      std::vector<power::VoltagePoint>{{990, 0.36, v2_error}, {1485, 0.64, v2_error}, {1980, 1, 0}}, 990);
+  return file;
+}
+
+PlannedJob job_on(const power::GpuFile& file) {
+  TrainingJob job = small_job();
+  job.gpu = named_gpu("h200");
+  set_gpu_file(job.gpu, file);
+  return {job, estimate_of(job)};
+}
+
+TEST(PlannedJob, StatesTheErrorOfAGpuFilesEnergies) {
+  const TrainingJob job = small_job();
+  EXPECT_FALSE(PlannedJob(job, estimate_of(job)).plan_in_time().energy_error_j) << "of no GPU file";
+  EXPECT_EQ(job_on(h200_file(0, 0)).plan_in_time().energy_error_j, 0);
+  PlannedJob by_static = job_on(h200_file(2, 0));
+  const JobFigures figures = by_static.plan_in_time();
+  EXPECT_GT(figures.energy_error_j.value(), 0);
+  EXPECT_LT(figures.energy_error_j.value(), 16 * 2 * figures.time_s) << "16 GPUs, 2 W each all the time";
+  EXPECT_NEAR(job_on(h200_file(4, 0)).plan_in_time().energy_error_j.value() / figures.energy_error_j.value(), 2, 0.1);
+  // Where the voltage is less certain, the plan of least energy is, and full clocks hardly.
+  PlannedJob by_voltage = job_on(h200_file(0, 0.05));
+  const JobFigures least = by_voltage.plan(by_voltage.slowest_s());
+  EXPECT_GT(least.energy_error_j.value() / least.energy_j, 0.02);
+  EXPECT_LT(by_voltage.full_clocks().energy_error_j.value() / by_voltage.full_clocks().energy_j,
+            least.energy_error_j.value() / least.energy_j);
 }
 
 TEST(PlannedJob, TakesTimesBeyondItsFrontierForTheEnds) {
