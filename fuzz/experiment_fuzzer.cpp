@@ -5,7 +5,7 @@
 
 #include "base/core/error.h"
 #include "report/experiment/experiment_file.h"
-#include "report/experiment/policy_experiment.h"
+#include "rivals/evaluation/policy_experiment.h"
 
 namespace {
 
@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (text.starts_with('{')) {
       check_record(text);
     } else if (text.find("policy:") != std::string_view::npos) {
-      (void)experiment::parse_policy_experiment(text, "experiment.yaml");
+      (void)lowgear::evaluation::parse_policy_experiment(text, "experiment.yaml");
     } else {
       const experiment::ExperimentFile file = experiment::parse_experiment(text, "experiment.yaml");
       if (file.arms.size() * file.seeds.size() < 100 && file.blocks_per_seed + file.dropped_blocks < 20) {

@@ -136,6 +136,9 @@ TEST_F(ProfileCommand, PredictsLowerClocksByThePowerOfTheGpuAndMarksThem) {
   const ProgramResult plan = run_lowgear({"plan", path("p.csv"), "--microbatches", "4", "--out", path("plans")});
   EXPECT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_THAT(plan.err, HasSubstr("20 of 36 rows are predicted, not measured"));
+  const profile::ProfileFile kept = profile::read_profile_file(read_file(path("plans/profile.csv")), "plans");
+  EXPECT_EQ(kept.predicted, file.predicted) << "in the plan's folder, with their errors";
+  EXPECT_GT(kept.predicted.front().energy_error_j, 0);
 }
 
 TEST_F(ProfileCommand, PredictsOtherClocksAndSaysSo) {
