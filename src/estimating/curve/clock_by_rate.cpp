@@ -44,11 +44,12 @@ std::vector<double> clocks_by_rate(std::span<const CurveSample> samples) {
   std::vector<double> clocks;
   for (const CurveSample& sample : samples) {
     clocks.push_back(sample.clock_mhz);
-    if (!rate_shows_clock(sample.load)) continue;
+    if (sample.load.product_sms == 0) continue;
     const auto steady = steady_ops_per_cycle(samples, kind_of(sample.load));
     if (!steady) continue;
     const double relative = ops_per_cycle(sample) / *steady;
-    if (std::fabs(relative - 1) <= kPlausible) clocks.back() *= relative;
+    if (std::fabs(relative - 1) > kPlausible) continue;
+    clocks.back() *= rate_shows_clock(sample.load) ? relative : std::max(1.0, relative);
   }
   return clocks;
 }

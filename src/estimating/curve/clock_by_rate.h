@@ -16,7 +16,8 @@ namespace lowgear::curve {
 /// Operations of a multiprocessor in a cycle of the reported clock, of a sample with products.
 [[nodiscard]] double ops_per_cycle(const CurveSample& sample);
 
-/// Clocks of samples by the rate of their products; the reported mean where that does not show it, or is too far off.
+/// Clocks of samples by the rate of their products, below which no clock is; the reported mean where something else may
+/// hold them back, or the rate is too far off.
 [[nodiscard]] std::vector<double> clocks_by_rate(std::span<const CurveSample> samples);
 
 }  // namespace lowgear::curve

@@ -116,12 +116,11 @@ class LoadList {
   std::vector<CurveLoad> loads_;
 };
 
-/// Those that reach the lowest clocks, from the lowest up: products on all multiprocessors, and beside them as many
-/// reads of device memory as they leave time for, down to half of that.
+/// Those that reach the lowest clocks, from the lowest up: products on all multiprocessors, and beside them nearly as
+/// many reads of device memory as they leave time for, and fewer. With all of them, the clock swings.
 std::vector<CurveLoad> lowest_loads(int multiprocessors, std::span<const ProductType> types) {
   LoadList loads(multiprocessors);
-  constexpr int kStep = 2;
-  for (int reads = kMostReads; reads >= kMostReads / 2; reads -= kStep) {
+  for (const int reads : {14, 12, 10, 8, 6}) {
     for (const ProductType type : types.first(std::min<std::size_t>(types.size(), 2))) {
       loads.add({.type = type, .reads = reads}, {{16, 0}});
     }

@@ -87,10 +87,10 @@ TEST(CurvePlan, HasEveryLoadInEveryRoundInAnotherOrder) {
 TEST(CurvePlan, BeginsWithTheLowestClocks) {
   const std::vector<ProductType> types = {ProductType::fp8, ProductType::bf16, ProductType::tf32};
   const auto plan = plan_curve(132, types, 2);
-  EXPECT_EQ(plan.front(), (CurveLoad{.product_sms = 132, .type = ProductType::fp8, .reads = kMostReads}));
-  EXPECT_EQ(plan[1], (CurveLoad{.product_sms = 132, .type = ProductType::bf16, .reads = kMostReads}));
+  EXPECT_EQ(plan.front(), (CurveLoad{.product_sms = 132, .type = ProductType::fp8, .reads = 14}));
+  EXPECT_EQ(plan[1], (CurveLoad{.product_sms = 132, .type = ProductType::bf16, .reads = 14}));
   // All that reach them, then none in this round; the second round mixes them with the rest.
-  const auto is_low = [](const CurveLoad& load) { return load.product_sms == 132 && 2 * load.reads >= kMostReads; };
+  const auto is_low = [](const CurveLoad& load) { return load.product_sms == 132 && load.reads >= 6; };
   const auto rest = std::find_if_not(plan.begin(), plan.end(), is_low);
   const auto round = plan.begin() + static_cast<std::ptrdiff_t>(plan.size() / 2);
   EXPECT_EQ(rest - plan.begin(), 10);
