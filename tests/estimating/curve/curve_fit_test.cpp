@@ -248,6 +248,20 @@ std::vector<CurveSample> measured(const std::filesystem::path& path, const std::
   return samples;
 }
 
+TEST(CurveFit, KnowsAnH200sVoltageDownTo1216MHz) {
+  const std::string path = LOWGEAR_SOURCE_DIR "/data/h200-sxm/curve-low/curve.csv";
+  const CurveFit fit = fit_curve(parse_curve_samples(read_file(path), path), {.lowest_clock_mhz = 345});
+  EXPECT_LT(fit.voltage.measured_from_mhz(), 1260);
+  EXPECT_LT(fit.residual, 0.01);
+  for (const power::VoltagePoint& point : fit.voltage.points()) {
+    if (!fit.voltage.is_measured(point.clock_mhz)) continue;
+    EXPECT_LE(point.error, 0.05 * point.relative_v2) << point.clock_mhz;
+  }
+  // V^2 of whole fp8 products of another H200 (the table's), which was read without a fit.
+  const std::map<double, double> table = {{1863, 0.863}, {1689, 0.760}, {1583, 0.694}, {1468, 0.639}, {1359, 0.571}};
+  for (const auto& [clock_mhz, v2] : table) EXPECT_NEAR(fit.voltage.relative_v2(clock_mhz), v2, 0.05) << clock_mhz;
+}
+
 TEST(CurveFit, ReadsThePublishedTableOutOfAnH200sProducts) {
   const auto path =
       std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/h200-natural-clocks/gemm_bf16_fp8_green_contexts.csv";
