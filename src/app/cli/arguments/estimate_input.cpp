@@ -67,6 +67,8 @@ constexpr auto kOptions = std::to_array<JobOption>({
     {"--recompute", "recompute", "none|selective|operators|full",
      "Activations that the backward pass recomputes (default none)"},
     {"--zero", "zero", "0|1|2|3", "ZeRO stage: states that the replicas divide among themselves (default 1)"},
+    {"--shard-size", "shard_size", "N",
+     "Ranks of dp x cp that ZeRO divides states among; other groups have copies (hybrid sharding; default: all)"},
     {"--dtype", "dtype", "fp32|tf32|fp16|bf16|fp8", "Data type of the inputs of matrix products (default bf16)"},
     {"--overlap-gradients", "overlap.gradients", "true|false",
      "Gradient sums of dp run concurrently with the last backward pass (default true)"},
@@ -84,7 +86,7 @@ constexpr auto kOptions = std::to_array<JobOption>({
 
 constexpr auto kLayoutOptions = std::to_array<const char*>(
     {"--gpus", "--nodes", "--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--microbatch", "--recompute",
-     "--zero", "--schedule", "--sequence-parallel", "--no-sequence-parallel"});
+     "--zero", "--shard-size", "--schedule", "--sequence-parallel", "--no-sequence-parallel"});
 
 /// The number of `text` in the option's unit, as a job file has it.
 std::string number_in_unit(const JobOption& option, const std::string& text) {

@@ -142,7 +142,8 @@ Json layout_json(const estimator::SearchLayout& layout) {
           {"sequence_parallel", parallel.sequence_parallel},
           {"micro_batch", layout.micro_batch},
           {"recompute", name(layout.recompute)},
-          {"zero", layout.zero}};
+          {"zero", layout.zero},
+          {"shard_size", layout.shard_size}};
 }
 
 Json result_json(const estimator::SearchRequest& request, const estimator::SearchResult& result) {
@@ -217,6 +218,7 @@ struct SearchArguments {
   std::string samples;  ///< a folder, or empty
   PriceArguments prices;
   std::optional<int> gpus;
+  std::optional<int> shard_size;
   estimator::SearchLimits limits;
   estimator::SearchObjective objective = estimator::SearchObjective::time;
   int top = 10;
@@ -272,6 +274,7 @@ estimator::SearchRequest request_of(const SearchArguments& arguments) {
   require_prices(arguments);
   estimator::SearchRequest request;
   request.job = load_job(arguments.job, arguments.gpus ? "" : "--gpus");
+  if (arguments.shard_size) request.job.shard_size = *arguments.shard_size;
   request.limits = arguments.limits;
   request.limits.gpus = gpus_of(arguments, request.job);
   request.samples = load_samples(arguments.samples);
@@ -310,6 +313,8 @@ VerbAction declare_search(CLI::App& app) {
   add_whole_number(app, "--gpus", {1, estimator::kMaxJobGpus}, into(arguments->gpus),
                    "GPUs to divide the job among (default: those of the job file)");
   add_fixed_options(app, arguments->limits.fixed);
+  add_whole_number(app, "--shard-size", {1, estimator::kMaxJobGpus}, into(arguments->shard_size),
+                   "Only layouts in which ZeRO divides states among so many ranks of dp x cp (hybrid sharding)");
   add_choice(
       app, "--objective", kObjectives,
       [arguments](std::size_t place) { arguments->objective = static_cast<estimator::SearchObjective>(place); },
@@ -336,8 +341,8 @@ VerbAction declare_search(CLI::App& app) {
   add_json_flag(app, arguments->json);
   group_job_options(app);
   group_options(app, "Layouts to try",
-                {"--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--microbatch", "--zero", "--recompute",
-                 "--tp-across-nodes", "--max-virtual-stages", "--max-cp", "--max-microbatch"});
+                {"--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--microbatch", "--zero", "--shard-size",
+                 "--recompute", "--tp-across-nodes", "--max-virtual-stages", "--max-cp", "--max-microbatch"});
   return [arguments, &app](Console& console) {
     arguments->command = command_line(app);
     return run_search_command(*arguments, console);

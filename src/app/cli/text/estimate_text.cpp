@@ -48,8 +48,9 @@ std::string layout_text(const estimator::TrainingJob& job) {
   if (parallel.ep > 1) text += fmt::format(", ep {}", parallel.ep);
   if (parallel.virtual_stages > 1) text += fmt::format(", {} virtual stages per rank", parallel.virtual_stages);
   if (parallel.sequence_parallel) text += ", sequence parallel";
-  return text + fmt::format(", ZeRO {}, {}, {} attention, {}, stack {}", job.zero, recomputation_text(job.recompute),
-                            name(job.attention), name(job.dtype), describe(job.stack));
+  return text + fmt::format(", {}, {}, {} attention, {}, stack {}", sharding_text(job.zero, job.shard_size),
+                            recomputation_text(job.recompute), name(job.attention), name(job.dtype),
+                            describe(job.stack));
 }
 
 /// What the job assumes of links and of communication beside computation.
@@ -201,6 +202,7 @@ Json job_json(const estimator::TrainingJob& job) {
       {"microbatches", job.microbatches()},
       {"recompute", name(job.recompute)},
       {"zero", job.zero},
+      {"shard_size", job.shard_size},
       {"dtype", name(job.dtype)},
       {"schedule", job.schedule},
       {"attention", name(job.attention)},

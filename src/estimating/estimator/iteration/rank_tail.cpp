@@ -14,34 +14,36 @@ Tail::Tail(const TrainingJob& job, const std::vector<StageEstimate>& stages, con
       stages_(stages),
       sources_(sources),
       parameters_(rank_parameters(job)),
-      replicas_(replica_group(job)),
-      expert_replicas_(expert_replica_group(job)) {}
+      replicas_(replica_groups(job)),
+      expert_replicas_(expert_replica_groups(job)) {}
 
 RankTail Tail::of_rank(std::size_t rank) const {
-  const bool sharded = job_.zero >= 1;
   const double updated =
-      sharded ? parameters_[rank].dense / replicas_.ranks + parameters_[rank].experts / expert_replicas_.ranks
-              : parameters_[rank].total();
+      parameters_[rank].dense / replicas_.shards.ranks + parameters_[rank].experts / expert_replicas_.shards.ranks;
   const auto whole = std::max<std::int64_t>(1, static_cast<std::int64_t>(updated));
   const Operator update{OperatorKind::optimizer, Pass::forward, {whole, 1, 1, 1}, job_.dtype};
   RankTail tail{0, sources_.operators.cost(update).time_s()};
   if (job_.zero == 3) return tail;  // summed and gathered in the passes
-  if (job_.zero < 2) {              // otherwise summed in the passes, as each microbatch has them
-    tail.gradients_s = exposed_s(sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-                                 summed_gradient_bytes(job_), rank, &StageEstimate::backward);
-  }
-  if (sharded) {
-    tail.optimizer_s += exposed_s(CollectiveKind::all_gather, bytes_of(job_.dtype), rank, &StageEstimate::forward);
-  }
+  // With ZeRO 2 summed in the passes, as each microbatch has them.
+  if (job_.zero < 2) tail.gradients_s = exposed_s(&Tail::sums_s, rank, &StageEstimate::backward);
+  if (job_.zero >= 1) tail.optimizer_s += exposed_s(&Tail::gather_s, rank, &StageEstimate::forward);
   return tail;
 }
 
-double Tail::exposed_s(CollectiveKind kind, double bytes_each, std::size_t rank, WorkCost StageEstimate::*pass) const {
-  const auto collective_s = [&](double parameters, const RankGroup& group) {
-    return sources_.collectives.cost(kind, parameters * bytes_each, group).link_s;
-  };
-  const double time_s =
-      collective_s(parameters_[rank].dense, replicas_) + collective_s(parameters_[rank].experts, expert_replicas_);
+double Tail::sums_s(double parameters, const ReplicaGroups& replicas) const {
+  const double bytes = parameters * summed_gradient_bytes(job_);
+  return sources_.collectives.cost(CollectiveKind::reduce_scatter, bytes, replicas.shards).link_s +
+         sources_.collectives.cost(CollectiveKind::all_reduce, bytes / replicas.shards.ranks, replicas.copies).link_s;
+}
+
+double Tail::gather_s(double parameters, const ReplicaGroups& replicas) const {
+  const double bytes = parameters * bytes_of(job_.dtype);
+  return sources_.collectives.cost(CollectiveKind::all_gather, bytes, replicas.shards).link_s;
+}
+
+double Tail::exposed_s(ReplicaTime replica_time, std::size_t rank, WorkCost StageEstimate::*pass) const {
+  const double time_s = (this->*replica_time)(parameters_[rank].dense, replicas_) +
+                        (this->*replica_time)(parameters_[rank].experts, expert_replicas_);
   if (!job_.overlap.gradients) return time_s;
   double passes_s = 0;
   std::int64_t layers = 0;
@@ -50,7 +52,8 @@ double Tail::exposed_s(CollectiveKind kind, double bytes_each, std::size_t rank,
     layers += stages_[stage].layers;
   }
   double last_bucket_s = time_s / static_cast<double>(std::max<std::int64_t>(1, layers));
-  if (rank == 0) last_bucket_s = std::max(last_bucket_s, collective_s(token_matrix_parameters(job_), replicas_));
+  if (rank == 0)
+    last_bucket_s = std::max(last_bucket_s, (this->*replica_time)(token_matrix_parameters(job_), replicas_));
   return std::max(last_bucket_s, time_s - hidden_share(job_.gpu) * passes_s);
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "estimating/estimator/iteration/iteration_estimate.h"
+#include "estimating/estimator/work/rank_groups.h"
 #include "estimating/estimator/work/rank_parameters.h"
 
 namespace lowgear::estimator {
@@ -21,17 +22,22 @@ class Tail {
   [[nodiscard]] RankTail of_rank(std::size_t rank) const;
 
  private:
+  /// Time of a collective over replicas of so many parameters.
+  using ReplicaTime = double (Tail::*)(double parameters, const ReplicaGroups& replicas) const;
+  /// Of sums of gradients.
+  [[nodiscard]] double sums_s(double parameters, const ReplicaGroups& replicas) const;
+  /// Of gathering weights.
+  [[nodiscard]] double gather_s(double parameters, const ReplicaGroups& replicas) const;
   /// Time of a collective over all replicas of the rank's parameters that its passes of one microbatch do not hide. The
   /// last bucket, taken to be a layer's or the embedding's, is never hidden: backwards end with it.
-  [[nodiscard]] double exposed_s(CollectiveKind kind, double bytes_each, std::size_t rank,
-                                 WorkCost StageEstimate::*pass) const;
+  [[nodiscard]] double exposed_s(ReplicaTime replica_time, std::size_t rank, WorkCost StageEstimate::*pass) const;
 
   const TrainingJob& job_;
   const std::vector<StageEstimate>& stages_;
   const CostSources& sources_;
   std::vector<RankParameters> parameters_;
-  RankGroup replicas_;
-  RankGroup expert_replicas_;
+  ReplicaGroups replicas_;
+  ReplicaGroups expert_replicas_;
 };
 
 }  // namespace lowgear::estimator

@@ -288,6 +288,7 @@ void read_execution(const YamlView& root, TrainingJob& job) {
   if (root.has("attention")) job.attention = choice_of(root.at("attention"), kAttentions);
   if (root.has("dtype")) job.dtype = choice_of(root.at("dtype"), kDataTypes);
   read_optional(root, "zero", 0, kMaxZero, job.zero);
+  read_optional(root, "shard_size", 1, kMaxJobGpus, job.shard_size);
   read_optional(root, "dropout", 1, 1, job.dropout);
   if (root.has("schedule")) {
     job.schedule = root.at("schedule").text();
@@ -384,8 +385,8 @@ TrainingJob read_job(std::string_view yaml, const std::string& source, std::span
   }
   if (!source.empty()) refuse_eadt_config(yaml, source);
   const YamlView root = YamlView::parse_with(yaml, source, others);
-  root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "dtype", "overlap",
-                     "schedule", "attention", "dropout", "split_messages", "stack"});
+  root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "shard_size", "dtype",
+                     "overlap", "schedule", "attention", "dropout", "split_messages", "stack"});
   const bool described = job.model.layers > 0;
   if (root.has("model") || !described) job.model = read_estimable_model(root.at("model"), read_config);
   read_gpu(root, YamlView::parse_with("{}", source, of_gpu), read_config, job);

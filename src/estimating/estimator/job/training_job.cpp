@@ -199,6 +199,20 @@ Fault find_schedule_fault(const TrainingJob& job) {
   return std::nullopt;
 }
 
+Fault find_shard_fault(const TrainingJob& job) {
+  if (job.shard_size == 0) return std::nullopt;
+  constexpr std::string_view kMember = "shard_size";
+  const ParallelLayout& parallel = job.parallel;
+  if (Fault fault = out_of_range(kMember, job.shard_size, 1, kMaxJobGpus)) return fault;
+  if (job.zero == 0) return JobFault{kMember, "ZeRO 0 shards nothing", "give zero from 1 to 3, or leave it out"};
+  if (Fault fault = indivisible(kMember, job.shard_size, "replicas (dp x cp)", std::int64_t{parallel.dp} * parallel.cp))
+    return fault;
+  if (job.shard_size % parallel.ep == 0) return std::nullopt;
+  return JobFault{kMember,
+                  fmt::format("{} is not a multiple of the {} expert parallel ranks", job.shard_size, parallel.ep),
+                  "give a multiple of ep"};
+}
+
 Fault find_numeric_fault(const TrainingJob& job) {
   if (Fault fault = out_of_range("zero", job.zero, 0, 3)) return fault;
   if (!(job.dropout >= 0 && job.dropout < 1)) {
@@ -244,11 +258,15 @@ std::string_view recomputation_text(Recompute recompute) {
 
 std::string_view name(AttentionKind attention) { return attention == AttentionKind::fused ? "fused" : "unfused"; }
 
+std::string sharding_text(int zero, int shard_size) {
+  return fmt::format("ZeRO {}{}", zero, shard_size > 0 ? fmt::format(" in groups of {}", shard_size) : "");
+}
+
 std::optional<JobFault> find_fault(const TrainingJob& job) {
   const auto check = [&job](Fault (*find)(const TrainingJob&)) { return [&job, find] { return find(job); }; };
   return first_of(check(find_count_fault), check(find_tensor_fault), check(find_expert_fault), check(find_stage_fault),
                   check(find_cluster_fault), check(find_batch_fault), check(find_sequence_fault),
-                  check(find_schedule_fault), check(find_numeric_fault));
+                  check(find_schedule_fault), check(find_numeric_fault), check(find_shard_fault));
 }
 
 void require_valid(const TrainingJob& job) {

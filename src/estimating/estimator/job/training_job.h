@@ -74,6 +74,8 @@ struct Overlap {
 /// For sentences: `no recomputation`, `recomputation of single operators`.
 [[nodiscard]] std::string_view recomputation_text(Recompute recompute);
 [[nodiscard]] std::string_view name(AttentionKind attention);
+/// `ZeRO 3 in groups of 8`, without the groups where all replicas shard.
+[[nodiscard]] std::string sharding_text(int zero, int shard_size);
 
 /// A training job: a field for each section and setting of a job file.
 struct TrainingJob {
@@ -86,6 +88,9 @@ struct TrainingJob {
   AttentionKind attention = AttentionKind::fused;
   /// ZeRO stage. Sharded among replicas are: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights.
   int zero = 1;
+  /// Ranks of dp * cp among which ZeRO shards; the other groups of as many have copies of the shards (hybrid sharding).
+  /// 0: all.
+  int shard_size = 0;
   DataType dtype = DataType::bf16;
   Overlap overlap;
   /// A name of planning/schedule/generators.h but `envpipe`, which needs the times of stages; `interleaved` for virtual
@@ -118,9 +123,9 @@ struct JobFault {
 
 /// The first fault, if any. A job without one has a layout that divides heads, key/value heads, widths, experts and
 /// sequence (the vocabulary is padded, see padded_vocabulary), expert parallel groups within dp * cp, less than a node
-/// or whole nodes of GPUs, a layer in each stage, a global batch that is a multiple of dp * micro, ZeRO, dtype, GPU and
-/// schedule that exist and go together, and counts that are positive and bounded. It ignores the sizes of the model,
-/// which find_fault(ModelConfig) does.
+/// or whole nodes of GPUs, a layer in each stage, a global batch that is a multiple of dp * micro, ZeRO, groups of
+/// shards, dtype, GPU and schedule that exist and go together, and counts that are positive and bounded. It ignores the
+/// sizes of the model, which find_fault(ModelConfig) does.
 [[nodiscard]] std::optional<JobFault> find_fault(const TrainingJob& job);
 
 /// Throws InputError with the fault of the model or of the job.

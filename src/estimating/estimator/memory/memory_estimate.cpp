@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "estimating/estimator/memory/activation_memory.h"
+#include "estimating/estimator/work/rank_groups.h"
 #include "estimating/estimator/work/rank_parameters.h"
 #include "planning/schedule/generators.h"
 
@@ -45,11 +46,11 @@ StateBytes state_bytes(const TrainingJob& job) {
 
 void add_states(const TrainingJob& job, const RankParameters& parameters, RankMemory& memory) {
   const StateBytes bytes = state_bytes(job);
-  const double replicas = static_cast<double>(job.parallel.dp) * job.parallel.cp;
-  const double divided = parameters.dense / replicas + parameters.experts * job.parallel.ep / replicas;
+  const double divided = parameters.dense / replica_groups(job).shards.ranks +
+                         parameters.experts / expert_replica_groups(job).shards.ranks;
   const double whole = parameters.dense + parameters.experts;
   memory.gradients += bytes.gradient * (job.zero >= 2 ? divided : whole);
-  memory.optimizer += bytes.optimizer * (job.zero >= 1 ? divided : whole);
+  memory.optimizer += bytes.optimizer * divided;
   const double at_once = std::min(whole, kWholeLayers * layer_parameters(job).total());
   memory.weights += bytes.weight * (job.zero == 3 ? at_once : whole);
   // Master weights, where there are any, are in the optimizer's bytes.

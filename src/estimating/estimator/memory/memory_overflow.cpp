@@ -37,6 +37,10 @@ std::vector<Change> changes_of(const TrainingJob& job) {
   for (int stage = job.zero + 1; stage <= 3; ++stage) {
     add(fmt::format("--zero {}", stage), [stage](TrainingJob& changed) { changed.zero = stage; });
   }
+  const int replicas = job.parallel.dp * job.parallel.cp;
+  if (job.shard_size > 0) {
+    add(fmt::format("--shard-size {}", replicas), [replicas](TrainingJob& changed) { changed.shard_size = replicas; });
+  }
   if (job.recompute == Recompute::none) {
     add("--recompute selective", [](TrainingJob& changed) { changed.recompute = Recompute::selective; });
   }

@@ -39,6 +39,7 @@ class Enumeration {
   Enumeration(TrainingJob job, const SearchLimits& limits) : job_(std::move(job)), limits_(limits) {}
 
   SearchSpace run() {
+    layout_.shard_size = job_.shard_size;
     const int most_tp = limits_.tensor_across_nodes ? limits_.gpus : job_.cluster.gpus_per_node;
     const FixedLayout& fixed = limits_.fixed;
     for (const auto tp : choices(limits_.gpus, most_tp, fixed.tp)) {
@@ -151,7 +152,7 @@ std::string describe(const SearchLayout& layout) {
   if (parallel.cp > 1) text += fmt::format(", cp {}", parallel.cp);
   text += fmt::format(", microbatch {}", layout.micro_batch);
   if (layout.recompute != Recompute::none) text += fmt::format(", {}", recomputation_text(layout.recompute));
-  if (layout.zero > 0) text += fmt::format(", ZeRO {}", layout.zero);
+  if (layout.zero > 0) text += fmt::format(", {}", sharding_text(layout.zero, layout.shard_size));
   return text;
 }
 
@@ -159,14 +160,19 @@ std::string options_of(const SearchLayout& layout) {
   const ParallelLayout& parallel = layout.parallel;
   // All of them: a job file may have others.
   return fmt::format(
-      "--dp {} --tp {} --pp {} --virtual-stages {} --ep {} --cp {} {} --microbatch {} --recompute {} --zero {}",
+      "--dp {} --tp {} --pp {} --virtual-stages {} --ep {} --cp {} {} --microbatch {} --recompute {} --zero {}{}",
       parallel.dp, parallel.tp, parallel.pp, parallel.virtual_stages, parallel.ep, parallel.cp,
       parallel.sequence_parallel ? "--sequence-parallel" : "--no-sequence-parallel", layout.micro_batch,
-      name(layout.recompute), layout.zero);
+      name(layout.recompute), layout.zero,
+      layout.shard_size > 0 ? fmt::format(" --shard-size {}", layout.shard_size) : "");
 }
 
 SearchLayout layout_of(const TrainingJob& job) {
-  return {.parallel = job.parallel, .micro_batch = job.batch.micro, .recompute = job.recompute, .zero = job.zero};
+  return {.parallel = job.parallel,
+          .micro_batch = job.batch.micro,
+          .recompute = job.recompute,
+          .zero = job.zero,
+          .shard_size = job.shard_size};
 }
 
 void apply(const SearchLayout& layout, TrainingJob& job) {
@@ -174,6 +180,7 @@ void apply(const SearchLayout& layout, TrainingJob& job) {
   job.batch.micro = layout.micro_batch;
   job.recompute = layout.recompute;
   job.zero = layout.zero;
+  job.shard_size = layout.shard_size;
   if (layout.parallel.virtual_stages > 1) {
     job.schedule = kVirtualSchedule;
   } else if (job.schedule == kVirtualSchedule) {

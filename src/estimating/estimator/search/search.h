@@ -43,6 +43,7 @@ struct SearchLayout {
   std::int64_t micro_batch = 1;
   Recompute recompute = Recompute::none;
   int zero = 0;
+  int shard_size = 0;  ///< the job's, which a search keeps
 
   friend bool operator==(const SearchLayout&, const SearchLayout&) = default;
 };

@@ -11,11 +11,17 @@ namespace lowgear::estimator {
 [[nodiscard]] RankGroup context_group(const TrainingJob& job);
 [[nodiscard]] RankGroup expert_group(const TrainingJob& job);
 
-/// Replicas of the same weights: dp times cp.
-[[nodiscard]] RankGroup replica_group(const TrainingJob& job);
+/// Ranks that have the same weights.
+struct ReplicaGroups {
+  RankGroup shards;  ///< those that ZeRO divides states among; one rank with ZeRO 0
+  RankGroup copies;  ///< those with the same shard
+};
 
-/// Replicas of the same experts: dp times cp over ep.
-[[nodiscard]] RankGroup expert_replica_group(const TrainingJob& job);
+/// Of weights that dp times cp ranks have.
+[[nodiscard]] ReplicaGroups replica_groups(const TrainingJob& job);
+
+/// Of experts, which dp times cp over ep ranks have.
+[[nodiscard]] ReplicaGroups expert_replica_groups(const TrainingJob& job);
 
 /// The two ranks that pass activations from virtual stage `stage` to the next one.
 [[nodiscard]] RankGroup neighbour_group(const TrainingJob& job, int stage);

@@ -10,7 +10,7 @@ double summed_gradient_bytes(const TrainingJob& job) {
   return job.dtype == DataType::fp16 ? 2 : 4;
 }
 
-void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters, const RankGroup& replicas,
+void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters, const ReplicaGroups& replicas,
                   bool gathered_again) {
   if (job.zero < 2 || parameters == 0) return;
   const int forward_overlap = job.overlap.gradients ? kWholePass : kNothing;
@@ -18,7 +18,8 @@ void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters
   const std::array<std::int64_t, 4> elements{static_cast<std::int64_t>(parameters), 1, 1, 1};
   if (job.zero == 3) {
     const double bytes = parameters * bytes_of(type_of(job, OperatorKind::linear));
-    CollectiveUse gather{CollectiveKind::all_gather, bytes, replicas, WorkPart::sharded_weights, forward_overlap, 1};
+    CollectiveUse gather{CollectiveKind::all_gather, bytes,           replicas.shards,
+                         WorkPart::sharded_weights,  forward_overlap, 1};
     block.communicate(&BlockWork::forward, gather);
     gather.overlaps = backward_overlap;
     if (gathered_again) block.communicate(&BlockWork::backward, gather);
@@ -29,8 +30,17 @@ void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters
     const bool converts = summed_gradient_bytes(job) > bytes_of(type_of(job, OperatorKind::permute));
     block.backward(WorkPart::sharded_gradients, OperatorKind::permute, elements, converts ? kConvertingPasses : 1);
   }
-  block.communicate(&BlockWork::backward, {CollectiveKind::reduce_scatter, parameters * summed_gradient_bytes(job),
-                                           replicas, WorkPart::sharded_gradients, backward_overlap, 1});
+  CollectiveUse sum{CollectiveKind::reduce_scatter,
+                    parameters * summed_gradient_bytes(job),
+                    replicas.shards,
+                    WorkPart::sharded_gradients,
+                    backward_overlap,
+                    1};
+  block.communicate(&BlockWork::backward, sum);
+  sum.kind = CollectiveKind::all_reduce;
+  sum.bytes /= replicas.shards.ranks;
+  sum.group = replicas.copies;
+  block.communicate(&BlockWork::backward, sum);
 }
 
 }  // namespace lowgear::estimator

@@ -426,8 +426,8 @@ BlockWork layer_work(const TrainingJob& job, bool windowed) {
     block.work().recomputed.checkpoint_s = job.stack.host.checkpoint_backward_s;
   }
   add_gradient_sums(block, job, parameters.total());
-  add_sharding(block, job, parameters.dense, replica_group(job), true);
-  add_sharding(block, job, parameters.experts, expert_replica_group(job), true);
+  add_sharding(block, job, parameters.dense, replica_groups(job), true);
+  add_sharding(block, job, parameters.experts, expert_replica_groups(job), true);
   return block.work();
 }
 
@@ -443,7 +443,7 @@ BlockWork embedding_work(const TrainingJob& job) {
   add_gradient_sums(block, job, token_matrix_parameters(job));
   // One rank has tied weights once: its head moves them.
   const bool head_moves = job.model.tied_embeddings && job.parallel.pp == 1;
-  if (!head_moves) add_sharding(block, job, token_matrix_parameters(job), replica_group(job), false);
+  if (!head_moves) add_sharding(block, job, token_matrix_parameters(job), replica_groups(job), false);
   const bool split = job.parallel.sequence_parallel;
   const CollectiveUse sum{split ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
                           shape.activation_bytes,
@@ -469,7 +469,7 @@ BlockWork head_work(const TrainingJob& job) {
   keep_in_16_bits(block.work());
   TensorCollectives(job, shape.activation_bytes).column(block, product, last_index(block.work().backward));
   add_gradient_sums(block, job, token_matrix_parameters(job));
-  add_sharding(block, job, token_matrix_parameters(job), replica_group(job), false);  // its backward follows at once
+  add_sharding(block, job, token_matrix_parameters(job), replica_groups(job), false);  // its backward follows at once
   add_loss(block, job, shape);
   return block.work();
 }

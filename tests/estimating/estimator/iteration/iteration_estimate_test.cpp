@@ -152,6 +152,23 @@ TEST(EstimateIteration, ShardedGradientsAreSummedForEveryMicrobatch) {
   EXPECT_NEAR(sharded.time_s - summed.time_s, (sums - 1) * each_s, 0.2 * sums * each_s);
 }
 
+TEST(EstimateIteration, GroupsWithinANodeGatherFasterAndUpdateMore) {
+  TrainingJob job = job_on(32, 1, 1);
+  job.overlap.gradients = false;
+  job.zero = 3;
+  const IterationEstimate all = estimate(job);
+  job.shard_size = 8;
+  const IterationEstimate groups = estimate(job);
+  EXPECT_LT(item_s(groups.stages[0].forward_items, "sharded weights"),
+            0.3 * item_s(all.stages[0].forward_items, "sharded weights"))
+      << "over NVLink, not over the network";
+  EXPECT_NEAR(groups.optimizer_s, 4 * all.optimizer_s, 0.01 * groups.optimizer_s);
+  job.zero = 1;
+  const double in_groups_s = estimate(job).gradients_s;
+  job.shard_size = 0;
+  EXPECT_LT(in_groups_s, estimate(job).gradients_s);
+}
+
 TEST(EstimateIteration, OverlapHidesSumsOfGradients) {
   TrainingJob job = job_on(8, 1, 1);
   const double hidden_s = estimate(job).gradients_s;

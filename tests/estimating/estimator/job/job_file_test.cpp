@@ -47,6 +47,7 @@ batch:
   sequence: 4096
 recompute: selective
 zero: 2
+shard_size: 4
 dtype: fp16
 overlap: {gradients: false, tensor_gradients: false, tensor: true, pipeline: true}
 schedule: interleaved
@@ -85,6 +86,7 @@ TEST(ParseTrainingJob, ReadsEveryKey) {
   EXPECT_EQ(job.batch.sequence_length, 4096);
   EXPECT_EQ(job.recompute, Recompute::selective);
   EXPECT_EQ(job.zero, 2);
+  EXPECT_EQ(job.shard_size, 4);
   EXPECT_EQ(job.dtype, DataType::fp16);
   EXPECT_FALSE(job.overlap.gradients);
   EXPECT_TRUE(job.overlap.tensor);

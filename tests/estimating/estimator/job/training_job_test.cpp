@@ -84,6 +84,12 @@ TEST(FindFault, NamesTheMemberThatDoesNotFit) {
        },
        "batch.global: 9 microbatches cannot be interleaved on 4 ranks"},
       {[](auto& job) { job.zero = 4; }, "zero: 4 is not from 0 to 3"},
+      {[](auto& job) { job.shard_size = 3; }, "shard_size: 3 does not divide the 2 replicas (dp x cp)"},
+      {[](auto& job) {
+         job.zero = 0;
+         job.shard_size = 2;
+       },
+       "shard_size: ZeRO 0 shards nothing"},
       {[](auto& job) { job.dropout = 1; }, "dropout: 1 is not"},
       {[](auto& job) { job.gpu = named_gpu("v100"); }, "dtype: v100-sxm has no tensor cores for bf16"},
       {[](auto& job) { job.cluster.inter_node.bytes_per_s = 0; }, "cluster.inter_node: a bandwidth of 0"},
@@ -100,6 +106,9 @@ TEST(FindFault, WantsExpertsDividedWithinTheReplicas) {
   EXPECT_EQ(find_fault(job)->what, "3 does not divide the 8 experts");
   job.parallel.ep = 8;
   EXPECT_EQ(find_fault(job)->what, "8 does not divide the 4 replicas (dp x cp)");
+  job.parallel.ep = 4;
+  job.shard_size = 2;
+  EXPECT_EQ(find_fault(job)->what, "2 is not a multiple of the 4 expert parallel ranks");
 }
 
 TEST(FindFault, RefusesPositionsThatWereNotLearned) {

@@ -209,6 +209,17 @@ TEST(EstimateMemory, DividesStatesAmongReplicasByZeroStage) {
   EXPECT_NEAR(memory(2).buffers - memory(1).buffers, memory(3).weights, 1) << "their gradients";
 }
 
+TEST(EstimateMemory, ShardsWithinGroupsAsOneGroupWould) {
+  TrainingJob job = llama_memory_job();
+  job.zero = 3;
+  job.parallel = {.dp = 8, .tp = 1, .pp = 1};
+  const double one_group = estimate_memory(job).ranks.front().states();
+  job.parallel.dp = 32;
+  EXPECT_LT(estimate_memory(job).ranks.front().states(), one_group / 2);
+  job.shard_size = 8;
+  EXPECT_DOUBLE_EQ(estimate_memory(job).ranks.front().states(), one_group);
+}
+
 /// FSDP in fp32 trains the shards themselves: there is no other copy of the weights.
 TEST(EstimateMemory, Zero3KeepsTheDividedWeightsThatHaveNoMasterCopy) {
   TrainingJob job = llama_memory_job();

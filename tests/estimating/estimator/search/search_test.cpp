@@ -1,5 +1,6 @@
 #include "estimating/estimator/search/search.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -163,6 +164,18 @@ TEST(EnumerateLayouts, TriesVirtualStagesOfUnequalSizeWhereRanksCannotBeEqual) {
   EXPECT_EQ(virtual_stages(16), (std::set<int>{1, 2, 3, 4, 5, 6, 7})) << "8 x 16 stages are more than the layers";
 }
 
+TEST(EnumerateLayouts, KeepsTheJobsGroupsOfShards) {
+  TrainingJob job = base_job("llama-2-7b", "h100");
+  job.shard_size = 4;
+  const SearchSpace space = enumerate_layouts(job, {.gpus = 16});
+  ASSERT_FALSE(space.layouts.empty());
+  for (const SearchLayout& layout : space.layouts) {
+    EXPECT_EQ(layout.parallel.dp * layout.parallel.cp % 4, 0);
+    EXPECT_GE(layout.zero, 1) << "ZeRO 0 shards nothing";
+    EXPECT_EQ(layout.shard_size, 4);
+  }
+}
+
 TEST(EnumerateLayouts, KeepsToWhatIsFixedWhateverTheBounds) {
   TrainingJob job = base_job("mixtral-8x7b", "h100");
   job.batch.global = 256;
@@ -291,6 +304,9 @@ TEST(SearchLayout, IsDescribedAndCanBeAskedForAgain) {
             "--dp 1 --tp 2 --pp 1 --virtual-stages 1 --ep 1 --cp 1 --no-sequence-parallel --microbatch 1 --recompute "
             "none --zero 0")
       << "a job file may have others";
+  const SearchLayout groups{{.dp = 8, .tp = 2, .pp = 1}, 1, Recompute::none, 3, 4};
+  EXPECT_THAT(describe(groups), testing::EndsWith("ZeRO 3 in groups of 4"));
+  EXPECT_THAT(options_of(groups), testing::EndsWith("--zero 3 --shard-size 4"));
 }
 
 }  // namespace

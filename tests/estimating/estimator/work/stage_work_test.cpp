@@ -270,6 +270,22 @@ TEST(LayerWork, ScattersGradientsOfEveryMicrobatchOnceTheyAreSharded) {
       << "bf16 is summed in fp32";
 }
 
+TEST(LayerWork, SumsShardsWithTheGroupsThatHaveCopies) {
+  TrainingJob job = job_of(llama());
+  job.parallel.dp = 32;
+  job.zero = 3;
+  job.shard_size = 8;
+  const auto parameters = static_cast<double>(parameter_counts(job.model).per_layer());
+  const BlockWork work = layer_work(job);
+  EXPECT_EQ(work.forward.collectives.at(0).group.ranks, 8);
+  ASSERT_EQ(work.backward.collectives.size(), 3U);
+  EXPECT_EQ(work.backward.collectives[1].group.ranks, 8);
+  EXPECT_DOUBLE_EQ(work.backward.collectives[1].bytes, 4 * parameters);
+  EXPECT_EQ(work.backward.collectives[2].kind, CollectiveKind::all_reduce);
+  EXPECT_EQ(work.backward.collectives[2].group.ranks, 4);
+  EXPECT_DOUBLE_EQ(work.backward.collectives[2].bytes, 4 * parameters / 8);
+}
+
 TEST(LayerWork, ShardsExpertsAmongTheirOwnReplicas) {
   TrainingJob job = job_of(mixture());
   job.parallel.dp = 8;
@@ -280,7 +296,7 @@ TEST(LayerWork, ShardsExpertsAmongTheirOwnReplicas) {
   double experts = 0;
   for (const CollectiveUse& use : layer_work(job).forward.collectives) {
     if (use.kind != CollectiveKind::all_gather) continue;
-    (use.group == expert_replica_group(job) ? experts : dense) += use.bytes;
+    (use.group == expert_replica_groups(job).shards ? experts : dense) += use.bytes;
   }
   EXPECT_DOUBLE_EQ(experts, 2.0 * static_cast<double>(counts.experts_per_layer) / 4);
   EXPECT_DOUBLE_EQ(dense, 2.0 * static_cast<double>(counts.per_layer() - counts.experts_per_layer));
@@ -340,12 +356,29 @@ TEST(RankGroups, FollowTheLayoutOfRanks) {
   job.parallel = {.dp = 4, .tp = 4, .pp = 2, .cp = 2};
   EXPECT_EQ(tensor_group(job), (RankGroup{4, 4}));
   EXPECT_EQ(context_group(job), (RankGroup{2, 2}));
-  EXPECT_EQ(replica_group(job), (RankGroup{8, 2}));
+  EXPECT_EQ(replica_groups(job).shards, (RankGroup{8, 2}));
   job.parallel.tp = 8;
   EXPECT_EQ(context_group(job), (RankGroup{2, 1}));
   job.parallel.tp = 16;
   EXPECT_EQ(tensor_group(job), (RankGroup{16, 8}));
-  EXPECT_EQ(replica_group(job), (RankGroup{8, 1}));
+  EXPECT_EQ(replica_groups(job).shards, (RankGroup{8, 1}));
+}
+
+TEST(RankGroups, ShardWithinGroupsThatHaveCopies) {
+  TrainingJob job = job_of(mixture());
+  job.cluster.gpus_per_node = 8;
+  job.parallel = {.dp = 16, .tp = 2, .pp = 1, .ep = 2};
+  const RankGroup one{1, 1};
+  job.zero = 0;
+  EXPECT_EQ(replica_groups(job).shards, one);
+  EXPECT_EQ(replica_groups(job).copies, (RankGroup{16, 4}));
+  job.zero = 3;
+  EXPECT_EQ(replica_groups(job).copies, one);
+  job.shard_size = 4;
+  EXPECT_EQ(replica_groups(job).shards, (RankGroup{4, 4})) << "next to each other: a node";
+  EXPECT_EQ(replica_groups(job).copies, (RankGroup{4, 1}));
+  EXPECT_EQ(expert_replica_groups(job).shards, (RankGroup{2, 2}));
+  EXPECT_EQ(expert_replica_groups(job).copies, (RankGroup{4, 1}));
 }
 
 TEST(RankGroups, NeighboursAreOnOneNodeWhereStagesAre) {
