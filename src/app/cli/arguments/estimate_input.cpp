@@ -69,6 +69,9 @@ constexpr auto kOptions = std::to_array<JobOption>({
     {"--zero", "zero", "0|1|2|3", "ZeRO stage: states that the replicas divide among themselves (default 1)"},
     {"--shard-size", "shard_size", "N",
      "Ranks of dp x cp that ZeRO divides states among; other groups have copies (hybrid sharding; default: all)"},
+    {"--offload", "offload", "none|activations|optimizer|states",
+     "Kept in the CPUs' memory: activations of layers; optimizer states, updated there; these and weights (default "
+     "none)"},
     {"--dtype", "dtype", "fp32|tf32|fp16|bf16|fp8", "Data type of the inputs of matrix products (default bf16)"},
     {"--overlap-gradients", "overlap.gradients", "true|false",
      "Gradient sums of dp run concurrently with the last backward pass (default true)"},

@@ -253,8 +253,8 @@ VerbAction declare_estimate(CLI::App& app) {
   add_json_flag(app, arguments->json);
   group_job_options(app);
   group_options(app, "Layout",
-                {"--nodes", "--virtual-stages", "--ep", "--cp", "--recompute", "--zero", "--shard-size", "--schedule",
-                 "--sequence-parallel", "--no-sequence-parallel"});
+                {"--nodes", "--virtual-stages", "--ep", "--cp", "--recompute", "--zero", "--shard-size", "--offload",
+                 "--schedule", "--sequence-parallel", "--no-sequence-parallel"});
   group_options(app, "Plan and costs", {"--straggler", "--policy", "--gpu-hour", "--kwh", "--co2"});
   group_options(app, "Published estimator", {"--peer-formula", "--examples", "--show-example", "--example"});
   return [arguments, &app](Console& console) {

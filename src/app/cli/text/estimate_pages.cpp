@@ -151,6 +151,9 @@ report::Table memory_table(const estimator::JobEstimate& estimate) {
   for (const estimator::MemoryPart& part : memory_parts(estimate.job, estimate.memory, rank)) {
     table.rows.push_back({std::string(part.name), gib_text(part.bytes) + " GiB", part.reason});
   }
+  if (const double host = estimate.memory.ranks[rank].host; host > 0) {
+    table.rows.push_back({"in the memory of its CPU", gib_text(host) + " GiB", "offloaded, not in the total"});
+  }
   return table;
 }
 
@@ -178,6 +181,7 @@ std::vector<report::Entry> facts_of(const estimator::TrainingJob& job) {
       {"Attention", std::string(name(job.attention))},
       {"Software", describe(job.stack)},
       {"Power by clock", job.gpu.power_source}};
+  if (job.offload != estimator::Offload::none) facts.push_back({"Offloaded", std::string(name(job.offload))});
   if (job.parallel.gpus() > 1) {
     facts.push_back({"Links of a GPU", links_text(job)});
     facts.push_back({"Overlapped", overlapped_text(job)});

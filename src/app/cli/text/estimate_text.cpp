@@ -48,9 +48,10 @@ std::string layout_text(const estimator::TrainingJob& job) {
   if (parallel.ep > 1) text += fmt::format(", ep {}", parallel.ep);
   if (parallel.virtual_stages > 1) text += fmt::format(", {} virtual stages per rank", parallel.virtual_stages);
   if (parallel.sequence_parallel) text += ", sequence parallel";
-  return text + fmt::format(", {}, {}, {} attention, {}, stack {}", sharding_text(job.zero, job.shard_size),
-                            recomputation_text(job.recompute), name(job.attention), name(job.dtype),
-                            describe(job.stack));
+  text += ", " + estimator::sharding_text(job.zero, job.shard_size);
+  if (job.offload != estimator::Offload::none) text += fmt::format(", {} offloaded", name(job.offload));
+  return text + fmt::format(", {}, {} attention, {}, stack {}", recomputation_text(job.recompute), name(job.attention),
+                            name(job.dtype), describe(job.stack));
 }
 
 /// What the job assumes of links and of communication beside computation.
@@ -142,7 +143,8 @@ std::string memory_parts_text(const estimator::JobEstimate& estimate) {
   for (const estimator::MemoryPart& part : memory_parts(estimate.job, estimate.memory, rank)) {
     table.add_row({std::string(part.name), gib_text(part.bytes), part.reason});
   }
-  return "\n" + table.text();
+  const double host = estimate.memory.ranks[rank].host;
+  return "\n" + table.text() + (host > 0 ? fmt::format("and {} GiB in the memory of its CPU\n", gib_text(host)) : "");
 }
 
 std::string stacks_text(const estimator::JobEstimate& estimate) {
@@ -203,6 +205,7 @@ Json job_json(const estimator::TrainingJob& job) {
       {"recompute", name(job.recompute)},
       {"zero", job.zero},
       {"shard_size", job.shard_size},
+      {"offload", name(job.offload)},
       {"dtype", name(job.dtype)},
       {"schedule", job.schedule},
       {"attention", name(job.attention)},
@@ -222,6 +225,7 @@ Json memory_json(const estimator::JobEstimate& estimate) {
                      {"activations_bytes", part.activations},
                      {"buffers_bytes", part.buffers},
                      {"fragmentation_bytes", part.fragmentation},
+                     {"host_bytes", part.host},
                      {"total_bytes", part.total()}});
   }
   const std::size_t fullest = estimate.memory.fullest_rank();

@@ -9,6 +9,7 @@
 #include "estimating/estimator/iteration/pipeline_times.h"
 #include "estimating/estimator/iteration/rank_tail.h"
 #include "estimating/estimator/iteration/stage_costs.h"
+#include "estimating/estimator/memory/offload.h"
 #include "estimating/estimator/power/power_model.h"
 #include "estimating/estimator/work/stage_work.h"
 
@@ -197,6 +198,7 @@ std::vector<std::string> notes_on_setup(const TrainingJob& job) {
                                     ? "; unfused attention computes all pairs of tokens all the same"
                                     : ""));
   }
+  if (job.offload != Offload::none) notes.push_back(offload_note(job));
   if (model.experts) notes.emplace_back("experts are assumed to get equal shares of the tokens");
   add_notes_on_rates(job, notes);
   return notes;

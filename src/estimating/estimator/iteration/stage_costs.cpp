@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "estimating/estimator/memory/offload.h"
 #include "estimating/estimator/work/stage_work.h"
 
 namespace lowgear::estimator {
@@ -35,6 +36,12 @@ struct PassCost {
   void wait(double waiting_s) {
     if (waiting_s <= 0) return;
     add(WorkPart::host, {.memory_s = waiting_s, .error_s = std::max(0.0, kHostError * host_s - total.error_s)});
+  }
+  /// The pass ends no sooner than transfers beside it.
+  void end_after(double transfer_s) {
+    const double waiting_s = transfer_s - total.time_s();
+    if (waiting_s <= 0) return;
+    add(WorkPart::offload, {.link_s = waiting_s, .error_s = std::max(0.0, kHostError * transfer_s - total.error_s)});
   }
 };
 
@@ -117,7 +124,8 @@ WorkCost weight_gradient_of(const PassWork& backward, const CostSources& sources
   return sum;
 }
 
-BlockCost cost_of(const BlockWork& work, const TrainingJob& job, const CostSources& sources) {
+BlockCost cost_of(const BlockWork& work, const BlockTraffic& traffic, const TrainingJob& job,
+                  const CostSources& sources) {
   BlockCost block;
   block.forward = cost_of(work.forward, job, sources);
   block.backward = cost_of(work.backward, job, sources);
@@ -125,6 +133,8 @@ BlockCost cost_of(const BlockWork& work, const TrainingJob& job, const CostSourc
   const PassCost recomputed = cost_of(work.recomputed, job, sources);
   block.backward.add(WorkPart::recomputation, recomputed.total);
   block.backward.host_s += recomputed.host_s;
+  block.forward.end_after(transfer_s(job.cluster.host, traffic.forward));
+  block.backward.end_after(transfer_s(job.cluster.host, traffic.backward));
   return block;
 }
 
@@ -224,12 +234,14 @@ WorkCost message_cost(const TrainingJob& job, int stage, const CostSources& sour
 
 std::vector<StageEstimate> stages_of(const TrainingJob& job, const CostSources& sources) {
   const std::vector<StageLayers> layers = stage_layers_of(job);
-  JobBlocks blocks{.layer = cost_of(layer_work(job), job, sources),
+  const BlockTraffic layer_moves = layer_traffic(job);
+  const BlockTraffic matrix_moves = token_matrix_traffic(job);
+  JobBlocks blocks{.layer = cost_of(layer_work(job), layer_moves, job, sources),
                    .windowed = {},
-                   .embedding = cost_of(embedding_work(job), job, sources),
-                   .head = cost_of(head_work(job), job, sources)};
+                   .embedding = cost_of(embedding_work(job), matrix_moves, job, sources),
+                   .head = cost_of(head_work(job), matrix_moves, job, sources)};
   if (std::ranges::any_of(layers, [](const StageLayers& of_stage) { return of_stage.windowed > 0; })) {
-    blocks.windowed = cost_of(layer_work(job, true), job, sources);
+    blocks.windowed = cost_of(layer_work(job, true), layer_moves, job, sources);
   }
   std::vector<StageEstimate> stages;
   stages.reserve(layers.size());

@@ -40,6 +40,7 @@ constexpr auto kRecomputes =
 constexpr auto kLosses = std::to_array({LossKind::split, LossKind::gathered, LossKind::plain, LossKind::fused});
 constexpr auto kAttentionKernels =
     std::to_array({AttentionKernel::newest, AttentionKernel::flash2, AttentionKernel::flash1});
+constexpr auto kOffloads = std::to_array({Offload::none, Offload::activations, Offload::optimizer, Offload::states});
 constexpr auto kAttentions = std::to_array({AttentionKind::fused, AttentionKind::unfused});
 
 /// A config.json that is written out in the job file.
@@ -156,13 +157,17 @@ void read_cluster(const YamlView& root, Cluster& cluster) {
   if (!root.has("cluster")) return;
   const YamlView map = root.at("cluster");
   map.require_only({"gpus", "nodes", "gpus_per_node", "intra_node_gb_per_s", "intra_node_latency_us",
-                    "inter_node_gb_per_s", "inter_node_latency_us"});
+                    "inter_node_gb_per_s", "inter_node_latency_us", "host_link_gb_per_s", "host_memory_gb_per_s"});
   read_optional(map, "gpus_per_node", 1, kMaxGpusPerNode, cluster.gpus_per_node);
   read_optional(map, "intra_node_gb_per_s", kMaxGigabytesPerS, kGiga, cluster.intra_node.bytes_per_s);
   read_optional(map, "intra_node_latency_us", kMaxLatencyUs, kMicro, cluster.intra_node.latency_s);
   read_optional(map, "inter_node_gb_per_s", kMaxGigabytesPerS, kGiga, cluster.inter_node.bytes_per_s);
   read_optional(map, "inter_node_latency_us", kMaxLatencyUs, kMicro, cluster.inter_node.latency_s);
-  for (const char* const key : {"intra_node_gb_per_s", "inter_node_gb_per_s"}) {
+  read_optional(map, "host_link_gb_per_s", kMaxGigabytesPerS, kGiga, cluster.host.link_bytes_per_s);
+  read_optional(map, "host_memory_gb_per_s", kMaxGigabytesPerS, kGiga, cluster.host.memory_bytes_per_s);
+  if (map.has("host_link_gb_per_s") || map.has("host_memory_gb_per_s")) cluster.host.source = "given in the job";
+  for (const char* const key :
+       {"intra_node_gb_per_s", "inter_node_gb_per_s", "host_link_gb_per_s", "host_memory_gb_per_s"}) {
     if (map.has(key) && !(map.at(key).number_in(0, kMaxGigabytesPerS) > 0)) map.at(key).fail("expected more than 0");
   }
 }
@@ -289,6 +294,7 @@ void read_execution(const YamlView& root, TrainingJob& job) {
   if (root.has("dtype")) job.dtype = choice_of(root.at("dtype"), kDataTypes);
   read_optional(root, "zero", 0, kMaxZero, job.zero);
   read_optional(root, "shard_size", 1, kMaxJobGpus, job.shard_size);
+  if (root.has("offload")) job.offload = choice_of(root.at("offload"), kOffloads);
   read_optional(root, "dropout", 1, 1, job.dropout);
   if (root.has("schedule")) {
     job.schedule = root.at("schedule").text();
@@ -385,8 +391,8 @@ TrainingJob read_job(std::string_view yaml, const std::string& source, std::span
   }
   if (!source.empty()) refuse_eadt_config(yaml, source);
   const YamlView root = YamlView::parse_with(yaml, source, others);
-  root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "shard_size", "dtype",
-                     "overlap", "schedule", "attention", "dropout", "split_messages", "stack"});
+  root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "shard_size", "offload",
+                     "dtype", "overlap", "schedule", "attention", "dropout", "split_messages", "stack"});
   const bool described = job.model.layers > 0;
   if (root.has("model") || !described) job.model = read_estimable_model(root.at("model"), read_config);
   read_gpu(root, YamlView::parse_with("{}", source, of_gpu), read_config, job);

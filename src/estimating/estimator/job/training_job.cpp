@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <utility>
 
 #include "base/core/error.h"
@@ -213,6 +214,12 @@ Fault find_shard_fault(const TrainingJob& job) {
                   "give a multiple of ep"};
 }
 
+Fault find_offload_fault(const TrainingJob& job) {
+  if (job.offload != Offload::states || job.zero == 3) return std::nullopt;
+  return JobFault{"offload", fmt::format("ZeRO {} leaves weights whole, which states includes", job.zero),
+                  "give zero 3, or offload optimizer"};
+}
+
 Fault find_numeric_fault(const TrainingJob& job) {
   if (Fault fault = out_of_range("zero", job.zero, 0, 3)) return fault;
   if (!(job.dropout >= 0 && job.dropout < 1)) {
@@ -258,6 +265,11 @@ std::string_view recomputation_text(Recompute recompute) {
 
 std::string_view name(AttentionKind attention) { return attention == AttentionKind::fused ? "fused" : "unfused"; }
 
+std::string_view name(Offload offload) {
+  constexpr auto kNames = std::to_array<std::string_view>({"none", "activations", "optimizer", "states"});
+  return kNames[static_cast<std::size_t>(offload)];
+}
+
 std::string sharding_text(int zero, int shard_size) {
   return fmt::format("ZeRO {}{}", zero, shard_size > 0 ? fmt::format(" in groups of {}", shard_size) : "");
 }
@@ -266,7 +278,8 @@ std::optional<JobFault> find_fault(const TrainingJob& job) {
   const auto check = [&job](Fault (*find)(const TrainingJob&)) { return [&job, find] { return find(job); }; };
   return first_of(check(find_count_fault), check(find_tensor_fault), check(find_expert_fault), check(find_stage_fault),
                   check(find_cluster_fault), check(find_batch_fault), check(find_sequence_fault),
-                  check(find_schedule_fault), check(find_numeric_fault), check(find_shard_fault));
+                  check(find_schedule_fault), check(find_numeric_fault), check(find_shard_fault),
+                  check(find_offload_fault));
 }
 
 void require_valid(const TrainingJob& job) {

@@ -18,12 +18,20 @@ struct Link {
   double latency_s = 0;    ///< of a message of no bytes
 };
 
+/// The memory of a node's CPUs, and the way to it.
+struct HostMemory {
+  double link_bytes_per_s = 0;    ///< between a GPU and its CPU, one direction
+  double memory_bytes_per_s = 0;  ///< of the CPUs' memory, a GPU's share
+  std::string_view source = {};   ///< `published for DGX A100`
+};
+
 /// GPUs in nodes. `intra_node` connects GPUs of a node, `inter_node` (each GPU's share of the node's network adapters)
 /// GPUs of different nodes.
 struct Cluster {
   int gpus_per_node = 8;
   Link intra_node;
   Link inter_node;
+  HostMemory host = {};
 };
 
 /// Numbers of ranks in each dimension. Ranks are ordered as in Megatron: tensor parallel innermost, then context, then
@@ -61,6 +69,14 @@ enum class AttentionKind : unsigned char {
   unfused,  ///< scores, softmax and dropout as kernels of their own (Megatron before 2023)
 };
 
+/// States of parameters, or activations, that lie in the memory of the CPUs while the GPU does not use them.
+enum class Offload : unsigned char {
+  none,
+  activations,  ///< those that layers keep for their backward
+  optimizer,    ///< the optimizer's states, which the CPUs update, and gradients that ZeRO 2 or 3 has divided
+  states,       ///< the same and the weights that ZeRO 3 has divided
+};
+
 /// Communication that runs concurrently with computation instead of after it.
 struct Overlap {
   bool gradients = true;  ///< sums of dp concurrently with the last backward
@@ -74,6 +90,7 @@ struct Overlap {
 /// For sentences: `no recomputation`, `recomputation of single operators`.
 [[nodiscard]] std::string_view recomputation_text(Recompute recompute);
 [[nodiscard]] std::string_view name(AttentionKind attention);
+[[nodiscard]] std::string_view name(Offload offload);  ///< `none`, `activations`, `optimizer`, `states`
 /// `ZeRO 3 in groups of 8`, without the groups where all replicas shard.
 [[nodiscard]] std::string sharding_text(int zero, int shard_size);
 
@@ -91,6 +108,7 @@ struct TrainingJob {
   /// Ranks of dp * cp among which ZeRO shards; the other groups of as many have copies of the shards (hybrid sharding).
   /// 0: all.
   int shard_size = 0;
+  Offload offload = Offload::none;
   DataType dtype = DataType::bf16;
   Overlap overlap;
   /// A name of planning/schedule/generators.h but `envpipe`, which needs the times of stages; `interleaved` for virtual
@@ -106,8 +124,8 @@ struct TrainingJob {
   [[nodiscard]] std::int64_t microbatches() const { return batch.global / (batch.micro * parallel.dp); }
 };
 
-/// The default cluster of a GPU: nodes of eight with the GPU's links (GH200: of four), and one network adapter per GPU
-/// with the usual rate (job_defaults.cpp names sources).
+/// The default cluster of a GPU: nodes of eight with the GPU's links (GH200: of four), one network adapter per GPU with
+/// the usual rate, and the CPUs of a reference system (job_defaults.cpp names sources).
 [[nodiscard]] Cluster default_cluster(const GpuModel& gpu);
 
 /// Limits of counts in a job.

@@ -1,8 +1,10 @@
 #include "estimating/estimator/memory/memory_estimate.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "estimating/estimator/memory/activation_memory.h"
+#include "estimating/estimator/memory/offload.h"
 #include "estimating/estimator/work/rank_groups.h"
 #include "estimating/estimator/work/rank_parameters.h"
 #include "planning/schedule/generators.h"
@@ -19,30 +21,10 @@ constexpr double kUsableShare = 0.99;
 constexpr double kContextBytes = 1024 * kMiB;
 /// Of a NCCL communicator: NCCL_BUFFSIZE, 4 MiB, for 32 channels each way.
 constexpr double kCommunicatorBytes = 256 * kMiB;
-/// Layers whose gradients ZeRO 2 holds whole, and ZeRO 3 their weights, too: one in use, the next on its way.
-constexpr double kWholeLayers = 2;
 /// Activations and gradients on their way to and from other stages.
 constexpr double kMessages = 4;
 
-constexpr double kMomentBytes = 8;
 constexpr double kMasterWeightBytes = 4;
-
-/// Bytes of each state of one parameter.
-struct StateBytes {
-  double weight = 0;
-  double gradient = 4;
-  double optimizer = kMomentBytes;
-};
-
-StateBytes state_bytes(const TrainingJob& job) {
-  StateBytes bytes;
-  // In fp8 as products read them: as stored and transposed, beside the bf16 weights or alone.
-  const double usual_weight = job.dtype == DataType::fp8 ? 4 : bytes_of(job.dtype);
-  bytes.weight = job.stack.weights ? std::max(2, bytes_of(*job.stack.weights)) : usual_weight;
-  if (keeps_master_weights(job)) bytes.optimizer += kMasterWeightBytes;
-  if (job.stack.gradients) bytes.gradient = bytes_of(*job.stack.gradients);
-  return bytes;
-}
 
 void add_states(const TrainingJob& job, const RankParameters& parameters, RankMemory& memory) {
   const StateBytes bytes = state_bytes(job);
@@ -54,8 +36,12 @@ void add_states(const TrainingJob& job, const RankParameters& parameters, RankMe
   const double at_once = std::min(whole, kWholeLayers * layer_parameters(job).total());
   memory.weights += bytes.weight * (job.zero == 3 ? at_once : whole);
   // Master weights, where there are any, are in the optimizer's bytes.
-  if (job.zero == 3 && !keeps_master_weights(job)) memory.weights += bytes.weight * divided;
+  const double sharded = job.zero == 3 && !keeps_master_weights(job) ? bytes.weight * divided : 0;
+  (job.offload == Offload::states ? memory.host : memory.weights) += sharded;
   if (job.zero >= 2) memory.buffers += bytes.weight * at_once;  // gradients before they are divided
+  if (!updates_on_host(job)) return;
+  memory.host += std::exchange(memory.optimizer, 0);
+  if (job.zero >= 2) memory.host += std::exchange(memory.gradients, 0);
 }
 
 /// Microbatches with which the schedule reaches the same peak as with all of the job's: the first of its pattern.
@@ -104,8 +90,8 @@ std::vector<double> peak_activations(const TrainingJob& job, const std::vector<d
   return peaks;
 }
 
-std::vector<double> stage_activations(const TrainingJob& job) {
-  const double layer = activation_bytes_per_layer(job);
+/// Where a layer keeps `layer` bytes.
+std::vector<double> stage_activations(const TrainingJob& job, double layer) {
   std::vector<double> bytes;
   for (const std::int64_t layers : layers_of_stages(job)) bytes.push_back(static_cast<double>(layers) * layer);
   bytes.front() += embedding_activation_bytes(job);
@@ -139,6 +125,16 @@ MemoryFit MemoryEstimate::fit() const {
   return peak() > (1 - kMemoryError) * capacity ? MemoryFit::near_limit : MemoryFit::fits;
 }
 
+StateBytes state_bytes(const TrainingJob& job) {
+  StateBytes bytes;
+  // In fp8 as products read them: as stored and transposed, beside the bf16 weights or alone.
+  const double usual_weight = job.dtype == DataType::fp8 ? 4 : bytes_of(job.dtype);
+  bytes.weight = job.stack.weights ? std::max(2, bytes_of(*job.stack.weights)) : usual_weight;
+  if (keeps_master_weights(job)) bytes.optimizer += kMasterWeightBytes;
+  if (job.stack.gradients) bytes.gradient = bytes_of(*job.stack.gradients);
+  return bytes;
+}
+
 bool keeps_master_weights(const TrainingJob& job) { return bytes_of(job.stack.weights.value_or(job.dtype)) < 4; }
 
 double activation_bytes_per_layer(const TrainingJob& job) {
@@ -156,12 +152,19 @@ std::vector<double> parameters_of_ranks(const TrainingJob& job) {
 
 MemoryEstimate estimate_memory(const TrainingJob& job) {
   const std::vector<RankParameters> parameters = rank_parameters(job);
-  const std::vector<double> activations = peak_activations(job, stage_activations(job));
+  const double layer = activation_bytes_per_layer(job);
+  const std::vector<double> activations = peak_activations(job, stage_activations(job, layer));
+  const std::vector<double> without_layers =
+      job.offload == Offload::activations ? peak_activations(job, stage_activations(job, 0)) : activations;
   MemoryEstimate estimate{.ranks = {}, .capacity = kUsableShare * job.gpu.memory_bytes};
   for (std::size_t rank = 0; rank < parameters.size(); ++rank) {
     RankMemory memory;
     add_states(job, parameters[rank], memory);
     memory.activations = activations[rank];
+    if (job.offload == Offload::activations) {
+      memory.activations = std::min(activations[rank], without_layers[rank] + kWholeLayers * layer);
+      memory.host += activations[rank] - memory.activations;
+    }
     const bool last = rank + 1 == parameters.size();
     // The backward of the head is over when that of the last layer begins.
     const double workspace = std::max(layer_workspace_bytes(job), last ? head_workspace_bytes(job) : 0);

@@ -29,6 +29,7 @@ struct RankMemory {
   double buffers = 0;        ///< CUDA context, communication, workspace of one backward
   double workspace = 0;      ///< the part of `buffers` for the backward of a layer or of the head, the larger
   double fragmentation = 0;  ///< holes of the allocator: a twentieth of the memory that it reuses
+  double host = 0;           ///< in the memory of the CPUs instead, which no total includes
 
   [[nodiscard]] double states() const { return weights + gradients + optimizer; }
   [[nodiscard]] double total() const { return states() + activations + buffers + fragmentation; }
@@ -74,6 +75,18 @@ struct MemoryPart {
 /// The parts of the memory of one rank; their sum is its total. Parts of 0 bytes are left out.
 [[nodiscard]] std::vector<MemoryPart> memory_parts(const TrainingJob& job, const MemoryEstimate& estimate,
                                                    std::size_t rank);
+
+/// Bytes of each state of one parameter.
+struct StateBytes {
+  double weight = 0;
+  double gradient = 4;
+  double optimizer = 8;  ///< two moments, and master weights where there are any
+};
+[[nodiscard]] StateBytes state_bytes(const TrainingJob& job);
+
+/// Layers whose weights, gradients or activations are on the GPU at a time where they are sharded or offloaded: one in
+/// use, the next on its way.
+inline constexpr double kWholeLayers = 2;
 
 /// Whether the optimizer has fp32 copies of the weights: weights of 4 bytes need none.
 [[nodiscard]] bool keeps_master_weights(const TrainingJob& job);

@@ -41,6 +41,10 @@ std::vector<Change> changes_of(const TrainingJob& job) {
   if (job.shard_size > 0) {
     add(fmt::format("--shard-size {}", replicas), [replicas](TrainingJob& changed) { changed.shard_size = replicas; });
   }
+  for (const Offload offload : {Offload::activations, Offload::optimizer, Offload::states}) {
+    if (job.offload != Offload::none) break;
+    add(fmt::format("--offload {}", name(offload)), [offload](TrainingJob& changed) { changed.offload = offload; });
+  }
   if (job.recompute == Recompute::none) {
     add("--recompute selective", [](TrainingJob& changed) { changed.recompute = Recompute::selective; });
   }

@@ -399,7 +399,7 @@ std::string_view name(WorkPart part) {
   constexpr auto kNames = std::to_array<std::string_view>(
       {"linear", "attention", "normalisation", "elementwise", "experts", "embedding", "cross entropy", "gradient sums",
        "recomputation", "tensor parallel", "context parallel", "expert parallel", "sharded weights",
-       "sharded gradients", "pipeline", "host"});
+       "sharded gradients", "pipeline", "host", "offload"});
   static_assert(kNames.size() == kWorkPartCount);
   return kNames[static_cast<std::size_t>(part)];
 }

@@ -29,8 +29,9 @@ enum class WorkPart : unsigned char {
   sharded_gradients,
   pipeline,
   host,
+  offload,
 };
-inline constexpr int kWorkPartCount = 16;
+inline constexpr int kWorkPartCount = 17;
 /// The name in reports: `tensor parallel`.
 [[nodiscard]] std::string_view name(WorkPart part);
 

@@ -13,6 +13,7 @@
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/roofline_estimate.h"
 #include "estimating/estimator/job/model_catalogue.h"
+#include "estimating/estimator/memory/memory_estimate.h"
 
 namespace lowgear::estimator {
 namespace {
@@ -154,6 +155,7 @@ TEST(EstimateIteration, ShardedGradientsAreSummedForEveryMicrobatch) {
 
 TEST(EstimateIteration, GroupsWithinANodeGatherFasterAndUpdateMore) {
   TrainingJob job = job_on(32, 1, 1);
+  job.cluster.inter_node.bytes_per_s = 5e9;
   job.overlap.gradients = false;
   job.zero = 3;
   const IterationEstimate all = estimate(job);
@@ -164,9 +166,48 @@ TEST(EstimateIteration, GroupsWithinANodeGatherFasterAndUpdateMore) {
       << "over NVLink, not over the network";
   EXPECT_NEAR(groups.optimizer_s, 4 * all.optimizer_s, 0.01 * groups.optimizer_s);
   job.zero = 1;
-  const double in_groups_s = estimate(job).gradients_s;
-  job.shard_size = 0;
-  EXPECT_LT(in_groups_s, estimate(job).gradients_s);
+  const LinkCosts links(job.cluster);
+  const double bytes = 4 * parameters_of_ranks(job).front();
+  EXPECT_NEAR(estimate(job).gradients_s,
+              links.cost(CollectiveKind::reduce_scatter, bytes, {8, 8}).link_s +
+                  links.cost(CollectiveKind::all_reduce, bytes / 8, {4, 1}).link_s,
+              1e-6)
+      << "scattered within a node, then summed over nodes";
+}
+
+TEST(EstimateIteration, OffloadedActivationsWaitForASlowLink) {
+  TrainingJob job = job_on(1, 1, 1);
+  const double on_gpu_s = estimate(job).time_s;
+  job.offload = Offload::activations;
+  job.cluster.host.link_bytes_per_s = 1e13;
+  EXPECT_DOUBLE_EQ(estimate(job).time_s, on_gpu_s) << "hidden by computation";
+  job.cluster.host.link_bytes_per_s = 1e9;
+  const double layers = static_cast<double>(job.model.layers) * activation_bytes_per_layer(job) / (0.88 * 1e9);
+  const IterationEstimate slow = estimate(job);
+  EXPECT_NEAR(slow.stages[0].forward.time_s(), layers, 0.01 * layers) << "as long as the link takes";
+  EXPECT_GT(item_s(slow.stages[0].backward_items, "offload"), 0.5 * layers);
+  EXPECT_THAT(slow.notes, testing::Contains(testing::HasSubstr("offload of activations: 1 GB/s each way")));
+}
+
+TEST(EstimateIteration, OffloadedStatesAreUpdatedAtTheSpeedOfTheCpusMemory) {
+  TrainingJob job = job_on(8, 1, 1);
+  job.zero = 3;
+  job.cluster.host = {.link_bytes_per_s = 1e12, .memory_bytes_per_s = 50e9, .source = "a test"};
+  const IterationEstimate on_gpu = estimate(job);
+  job.offload = Offload::states;
+  const IterationEstimate offloaded = estimate(job);
+  const double parameters = parameters_of_ranks(job).front() / 8;
+  EXPECT_NEAR(offloaded.optimizer_s, 34 * parameters / (0.8 * 50e9), 1e-6);
+  EXPECT_DOUBLE_EQ(offloaded.pipeline_s, on_gpu.pipeline_s) << "the link is fast";
+  job.offload = Offload::optimizer;
+  EXPECT_NEAR(estimate(job).optimizer_s - offloaded.optimizer_s, 2 * parameters / (0.88 * 1e12), 1e-6)
+      << "weights go back to the GPU";
+  job.zero = 1;
+  EXPECT_GT(estimate(job).optimizer_s, offloaded.optimizer_s + 4 * parameters / 1e12) << "gradients move at the end";
+  job.zero = 3;
+  job.offload = Offload::states;
+  job.cluster.host.link_bytes_per_s = 1e8;
+  EXPECT_GT(item_s(estimate(job).stages[0].forward_items, "offload"), 0);
 }
 
 TEST(EstimateIteration, OverlapHidesSumsOfGradients) {

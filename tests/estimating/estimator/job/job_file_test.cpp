@@ -35,6 +35,8 @@ cluster:
   intra_node_latency_us: 2
   inter_node_gb_per_s: 25
   inter_node_latency_us: 10
+  host_link_gb_per_s: 20
+  host_memory_gb_per_s: 40
 parallel:
   tp: 4
   pp: 4
@@ -47,7 +49,6 @@ batch:
   sequence: 4096
 recompute: selective
 zero: 2
-shard_size: 4
 dtype: fp16
 overlap: {gradients: false, tensor_gradients: false, tensor: true, pipeline: true}
 schedule: interleaved
@@ -65,6 +66,8 @@ stack:
   gradients: bf16
   reductions: fp32
   host: {operator_us: 20, collective_us: 30, checkpoint_forward_us: 100, checkpoint_backward_us: 0}
+shard_size: 4
+offload: optimizer
 )";
 
 constexpr std::string_view kLeast = "{model: llama-3-8b, gpu: h100, batch: {global: 8, sequence: 1024}}";
@@ -87,6 +90,10 @@ TEST(ParseTrainingJob, ReadsEveryKey) {
   EXPECT_EQ(job.recompute, Recompute::selective);
   EXPECT_EQ(job.zero, 2);
   EXPECT_EQ(job.shard_size, 4);
+  EXPECT_EQ(job.offload, Offload::optimizer);
+  EXPECT_DOUBLE_EQ(job.cluster.host.link_bytes_per_s, 20e9);
+  EXPECT_DOUBLE_EQ(job.cluster.host.memory_bytes_per_s, 40e9);
+  EXPECT_EQ(job.cluster.host.source, "given in the job");
   EXPECT_EQ(job.dtype, DataType::fp16);
   EXPECT_FALSE(job.overlap.gradients);
   EXPECT_TRUE(job.overlap.tensor);
@@ -280,24 +287,24 @@ TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
        "job.yaml:1:8: model: there is no model \"lama-3-70b\"; did you mean llama-3-70b?"},
       {"gpu: h100-sxm", "gpu: h100-sx", "job.yaml:2:6: gpu: there is no GPU \"h100-sx\"; did you mean h100-sxm?"},
       {"gpu: h100-sxm\n", "", "job.yaml:1:1: \"gpu\" is missing"},
-      {"zero: 2", "zerro: 2", "job.yaml:21:1: \"zerro\" is not a setting; did you mean zero?"},
-      {"  tp: 4", "  tpp: 4", "job.yaml:11:3: parallel: \"tpp\" is not a setting; did you mean tp?"},
-      {"  tp: 4", "  tp: 0", "job.yaml:11:7: parallel.tp: expected a whole number from 1"},
-      {"  tp: 4", "  tp: four", "job.yaml:11:7: parallel.tp: expected a whole number from 1"},
+      {"zero: 2", "zerro: 2", "job.yaml:23:1: \"zerro\" is not a setting; did you mean zero?"},
+      {"  tp: 4", "  tpp: 4", "job.yaml:13:3: parallel: \"tpp\" is not a setting; did you mean tp?"},
+      {"  tp: 4", "  tp: 0", "job.yaml:13:7: parallel.tp: expected a whole number from 1"},
+      {"  tp: 4", "  tp: four", "job.yaml:13:7: parallel.tp: expected a whole number from 1"},
       {"  pp: 4", "  pp: 3", "job.yaml:4:9: cluster.gpus: 128 GPUs are not a multiple of 24"},
       {"  virtual_stages: 2", "  virtual_stages: 21",
-       "job.yaml:13:19: parallel.virtual_stages: 84 stages are more than the 80 layers"},
-      {"  global: 64", "  global: 63", "job.yaml:17:11: batch.global: 63 sequences are not a multiple of 8"},
-      {"  global: 64\n", "", "job.yaml:17:3: batch: \"global\" is missing"},
+       "job.yaml:15:19: parallel.virtual_stages: 84 stages are more than the 80 layers"},
+      {"  global: 64", "  global: 63", "job.yaml:19:11: batch.global: 63 sequences are not a multiple of 8"},
+      {"  global: 64\n", "", "job.yaml:19:3: batch: \"global\" is missing"},
       {"  gpus_per_node: 4", "  gpus_per_node: 48", "job.yaml:5:18: cluster.gpus_per_node: 128 GPUs do not fill"},
       {"  inter_node_gb_per_s: 25", "  inter_node_gb_per_s: 0",
        "job.yaml:8:24: cluster.inter_node_gb_per_s: expected more than 0"},
       {"recompute: selective", "recompute: selektive",
-       "job.yaml:20:12: recompute: expected none or selective or operators or full, not \"selektive\"; did you mean "
+       "job.yaml:22:12: recompute: expected none or selective or operators or full, not \"selektive\"; did you mean "
        "selective?"},
-      {"dtype: fp16", "dtype: fp4", "job.yaml:22:8: dtype: expected fp32 or"},
-      {"schedule: interleaved", "schedule: 1f1b", "job.yaml:24:11: schedule: 1f1b has no virtual stages"},
-      {"dropout: 0.1", "dropout: 1", "job.yaml:26:10: dropout: 1 is not from 0 to below 1"},
+      {"dtype: fp16", "dtype: fp5", "job.yaml:24:8: dtype: expected fp32 or"},
+      {"schedule: interleaved", "schedule: 1f1b", "job.yaml:26:11: schedule: 1f1b has no virtual stages"},
+      {"dropout: 0.1", "dropout: 1", "job.yaml:28:10: dropout: 1 is not from 0 to below 1"},
   };
   for (const auto& [line, replacement, expected] : cases) {
     EXPECT_THAT(error_with(line, replacement), testing::StartsWith(expected)) << replacement;

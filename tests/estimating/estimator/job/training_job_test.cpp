@@ -90,6 +90,7 @@ TEST(FindFault, NamesTheMemberThatDoesNotFit) {
          job.shard_size = 2;
        },
        "shard_size: ZeRO 0 shards nothing"},
+      {[](auto& job) { job.offload = Offload::states; }, "offload: ZeRO 1 leaves weights whole"},
       {[](auto& job) { job.dropout = 1; }, "dropout: 1 is not"},
       {[](auto& job) { job.gpu = named_gpu("v100"); }, "dtype: v100-sxm has no tensor cores for bf16"},
       {[](auto& job) { job.cluster.inter_node.bytes_per_s = 0; }, "cluster.inter_node: a bandwidth of 0"},

@@ -220,6 +220,40 @@ TEST(EstimateMemory, ShardsWithinGroupsAsOneGroupWould) {
   EXPECT_DOUBLE_EQ(estimate_memory(job).ranks.front().states(), one_group);
 }
 
+TEST(EstimateMemory, OffloadMovesStatesToTheCpu) {
+  TrainingJob job = llama_memory_job();
+  job.parallel = {.dp = 16, .tp = 1, .pp = 1};
+  const double parameters = parameters_of_ranks(job).front();
+  const auto memory = [&job](int zero, Offload offload) {
+    job.zero = zero;
+    job.offload = offload;
+    return estimate_memory(job).ranks.front();
+  };
+  const RankMemory optimizer = memory(1, Offload::optimizer);
+  EXPECT_EQ(optimizer.optimizer, 0);
+  EXPECT_DOUBLE_EQ(optimizer.gradients, 4 * parameters) << "whole, on the GPU";
+  EXPECT_DOUBLE_EQ(optimizer.host, 12 * parameters / 16);
+  EXPECT_DOUBLE_EQ(memory(2, Offload::optimizer).host, 16 * parameters / 16);
+  const RankMemory states = memory(3, Offload::states);
+  EXPECT_DOUBLE_EQ(states.states(), states.weights);
+  EXPECT_DOUBLE_EQ(states.weights, memory(3, Offload::none).weights) << "two layers, gathered";
+  job.stack.weights = DataType::fp32;  // their own master weights
+  EXPECT_DOUBLE_EQ(memory(3, Offload::states).host, 16 * parameters / 16);
+  EXPECT_LT(memory(3, Offload::states).weights, memory(3, Offload::none).weights - 3.9 * parameters / 16);
+}
+
+TEST(EstimateMemory, OffloadKeepsTheActivationsOfTwoLayers) {
+  TrainingJob job = llama_memory_job();
+  job.parallel = {.dp = 1, .tp = 8, .pp = 4};
+  const RankMemory all = estimate_memory(job).ranks.front();
+  job.offload = Offload::activations;
+  const RankMemory kept = estimate_memory(job).ranks.front();
+  EXPECT_NEAR(kept.activations, 2 * activation_bytes_per_layer(job), 1e-9 * all.activations);
+  EXPECT_NEAR(kept.host, all.activations - kept.activations, 1e-9 * all.activations);
+  EXPECT_EQ(kept.states(), all.states());
+  EXPECT_GE(estimate_memory(job).ranks.back().activations, estimate_memory(job).ranks.back().logits);
+}
+
 /// FSDP in fp32 trains the shards themselves: there is no other copy of the weights.
 TEST(EstimateMemory, Zero3KeepsTheDividedWeightsThatHaveNoMasterCopy) {
   TrainingJob job = llama_memory_job();
