@@ -134,7 +134,9 @@ std::vector<std::string> warnings_of(const estimator::JobEstimate& estimate,
   std::vector<std::string> warnings;
   const MemoryVerdict memory = memory_verdict(estimate);
   if (!memory.headline.empty()) {
-    warnings.push_back(fmt::format("{}. {}.", memory.headline, fmt::join(memory.remedies, "; ")));
+    const bool alone = memory.remedies.empty();
+    warnings.push_back(fmt::format("{}.{}{}{}", memory.headline, alone ? "" : " ", fmt::join(memory.remedies, "; "),
+                                   alone ? "" : "."));
   }
   for (const std::string& note : estimate.iteration.notes) warnings.push_back(note);
   if (!planned.note.empty()) warnings.push_back(planned.note);

@@ -42,30 +42,34 @@ std::string limited_clocks_text(const estimator::JobEstimate& estimate) {
 
 namespace {
 
-/// Above the capacity, and by how much: either the job cannot run, or it may within the error of the estimate.
+/// Whether the job cannot run, or may not within the error of the estimate; empty where it fits.
 std::string headline(const estimator::JobEstimate& estimate) {
-  const estimator::MemoryOverflow& overflow = *estimate.overflow;
-  const std::string needs =
-      fmt::format("pipeline rank {} needs {} GiB and a GPU has {}", overflow.rank,
-                  gib_text(estimate.memory.ranks[overflow.rank].total()), gib_text(estimate.memory.capacity));
-  if (estimate.memory.fit() == estimator::MemoryFit::exceeds) {
-    return fmt::format("OUT OF MEMORY: {}: {} GiB too much, {} of it {}", needs, gib_text(overflow.missing),
-                       gib_text(overflow.largest_bytes), overflow.largest);
+  const estimator::MemoryEstimate& memory = estimate.memory;
+  if (memory.fit() == estimator::MemoryFit::fits) return "";
+  const std::size_t rank = memory.fullest_rank();
+  const estimator::RankMemory& used = memory.ranks[rank];
+  const std::string needs = fmt::format("pipeline rank {} needs {} GiB and a GPU has {}", rank, gib_text(used.total()),
+                                        gib_text(memory.capacity));
+  if (memory.fit() == estimator::MemoryFit::exceeds) {
+    return fmt::format("OUT OF MEMORY: {}: {} GiB too much, {} of it {}", needs, gib_text(estimate.overflow->missing),
+                       gib_text(estimate.overflow->largest_bytes), estimate.overflow->largest);
   }
   return fmt::format(
-      "NEAR THE LIMIT OF MEMORY: {}; it may run, since the estimate errs by {:.0f} % and includes a margin of {}",
-      needs, 100 * estimator::kMemoryError, gib_text(estimate.memory.ranks[overflow.rank].fragmentation));
+      "NEAR THE LIMIT OF MEMORY: {}; it may run, since the estimate errs by {:.0f} % and includes a margin of {}, or "
+      "slow down while PyTorch's allocator frees and allocates again (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
+      "helps)",
+      needs, 100 * estimator::kMemoryError, gib_text(used.fragmentation));
 }
 
 }  // namespace
 
 MemoryVerdict memory_verdict(const estimator::JobEstimate& estimate) {
-  if (!estimate.overflow) return {};
+  MemoryVerdict verdict{.headline = headline(estimate), .remedies = {}};
+  if (!estimate.overflow) return verdict;
   constexpr std::size_t kShown = 2;
   const bool exceeds = estimate.memory.fit() == estimator::MemoryFit::exceeds;
   const std::vector<estimator::MemoryRemedy>& remedies = estimate.overflow->remedies;
   const bool some_fit = std::ranges::any_of(remedies, &estimator::MemoryRemedy::fits);
-  MemoryVerdict verdict{.headline = headline(estimate), .remedies = {}};
   for (std::size_t i = 0; i < remedies.size() && !(some_fit && (i == kShown || !remedies[i].fits)); ++i) {
     const estimator::MemoryRemedy& remedy = remedies[i];
     const std::string fits = remedy.fits

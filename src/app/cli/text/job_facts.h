@@ -20,7 +20,7 @@ namespace lowgear::cli {
 
 /// Headline and remedies of a job whose memory exceeds the capacity or is near it.
 struct MemoryVerdict {
-  std::string headline;               ///< empty where the estimate is within the capacity
+  std::string headline;               ///< empty where the job fits and is not near the limit
   std::vector<std::string> remedies;  ///< `with --zero 2 70.1 GiB, which fits, +1.2 % time`
 };
 

@@ -1,14 +1,11 @@
 #include "estimating/estimator/iteration/job_estimate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/core/units.h"
 #include "estimating/estimator/memory/activation_memory.h"
 #include "estimating/estimator/work/stage_work.h"
 
@@ -60,14 +57,6 @@ std::vector<StackEstimate> estimate_stacks(const JobEstimate& estimate, const Co
   return estimates;
 }
 
-std::string near_limit_note(const MemoryEstimate& memory) {
-  return fmt::format(
-      "memory is near the limit: {:.1f} of {:.1f} GiB, with an error of {:.0f} %; such a job may run out of "
-      "memory, or slow down while PyTorch's allocator frees and allocates again "
-      "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps)",
-      memory.peak() / kGiB, memory.capacity / kGiB, 100 * kMemoryError);
-}
-
 }  // namespace
 
 JobEstimate estimate_job(TrainingJob job, const SampleSet& samples) {
@@ -75,7 +64,6 @@ JobEstimate estimate_job(TrainingJob job, const SampleSet& samples) {
   JobEstimate result{.job = std::move(job), .memory = {}, .overflow = {}, .iteration = {}, .stacks = {}};
   result.memory = estimate_memory(result.job);
   result.iteration = estimate_iteration(result.job, costs.sources());
-  if (result.memory.fit() == MemoryFit::near_limit) result.iteration.notes.push_back(near_limit_note(result.memory));
   // Before other jobs are estimated, whose notes are not this one's.
   for (std::string& note : costs.notes()) result.iteration.notes.push_back(std::move(note));
   result.overflow = explain_overflow(result.job, result.memory, [&costs](const TrainingJob& changed) {
