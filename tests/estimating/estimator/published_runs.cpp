@@ -239,17 +239,42 @@ TrainingJob trainer_job() {
   return job;
 }
 
+/// The trainer before its kernels of November 2026: norms and additions apart, four copies around rotary embeddings,
+/// PyTorch's loss.
+SoftwareStack older_kernels() {
+  SoftwareStack stack = named_stack("lowgear");
+  stack.rotary_passes = PassTimes{4, 4};
+  stack.norm_passes.reset();
+  stack.fused_residual = false;
+  stack.loss = LossKind::plain;
+  return stack;
+}
+
 }  // namespace
 
 std::vector<PublishedRun> trainer_runs() {
   constexpr double kTokens = 64 * 2048;
   const auto changed = [](auto&& change) {
     TrainingJob job = trainer_job();
+    job.stack = older_kernels();
     job.parallel.pp = 4;
     change(job);
     return job;
   };
+  const auto on = [&changed](int gpus, const SoftwareStack& stack) {
+    return changed([&](TrainingJob& job) {
+      job.parallel.pp = gpus;
+      job.stack = stack;
+    });
+  };
   return {
+      {"today's kernels", on(1, named_stack("lowgear")), (1.915 + 1.922) / 2},
+      {"older kernels", on(1, older_kernels()), (2.093 + 2.096) / 2},
+      {"compiled PyTorch", on(1, named_stack("compiled")), (2.001 + 1.995) / 2},
+      {"older kernels, pp 2", on(2, older_kernels()), 1.181},
+      {"compiled PyTorch, pp 2", on(2, named_stack("compiled")), 1.133},
+      {"eager PyTorch, pp 2", on(2, named_stack("eager")), (1.390 + 1.387) / 2},
+      {"eager PyTorch, pp 4", on(4, named_stack("eager")), 0.812},
       {"1F1B", changed([](TrainingJob&) {}), 0.6952},
       {"ZB-H1", changed([](TrainingJob& job) { job.schedule = "zb-h1"; }), kTokens / 200'200},
       {"interleaved", changed([](TrainingJob& job) { interleave(job, 2); }), kTokens / 198'400},

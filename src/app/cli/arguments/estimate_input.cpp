@@ -72,7 +72,8 @@ constexpr auto kOptions = std::to_array<JobOption>({
     {"--offload", "offload", "none|activations|optimizer|states",
      "Kept in the CPUs' memory: activations of layers; optimizer states, updated there; these and weights (default "
      "none)"},
-    {"--dtype", "dtype", "fp32|tf32|fp16|bf16|fp8", "Data type of the inputs of matrix products (default bf16)"},
+    {"--dtype", "dtype", "fp32|tf32|fp16|bf16|fp8|fp4",
+     "Data type of the inputs of matrix products; fp4 is NVFP4 (default bf16)"},
     {"--overlap-gradients", "overlap.gradients", "true|false",
      "Gradient sums of dp run concurrently with the last backward pass (default true)"},
     {"--overlap-tensor", "overlap.tensor", "true|false",

@@ -16,7 +16,8 @@
 /// its 80 GB forms; "H100 Tensor Core GPU Architecture" (2022) and the H100 data sheet; H200 data sheet (2024); "Grace
 /// Hopper Superchip" data sheet (2023, 96 GB of HBM3); "Blackwell Architecture Technical Brief" (2024), and the data
 /// sheets of HGX B200, DGX B200 and HGX B300 (2025), of which a GPU has an eighth, and of GB200 NVL72 and GB300 NVL72,
-/// of which it has a seventy-second. Rates are dense: those of sparse matrices count twice.
+/// of which it has a seventy-second. Rates are dense: those of sparse matrices count twice. fp4 (NVFP4) has twice the
+/// rate of fp8 on B200 and GB200, three times on B300 and GB300 (108 PFLOP/s of HGX B300, 1,080 of GB300 NVL72).
 ///
 /// RTX 3090 and RTX A6000: "Ampere GA102 GPU Architecture" (71 and 154.8 TFLOP/s of fp16 matrices with
 /// fp32 sums, at boost clocks of 1695 and 1800 MHz). Their highest clock is above the boost clock that the whitepaper's
@@ -35,8 +36,15 @@ constexpr double kBytesPerMib = 1024.0 * 1024;
 constexpr double kPcie4BytesPerS = 31.5 * kGiga;
 constexpr double kPcie5BytesPerS = 63 * kGiga;
 
+constexpr Generation kVolta = Generation::volta;
+constexpr Generation kAmpere = Generation::ampere;
+constexpr Generation kGa102 = Generation::ampere_ga102;
+constexpr Generation kHopper = Generation::hopper;
+constexpr Generation kBlackwell = Generation::blackwell;
+
 struct Entry {
   std::string_view name;
+  Generation generation;
   double fp16_tflops;
   bool bf16;
   double fp8_tflops;
@@ -48,27 +56,28 @@ struct Entry {
   int multiprocessors;
   double link_bytes_per_s;
   double data_sheet_share = 1;
+  double fp4_tflops = 0;
 };
 
 // NVLink bridges of PCIe cards join pairs only: what more than two GPUs have is PCIe. V100 also has clocks between
 // those of its step, every 7.5 MHz.
 constexpr auto kGpus = std::to_array<Entry>({
-    {"v100-16gb-sxm", 125, false, 0, 0, 15.7, 16, 900, 6, 80, 150 * kGiga},
-    {"v100-sxm", 125, false, 0, 0, 15.7, 32, 900, 6, 80, 150 * kGiga},
-    {"rtx-3090", 87.96, true, 0, 44.11, 44.11, 24, 936, 6, 82, kPcie4BytesPerS, 1695.0 / 2100},
-    {"rtx-a6000", 180.6, true, 0, 90.3, 45.15, 48, 768, 6, 84, kPcie4BytesPerS, 1800.0 / 2100},
-    {"a40", 149.7, true, 0, 74.8, 37.4, 48, 696, 6, 84, kPcie4BytesPerS},
-    {"a100-40gb-sxm", 312, true, 0, 156, 19.5, 40, 1555, 40, 108, 300 * kGiga},
-    {"a100-80gb-pcie", 312, true, 0, 156, 19.5, 80, 1935, 40, 108, kPcie4BytesPerS},
-    {"a100-80gb-sxm", 312, true, 0, 156, 19.5, 80, 2039, 40, 108, 300 * kGiga},
-    {"h100-pcie", 756, true, 1513, 378, 51.2, 80, 2000, 50, 114, kPcie5BytesPerS},
-    {"h100-sxm", 989.4, true, 1978.9, 494.7, 66.9, 80, 3350, 50, 132, 450 * kGiga},
-    {"h200-sxm", 989.4, true, 1978.9, 494.7, 66.9, 141, 4800, 50, 132, 450 * kGiga},
-    {"gh200", 989.4, true, 1978.9, 494.7, 66.9, 96, 4000, 50, 132, 450 * kGiga},
-    {"b200", 2250, true, 4500, 1125, 75, 180, 8000, 126, 148, 900 * kGiga},
-    {"gb200", 2500, true, 5000, 1250, 80, 186, 8000, 126, 152, 900 * kGiga},
-    {"b300", 2250, true, 4500, 1125, 75, 270, 8000, 126, 148, 900 * kGiga},
-    {"gb300", 2500, true, 5000, 1250, 80, 279, 8000, 126, 152, 900 * kGiga},
+    {"v100-16gb-sxm", kVolta, 125, false, 0, 0, 15.7, 16, 900, 6, 80, 150 * kGiga},
+    {"v100-sxm", kVolta, 125, false, 0, 0, 15.7, 32, 900, 6, 80, 150 * kGiga},
+    {"rtx-3090", kGa102, 87.96, true, 0, 44.11, 44.11, 24, 936, 6, 82, kPcie4BytesPerS, 1695.0 / 2100},
+    {"rtx-a6000", kGa102, 180.6, true, 0, 90.3, 45.15, 48, 768, 6, 84, kPcie4BytesPerS, 1800.0 / 2100},
+    {"a40", kGa102, 149.7, true, 0, 74.8, 37.4, 48, 696, 6, 84, kPcie4BytesPerS},
+    {"a100-40gb-sxm", kAmpere, 312, true, 0, 156, 19.5, 40, 1555, 40, 108, 300 * kGiga},
+    {"a100-80gb-pcie", kAmpere, 312, true, 0, 156, 19.5, 80, 1935, 40, 108, kPcie4BytesPerS},
+    {"a100-80gb-sxm", kAmpere, 312, true, 0, 156, 19.5, 80, 2039, 40, 108, 300 * kGiga},
+    {"h100-pcie", kHopper, 756, true, 1513, 378, 51.2, 80, 2000, 50, 114, kPcie5BytesPerS},
+    {"h100-sxm", kHopper, 989.4, true, 1978.9, 494.7, 66.9, 80, 3350, 50, 132, 450 * kGiga},
+    {"h200-sxm", kHopper, 989.4, true, 1978.9, 494.7, 66.9, 141, 4800, 50, 132, 450 * kGiga},
+    {"gh200", kHopper, 989.4, true, 1978.9, 494.7, 66.9, 96, 4000, 50, 132, 450 * kGiga},
+    {"b200", kBlackwell, 2250, true, 4500, 1125, 75, 180, 8000, 126, 148, 900 * kGiga, 1, 9000},
+    {"gb200", kBlackwell, 2500, true, 5000, 1250, 80, 186, 8000, 126, 152, 900 * kGiga, 1, 10000},
+    {"b300", kBlackwell, 2250, true, 4500, 1125, 75, 270, 8000, 126, 148, 900 * kGiga, 1, 13500},
+    {"gb300", kBlackwell, 2500, true, 5000, 1250, 80, 279, 8000, 126, 152, 900 * kGiga, 1, 15000},
 });
 
 struct OtherName {
@@ -116,13 +125,20 @@ constexpr auto kOtherNames = std::to_array<OtherName>({
 /// Short names that the driver gives to no GPU: with a brand they may mean another of the family.
 constexpr auto kOnlyShort = std::to_array<std::string_view>({"v100", "v100sxm2", "a100", "a100sxm4", "h100"});
 
-/// Models for export, which are those of the catalogue but for what is said of them. `key` is what their names begin
-/// with.
-struct ExportModel {
+constexpr std::string_view kOfAmd =
+    "it is one of AMD's, and the catalogue has NVIDIA's alone: no kernel or run of it was there to check rates against";
+/// GPUs that the catalogue leaves out, with what to say of them: models for export, and AMD's. `key` is what their
+/// names begin with.
+struct AbsentGpu {
   std::string_view key;
   std::string_view what;
 };
-constexpr auto kExportModels = std::to_array<ExportModel>({
+constexpr auto kAbsentGpus = std::to_array<AbsentGpu>({
+    {"mi250", kOfAmd},
+    {"mi300", kOfAmd},
+    {"mi325", kOfAmd},
+    {"mi350", kOfAmd},
+    {"mi355", kOfAmd},
     {"h800",
      "it is an H100 whose NVLink has 400 GB/s, not 900: name h100-sxm with intra_node_gb_per_s 200 "
      "(--intra-node-gb-per-s), or h100-pcie"},
@@ -135,8 +151,8 @@ constexpr auto kExportModels = std::to_array<ExportModel>({
 });
 
 /// As an answer to a name that the catalogue does not have.
-void refuse_export_model(std::string_view name, const std::string& key) {
-  for (const ExportModel& model : kExportModels) {
+void refuse_absent_gpu(std::string_view name, const std::string& key) {
+  for (const AbsentGpu& model : kAbsentGpus) {
     const bool is_it = key.starts_with(model.key) && (key.size() == model.key.size() || key[model.key.size()] != '0');
     if (is_it) throw InputError(fmt::format("there is no GPU {}; {}", quote(name), model.what));
   }
@@ -145,7 +161,7 @@ void refuse_export_model(std::string_view name, const std::string& key) {
 /// Removes what stands before the driver's names; they are also written without their blanks.
 std::string_view without_brand(std::string_view name) {
   name.remove_prefix(std::min(name.find_first_not_of(" \t\r\n"), name.size()));
-  for (const std::string_view brand : {"nvidia", "tesla", "geforce"}) {
+  for (const std::string_view brand : {"nvidia", "tesla", "geforce", "amd", "instinct"}) {
     if (catalogue_key(name.substr(0, brand.size())) != brand) continue;
     name.remove_prefix(brand.size());
     name.remove_prefix(std::min(name.find_first_not_of(" -_"), name.size()));
@@ -156,9 +172,11 @@ std::string_view without_brand(std::string_view name) {
 GpuModel model_of(const Entry& entry) {
   const power::GpuRow& row = power::gpu_row(entry.name);
   return {.name = std::string(entry.name),
+          .generation = entry.generation,
           .fp16_flops = entry.fp16_tflops * kTera,
           .bf16 = entry.bf16,
           .fp8_flops = entry.fp8_tflops * kTera,
+          .fp4_flops = entry.fp4_tflops * kTera,
           .tf32_flops = entry.tf32_tflops * kTera,
           .fp32_flops = entry.fp32_tflops * kTera,
           .data_sheet_share = entry.data_sheet_share,
@@ -168,7 +186,7 @@ GpuModel model_of(const Entry& entry) {
           .multiprocessors = entry.multiprocessors,
           .clocks = row.clocks,
           .link_bytes_per_s = entry.link_bytes_per_s,
-          .efficiency = kernel_efficiency(entry.name),
+          .efficiency = kernel_efficiency(entry.name, entry.generation),
           .power = row.power,
           .power_source = std::string(row.source)};
 }
@@ -192,7 +210,7 @@ GpuModel named_gpu(std::string_view name) {
   if (!known) {
     std::array<std::string_view, kGpus.size()> names;
     std::ranges::transform(kGpus, names.begin(), &Entry::name);
-    refuse_export_model(name, catalogue_key(without_brand(name)));
+    refuse_absent_gpu(name, catalogue_key(without_brand(name)));
     throw_unknown_name("GPU", name, without_brand(name), names);
   }
   return model_of(*std::ranges::find(kGpus, *known, &Entry::name));

@@ -27,6 +27,8 @@ double peak_or_zero(const GpuModel& gpu, DataType type) {
       return gpu.bf16 ? gpu.fp16_flops : 0;
     case DataType::fp8:
       return gpu.fp8_flops;
+    case DataType::fp4:
+      return gpu.fp4_flops;
   }
   return 0;
 }
@@ -51,11 +53,13 @@ std::string_view name(DataType type) {
       return "bf16";
     case DataType::fp8:
       return "fp8";
+    case DataType::fp4:
+      return "fp4";
   }
   return "";
 }
 
-int bytes_of(DataType type) {
+double bytes_of(DataType type) {
   switch (type) {
     case DataType::fp32:
     case DataType::tf32:
@@ -65,6 +69,8 @@ int bytes_of(DataType type) {
       return 2;
     case DataType::fp8:
       return 1;
+    case DataType::fp4:
+      return 0.5 + 1.0 / 16;
   }
   return 0;
 }

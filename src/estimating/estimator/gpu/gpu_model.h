@@ -45,8 +45,9 @@ enum class OperatorKind : unsigned char {
   experts,           ///< {tokens, hidden, width, experts of this rank}: router, dispatch, experts with GELU, sum
   gated_experts,     ///< the same with SwiGLU
   fused_loss,        ///< {batch, sequence, vocabulary of this rank}: one kernel each way on logits of the type
+  online_loss,       ///< the same, which reads logits once for maximum and sum
 };
-inline constexpr int kOperatorKindCount = 26;
+inline constexpr int kOperatorKindCount = 27;
 
 [[nodiscard]] std::string_view name(OperatorKind kind);
 
@@ -63,13 +64,17 @@ inline constexpr int kAttentionKernelCount = 3;
 
 enum class Pass : unsigned char { forward, backward };
 
-enum class DataType : unsigned char { fp32, tf32, fp16, bf16, fp8 };
+/// fp8 and fp4 (NVFP4) are types of what matrix products read; everything else stays in bf16.
+enum class DataType : unsigned char { fp32, tf32, fp16, bf16, fp8, fp4 };
+
+[[nodiscard]] constexpr bool is_narrow(DataType type) { return type == DataType::fp8 || type == DataType::fp4; }
 
 /// The name that users write: `bf16`.
 [[nodiscard]] std::string_view name(DataType type);
 
-/// Bytes of one element as activations and weights are stored (tf32 as fp32; fp8 as the one byte that matrices read).
-[[nodiscard]] int bytes_of(DataType type);
+/// Bytes of one element as activations and weights are stored (tf32 as fp32; narrow types as matrices read them, fp4
+/// with a scale of a byte for each 16).
+[[nodiscard]] double bytes_of(DataType type);
 
 /// A share of the data sheet's value, in each direction.
 struct PassShares {
@@ -104,12 +109,23 @@ struct KernelEfficiency {
   double collective_share = 0.1;
 };
 
+/// Generations of chips, oldest first: kernels of one reach the same shares of its rates.
+enum class Generation : unsigned char {
+  volta,         ///< GV100
+  ampere,        ///< GA100
+  ampere_ga102,  ///< with graphics memory
+  hopper,
+  blackwell,
+};
+
 /// A GPU: a field for each line of its data sheet, and its measured efficiency and power.
 struct GpuModel {
-  std::string name;             ///< as users write it: `h100-sxm`
+  std::string name;  ///< as users write it: `h100-sxm`
+  Generation generation = Generation::hopper;
   double fp16_flops = 0;        ///< dense tensor FLOP/s of fp16 (and bf16) at the highest clock
   bool bf16 = true;             ///< tensor cores support bf16 (since Ampere)
   double fp8_flops = 0;         ///< 0 without support
+  double fp4_flops = 0;         ///< 0 without support
   double tf32_flops = 0;        ///< 0 without support
   double fp32_flops = 0;        ///< outside the tensor cores
   double data_sheet_share = 1;  ///< of these rates that the data sheet states, which may be for a lower clock

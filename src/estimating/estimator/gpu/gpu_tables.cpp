@@ -14,7 +14,8 @@ namespace {
 /// measured of Megatron's kernels on an H200; that project's samples of it keep 16 bits throughout, where Megatron
 /// converts logits to fp32 (cross_entropy.py). The other two losses combine what the same run measured of conversion,
 /// copy and scaling; their softmax is taken to reach 0.85. The fused loss: what PyTorch compiles of its own, 0.86 ms
-/// for 8192 x 32,000 logits on an H200. The plain loss on Hopper, and sums over tokens: PyTorch's on an H200, 16,384 x
+/// for 8192 x 32,000 logits on an H200; the online loss, Lowgear's kernels: 137 and 262 us for the same
+/// (bench/RESULTS.md). The plain loss on Hopper, and sums over tokens: PyTorch's on an H200, 16,384 x
 /// 50,304 logits and 512 MB; on Ampere sums reach as much more as its memory is slower for its multiprocessors. What is
 /// in neither is taken to run as what does the same: dropout on Ampere as on Hopper; copies as additions; RMS norm as
 /// layer norm; rotary embeddings, which were sampled unfused, as data/h100-sxm has them.
@@ -29,6 +30,7 @@ struct MemoryShares {
   PassShares gathered_loss;
   PassShares plain_loss;
   PassShares fused_loss;
+  PassShares online_loss;
   PassShares embedding;
   PassShares optimizer;
   PassShares dropout;
@@ -47,6 +49,7 @@ constexpr MemoryShares kAmpere{.norm = {0.52, 0.24},
                                .gathered_loss = {0.69, 0.90},
                                .plain_loss = {0.62, 0.90},
                                .fused_loss = {0.50, 0.50},
+                               .online_loss = {0.80, 0.83},
                                .embedding = {0.15, 0.20},
                                .optimizer = {0.83, 0.83},
                                .dropout = {0.74, 0.90},
@@ -64,6 +67,7 @@ constexpr MemoryShares kHopper{.norm = {0.55, 0.35},
                                .gathered_loss = {0.69, 0.90},
                                .plain_loss = {0.44, 0.69},
                                .fused_loss = {0.50, 0.50},
+                               .online_loss = {0.80, 0.83},
                                .embedding = {0.85, 0.25},
                                .optimizer = {0.80, 0.80},
                                .dropout = {0.74, 0.90},
@@ -92,24 +96,21 @@ std::array<PassShares, kOperatorKindCount> by_kind(const MemoryShares& shares) {
   set(OperatorKind::gathered_loss, shares.gathered_loss);
   set(OperatorKind::plain_loss, shares.plain_loss);
   set(OperatorKind::fused_loss, shares.fused_loss);
+  set(OperatorKind::online_loss, shares.online_loss);
   set(OperatorKind::embedding, shares.embedding);
   set(OperatorKind::optimizer, shares.optimizer);
   return table;
-}
-
-bool is_hopper_or_later(std::string_view gpu) {
-  return gpu.starts_with("h") || gpu.starts_with("g") || gpu.starts_with("b");
 }
 
 /// Products. A100, GH200: forward products of the same samples (their backward ran on gradients near zero, which cost
 /// less power than those of training). H100, H200: bf16 products of 8192 x 8192 sustained at the power limit, as
 /// docs/estimating.md has measured: 680 and 663 TFLOP/s. The H100's share is the mean of 60 products of transformers'
 /// shapes; the H200's that of products in training, 700 TFLOP/s of 2048 wide layers and 710 to 760 of 4096 wide ones.
-double matmul_peak(std::string_view gpu) {
+double matmul_peak(std::string_view gpu, Generation generation) {
   if (gpu == "h100-sxm") return 0.725;
   if (gpu == "h200-sxm") return 0.77;
   if (gpu == "gh200") return 0.86;
-  return gpu.starts_with("a100") ? 0.87 : 0.75;
+  return generation == Generation::ampere ? 0.87 : 0.75;
 }
 
 /// Causal fused attention.
@@ -123,12 +124,12 @@ double matmul_peak(std::string_view gpu) {
 ///                    2023, arXiv 2307.08691, section 1), for all lengths and heads; its ratio to flash2 is assumed
 ///                    to hold on Hopper.
 /// V100               FlashAttention 2 needs Ampere: flash1 in its place.
-std::array<AttentionRate, kAttentionKernelCount> attention_rates(std::string_view gpu, bool hopper) {
+std::array<AttentionRate, kAttentionKernelCount> attention_rates(Generation generation) {
   std::array<AttentionRate, kAttentionKernelCount> rates;
   const auto rate = [&rates](AttentionKernel kernel) -> AttentionRate& {
     return rates[static_cast<std::size_t>(kernel)];
   };
-  if (hopper) {
+  if (generation >= Generation::hopper) {
     rate(AttentionKernel::newest) = {
         .wide = {0.59, 0.53}, .narrow = {0.42, 0.43}, .diagonal = {300, 950}, .longest_sequence = 8192};
     rate(AttentionKernel::flash2) = {
@@ -139,7 +140,7 @@ std::array<AttentionRate, kAttentionKernelCount> attention_rates(std::string_vie
   rate(AttentionKernel::flash2) = {
       .wide = {0.62, 0.52}, .narrow = {0.55, 0.48}, .diagonal = {250, 500}, .longest_sequence = 5120};
   rate(AttentionKernel::flash1) = {.wide = {0.40, 0.30}, .narrow = {0.40, 0.30}};
-  if (gpu.starts_with("v100")) rate(AttentionKernel::flash2) = rate(AttentionKernel::flash1);
+  if (generation == Generation::volta) rate(AttentionKernel::flash2) = rate(AttentionKernel::flash1);
   rate(AttentionKernel::newest) = rate(AttentionKernel::flash2);
   return rates;
 }
@@ -147,20 +148,20 @@ std::array<AttentionRate, kAttentionKernelCount> attention_rates(std::string_vie
 /// NCCL's channels, each of which holds a multiprocessor: 24 of 108 on A100 and 16 of 132 on Hopper with NVSwitch are
 /// assumed, and a tenth elsewhere. Products, attention and additions beside a kernel that streams on some of an H200's
 /// multiprocessors took 4 to 6 % longer with 8 of them, 8 to 16 % with 16, 12 to 22 % with 24.
-double collective_share(std::string_view gpu, bool hopper) {
-  if (hopper) return 16.0 / 132;
-  return gpu.starts_with("a100") && gpu.ends_with("sxm") ? 24.0 / 108 : 0.1;
+double collective_share(std::string_view gpu, Generation generation) {
+  if (generation >= Generation::hopper) return 16.0 / 132;
+  return generation == Generation::ampere && gpu.ends_with("sxm") ? 24.0 / 108 : 0.1;
 }
 
 }  // namespace
 
-KernelEfficiency kernel_efficiency(std::string_view gpu) {
-  const bool hopper = is_hopper_or_later(gpu);
+KernelEfficiency kernel_efficiency(std::string_view gpu, Generation generation) {
+  const bool hopper = generation >= Generation::hopper;
   KernelEfficiency efficiency;
-  efficiency.matmul_peak = matmul_peak(gpu);
+  efficiency.matmul_peak = matmul_peak(gpu, generation);
   efficiency.batched_product = hopper ? 0.80 : 0.65;
-  efficiency.attention = attention_rates(gpu, hopper);
-  efficiency.collective_share = collective_share(gpu, hopper);
+  efficiency.attention = attention_rates(generation);
+  efficiency.collective_share = collective_share(gpu, generation);
   // Dropout in fused attention, measured on an H200 in causal attention of 67 to 537 million
   // pairs: cuDNN's kernels for Hopper, and FlashAttention 2 for Ampere, which is assumed to take as many cycles there.
   efficiency.dropout_cycles_forward = hopper ? 0.219 : 0.085;

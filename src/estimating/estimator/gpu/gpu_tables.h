@@ -6,8 +6,8 @@
 
 namespace lowgear::estimator {
 
-/// How fast kernels run on a GPU of the catalogue, by its own name (no alias). gpu_tables.cpp names the
+/// How fast kernels run on a GPU of the catalogue, by its own name (no alias) and generation. gpu_tables.cpp names the
 /// measurements that support each.
-[[nodiscard]] KernelEfficiency kernel_efficiency(std::string_view gpu);
+[[nodiscard]] KernelEfficiency kernel_efficiency(std::string_view gpu, Generation generation);
 
 }  // namespace lowgear::estimator

@@ -163,11 +163,16 @@ std::vector<std::string> notes_on(const TrainingJob& job, const std::vector<Stag
 /// Notes on a GPU whose kernels have not been measured, or not at this length.
 void add_notes_on_rates(const TrainingJob& job, std::vector<std::string>& notes) {
   const GpuModel& gpu = job.gpu;
-  if (gpu.name.starts_with("b") || gpu.name.starts_with("gb")) {
+  if (gpu.generation == Generation::blackwell) {
     notes.push_back(
         fmt::format("rates of kernels on {} are assumed: published runs of GB200 are estimated 20 to 28 % "
                     "too fast",
                     gpu.name));
+  }
+  if (job.dtype == DataType::fp4) {
+    notes.emplace_back(
+        "products in fp4 run at the published rate times the share that products in fp8 are assumed to reach; all "
+        "layers are in fp4, of which recipes keep some 15 % in bf16");
   }
   if (job.attention == AttentionKind::unfused) return;
   if (!gpu.bf16 && job.stack.attention != AttentionKernel::flash1) {

@@ -38,7 +38,7 @@ double Tail::sums_s(double parameters, const ReplicaGroups& replicas) const {
 }
 
 double Tail::gather_s(double parameters, const ReplicaGroups& replicas) const {
-  const double bytes = parameters * bytes_of(job_.dtype);
+  const double bytes = parameters * gathered_weight_bytes(job_);
   return sources_.collectives.cost(CollectiveKind::all_gather, bytes, replicas.shards).link_s;
 }
 

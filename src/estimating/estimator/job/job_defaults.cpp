@@ -82,7 +82,7 @@ Cluster default_cluster(const GpuModel& gpu) {
   const auto* const found = std::ranges::find(kNodes, gpu.name, &Node::gpu);
   const Node& node = found == kNodes.end() ? kUnknownNode : *found;
   const bool nvlink = gpu.link_bytes_per_s >= kSlowestNvlinkBytesPerS;
-  const double nvlink_s = gpu.name.starts_with("a100") ? kA100NvlinkLatencyS : kNvlinkLatencyS;
+  const double nvlink_s = gpu.generation == Generation::ampere ? kA100NvlinkLatencyS : kNvlinkLatencyS;
   const double latency_s = nvlink ? nvlink_s : kPcieLatencyS;
   return {.gpus_per_node = node.gpus,
           .intra_node = {gpu.link_bytes_per_s, latency_s},

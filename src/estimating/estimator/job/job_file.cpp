@@ -34,10 +34,11 @@ constexpr int kMaxGpusPerNode = 4096;
 constexpr int kMaxZero = 3;
 
 constexpr auto kDataTypes =
-    std::to_array({DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8});
+    std::to_array({DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8, DataType::fp4});
 constexpr auto kRecomputes =
     std::to_array({Recompute::none, Recompute::selective, Recompute::operators, Recompute::full});
-constexpr auto kLosses = std::to_array({LossKind::split, LossKind::gathered, LossKind::plain, LossKind::fused});
+constexpr auto kLosses =
+    std::to_array({LossKind::split, LossKind::gathered, LossKind::plain, LossKind::fused, LossKind::online});
 constexpr auto kAttentionKernels =
     std::to_array({AttentionKernel::newest, AttentionKernel::flash2, AttentionKernel::flash1});
 constexpr auto kOffloads = std::to_array({Offload::none, Offload::activations, Offload::optimizer, Offload::states});

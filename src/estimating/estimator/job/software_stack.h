@@ -15,9 +15,10 @@ enum class LossKind : unsigned char {
   gathered,  ///< in fp32, each tp rank from all logits, as transformers' models do when divided from outside
   plain,     ///< the same without their copies of logits: PyTorch's cross entropy alone
   fused,     ///< one kernel each way, which keeps logits in the type of the head (flash-attention's, Liger's, compiled)
+  online,    ///< the same, reading logits once, with their gradient written over them (Lowgear's)
 };
 
-[[nodiscard]] std::string_view name(LossKind loss);  ///< `split`, `gathered`, `plain`, `fused`
+[[nodiscard]] std::string_view name(LossKind loss);  ///< `split`, `gathered`, `plain`, `fused`, `online`
 
 /// Time of the framework on the CPU to launch work; it counts if the GPU would be done sooner. Defaults were measured
 /// on a transformer layer in eager PyTorch 2.11: means of two runs on hosts of H100s.
@@ -44,6 +45,7 @@ struct SoftwareStack {
   bool fused_gate = true;    ///< a gated MLP's activation is one kernel; otherwise SiLU and product are two
   std::optional<PassTimes> rotary_passes = std::nullopt;  ///< copies that rotary embeddings are worth; none: a kernel
   bool fused_norms = true;                                ///< an RMS norm is a kernel, not single operations in fp32
+  std::optional<PassTimes> norm_passes = std::nullopt;    ///< copies that a fused norm is worth; none: PyTorch's kernel
   bool fused_residual = false;                            ///< the norm's kernels also add the residual
   bool joined_products = true;      ///< queries, keys and values are one product, gate and up another
   bool joins_gradients = false;     ///< a copy puts the gradients of queries, keys and values side by side

@@ -19,7 +19,7 @@ struct Widths {
   explicit Widths(const TrainingJob& job)
       : tp(job.parallel.tp),
         element(activation_bytes(job.dtype)),
-        product_input(job.dtype == DataType::fp8 ? 1 : element),
+        product_input(is_narrow(job.dtype) ? bytes_of(job.dtype) : element),
         hidden(static_cast<double>(job.model.hidden)),
         queries(static_cast<double>(job.model.heads * job.model.head_dim) / tp),
         keys(static_cast<double>(job.model.kv_heads * job.model.head_dim) / tp),
@@ -109,12 +109,14 @@ struct LossBytes {
 
 /// Megatron's writes its gradient over the probabilities, from logits as the product wrote them. PyTorch's makes the
 /// gradients of the loss's and of the softmax's input one after the other. The fused loss keeps the logits themselves,
-/// and writes their gradient beside them.
+/// and writes their gradient beside them; the online loss over them.
 LossBytes loss_bytes(const TrainingJob& job) {
   const double element = activation_bytes(job.dtype);
   switch (job.stack.loss) {
     case LossKind::fused:
       return {element, element};
+    case LossKind::online:
+      return {element, 0};
     case LossKind::plain:
       if (job.parallel.tp > 1) break;
       return {kFp32Bytes, element + 2 * kFp32Bytes};
@@ -128,7 +130,7 @@ LossBytes loss_bytes(const TrainingJob& job) {
 
 }  // namespace
 
-double activation_bytes(DataType dtype) { return std::max(bytes_of(dtype), 2); }
+double activation_bytes(DataType dtype) { return std::max(bytes_of(dtype), 2.0); }
 
 double tokens_of_rank(const TrainingJob& job) {
   return static_cast<double>(job.batch.micro) * static_cast<double>(job.batch.sequence_length) / job.parallel.cp;

@@ -9,7 +9,8 @@
 
 namespace lowgear::estimator {
 
-/// Bytes of an activation's element. Inputs of the layers' matrix products are an exception: fp8 keeps them in a byte.
+/// Bytes of an activation's element. Inputs of the layers' matrix products are an exception: fp8 and fp4 keep them as
+/// they are read.
 [[nodiscard]] double activation_bytes(DataType dtype);
 
 /// Tokens of a microbatch on one cp rank, before tp ranks divide them.

@@ -126,10 +126,12 @@ MemoryFit MemoryEstimate::fit() const {
 }
 
 StateBytes state_bytes(const TrainingJob& job) {
+  // Narrow types as products read them: as stored and transposed, alone or beside the bf16 weights.
+  const auto copies = [](DataType type) { return (is_narrow(type) ? 2 : 1) * bytes_of(type); };
   StateBytes bytes;
-  // In fp8 as products read them: as stored and transposed, beside the bf16 weights or alone.
-  const double usual_weight = job.dtype == DataType::fp8 ? 4 : bytes_of(job.dtype);
-  bytes.weight = job.stack.weights ? std::max(2, bytes_of(*job.stack.weights)) : usual_weight;
+  bytes.weight = job.stack.weights      ? copies(*job.stack.weights)
+                 : is_narrow(job.dtype) ? bytes_of(DataType::bf16) + copies(job.dtype)
+                                        : bytes_of(job.dtype);
   if (keeps_master_weights(job)) bytes.optimizer += kMasterWeightBytes;
   if (job.stack.gradients) bytes.gradient = bytes_of(*job.stack.gradients);
   return bytes;

@@ -16,8 +16,8 @@ namespace lowgear::estimator {
 /// States of a parameter in mixed precision take 2 bytes of weight, 4 of gradient (sums are kept in fp32), 12 of
 /// optimizer: the 18 bytes that Korthikanti et al. 2022 count, before ZeRO divides them. Weights of 4 bytes (fp32,
 /// tf32, a stack with fp32 weights) are their own master weights: 4 + 4 + 8. With fp8 the bf16 weight and its two fp8
-/// copies (as stored and transposed) are 4 bytes, 2 where the stack keeps weights in fp8 alone; a stack may keep
-/// gradients in another type. ZeRO 3, as PyTorch's FSDP does it, keeps only the divided fp32 weights: the master
+/// copies (as stored and transposed) are 4 bytes (fp4: 3.1), 2 where the stack keeps weights in fp8 alone; a stack may
+/// keep gradients in another type. ZeRO 3, as PyTorch's FSDP does it, keeps only the divided fp32 weights: the master
 /// weights in `optimizer`, or a share of `weights` without them; `weights` also has the two layers that are gathered at
 /// a time.
 struct RankMemory {

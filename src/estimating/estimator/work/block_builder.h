@@ -8,9 +8,9 @@
 
 namespace lowgear::estimator {
 
-/// fp8 is what matrix products read; everything else stays in bf16.
+/// Of an operator of the job.
 [[nodiscard]] inline DataType type_of(const TrainingJob& job, OperatorKind kind) {
-  return job.dtype == DataType::fp8 && kind != OperatorKind::linear ? DataType::bf16 : job.dtype;
+  return is_narrow(job.dtype) && kind != OperatorKind::linear ? DataType::bf16 : job.dtype;
 }
 
 /// Writes the passes of a block down in the order of the forward.

@@ -66,8 +66,8 @@ double product(const Operator& op) {
 /// softmax; backward clears a gradient for the targets, then that of the softmax, clears and copies for the last token,
 /// and converts back. The plain loss has no copies: convert, logarithm of the softmax; backward clears a gradient for
 /// the targets, then that of the softmax, and converts back. The fused loss reads logits twice, for their maximum and
-/// for the sum, and backward reads them and writes their gradient. Random bits of dropout within attention never reach
-/// memory.
+/// for the sum, the online loss once for both, and backward reads them and writes their gradient. Random bits of
+/// dropout within attention never reach memory.
 ElementWork element_work(OperatorKind kind, Pass pass) {
   const bool forward = pass == Pass::forward;
   switch (kind) {
@@ -96,6 +96,8 @@ ElementWork element_work(OperatorKind kind, Pass pass) {
       return forward ? ElementWork{5, 1, 12} : ElementWork{3, 1, 20};
     case OperatorKind::fused_loss:
       return forward ? ElementWork{5, 2, 0} : ElementWork{3, 2, 0};
+    case OperatorKind::online_loss:
+      return forward ? ElementWork{5, 1, 0} : ElementWork{3, 2, 0};
     case OperatorKind::fused_dropout:
       return ElementWork{1, 0, 0};
     case OperatorKind::dropout:
@@ -172,7 +174,7 @@ std::string_view name(OperatorKind kind) {
                                        "gelu",           "swiglu",     "cross_entropy",    "optimizer",
                                        "dropout",        "permute",    "bias_gradient",    "gradient_sum",
                                        "gathered_loss",  "plain_loss", "fused_dropout",    "experts",
-                                       "gated_experts",  "fused_loss"});
+                                       "gated_experts",  "fused_loss", "online_loss"});
   static_assert(kNames.size() == kOperatorKindCount);
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -192,7 +194,7 @@ double core_load(const GpuModel& gpu, const Operator& op) {
   if (op.kind == OperatorKind::fused_attention || op.kind == OperatorKind::fused_dropout) {
     return gpu.power.attention_share;
   }
-  return op.dtype == DataType::fp8 ? gpu.power.fp8_share : 1;
+  return is_narrow(op.dtype) ? gpu.power.fp8_share : 1;
 }
 
 double expert_weights(const Operator& op) {

@@ -10,6 +10,10 @@ double summed_gradient_bytes(const TrainingJob& job) {
   return job.dtype == DataType::fp16 ? 2 : 4;
 }
 
+double gathered_weight_bytes(const TrainingJob& job) {
+  return job.dtype == DataType::fp4 ? bytes_of(DataType::bf16) : bytes_of(job.dtype);
+}
+
 void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters, const ReplicaGroups& replicas,
                   bool gathered_again) {
   if (job.zero < 2 || parameters == 0) return;
@@ -17,7 +21,7 @@ void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters
   const int backward_overlap = job.zero == 3 && !job.stack.gathers_ahead ? kNothing : forward_overlap;
   const std::array<std::int64_t, 4> elements{static_cast<std::int64_t>(parameters), 1, 1, 1};
   if (job.zero == 3) {
-    const double bytes = parameters * bytes_of(type_of(job, OperatorKind::linear));
+    const double bytes = parameters * gathered_weight_bytes(job);
     CollectiveUse gather{CollectiveKind::all_gather, bytes,           replicas.shards,
                          WorkPart::sharded_weights,  forward_overlap, 1};
     block.communicate(&BlockWork::forward, gather);

@@ -8,6 +8,10 @@ namespace lowgear::estimator {
 /// Bytes of a gradient when replicas sum them: Megatron and DeepSpeed sum fp16 in fp16, bf16 in fp32.
 [[nodiscard]] double summed_gradient_bytes(const TrainingJob& job);
 
+/// Bytes of a weight when replicas gather it: fp8 as products read it; fp4 in 16 bits, as torchtitan and Megatron
+/// without `fp4_param_gather` do.
+[[nodiscard]] double gathered_weight_bytes(const TrainingJob& job);
+
 /// Adds what ZeRO 2 and 3 do with a block's weights in every microbatch. Replicas scatter gradients, since none has
 /// room to sum them whole, and sum shards with the other groups that have them; with ZeRO 3 they gather weights before
 /// the forward, too, and before the backward where `gathered_again`. Communication runs concurrently with the block's

@@ -26,7 +26,7 @@ struct RankShape {
         kv_heads(std::max<std::int64_t>(1, job.model.kv_heads / job.parallel.tp)),
         head_dim(job.model.head_dim),
         activation_bytes(static_cast<double>(tokens) * static_cast<double>(hidden) *
-                         (job.dtype == DataType::fp8 ? 2 : bytes_of(job.dtype))) {}
+                         std::max(2.0, bytes_of(job.dtype))) {}
 
   std::int64_t batch;
   std::int64_t sequence;       ///< of a context parallel rank
@@ -86,6 +86,8 @@ void add_norm(BlockBuilder& block, const TrainingJob& job, const RankShape& shap
   const bool rms = job.model.norm == model::NormKind::rms_norm;
   if (rms && !job.stack.fused_norms) {
     block.add(WorkPart::normalisation, OperatorKind::permute, dims, kNormPasses);
+  } else if (job.stack.norm_passes) {
+    block.add(WorkPart::normalisation, OperatorKind::permute, dims, *job.stack.norm_passes);
   } else {
     block.add(WorkPart::normalisation, rms ? OperatorKind::rms_norm : OperatorKind::layer_norm, dims);
   }
@@ -160,14 +162,19 @@ void add_attention_copies(BlockBuilder& block, const TrainingJob& job, const Ran
   }
 }
 
-/// In fp8, a kernel of its own writes what a product reads, as stored and transposed for the gradient of the weights
-/// (TransformerEngine's cast_transpose: as many bytes as a copy): its input, and backward the gradient of its output. A
-/// scale of its own largest value reads the tensor once more.
-double cast_copies(const TrainingJob& job) { return job.stack.scales_dynamically ? 1.5 : 1; }
+/// In a narrow type, a kernel of its own writes what a product reads, as stored and transposed for the gradient of the
+/// weights (TransformerEngine's cast_transpose, in fp8 as many bytes as a copy): its input, and backward the gradient
+/// of its output. A scale of its own largest value, which fp4 has besides those of 16 elements, reads the tensor once
+/// more.
+double cast_copies(const TrainingJob& job) {
+  const bool own_scale = job.stack.scales_dynamically || job.dtype == DataType::fp4;
+  const double read = bytes_of(DataType::bf16);
+  return (read + 2 * bytes_of(job.dtype) + (own_scale ? read : 0)) / (2 * read);
+}
 
-void add_fp8_casts(BlockBuilder& block, const TrainingJob& job, std::int64_t tokens, std::int64_t inputs,
-                   std::int64_t outputs, double times = 1) {
-  if (job.dtype != DataType::fp8) return;
+void add_casts(BlockBuilder& block, const TrainingJob& job, std::int64_t tokens, std::int64_t inputs,
+               std::int64_t outputs, double times = 1) {
+  if (!is_narrow(job.dtype)) return;
   const double copies = cast_copies(job) * times;
   block.forward(WorkPart::elementwise, OperatorKind::permute, {1, tokens, inputs, 1}, copies);
   block.backward(WorkPart::elementwise, OperatorKind::permute, {1, tokens, outputs, 1}, copies);
@@ -176,7 +183,7 @@ void add_fp8_casts(BlockBuilder& block, const TrainingJob& job, std::int64_t tok
 /// Weights are cast once in an iteration with TransformerEngine, which is not counted, and in every pass with scales of
 /// their own largest values.
 void add_weight_casts(BlockBuilder& block, const TrainingJob& job, double weights) {
-  if (job.dtype != DataType::fp8 || !job.stack.scales_dynamically) return;
+  if (!is_narrow(job.dtype) || !job.stack.scales_dynamically) return;
   block.add(WorkPart::elementwise, OperatorKind::permute, {static_cast<std::int64_t>(weights), 1, 1, 1},
             cast_copies(job));
 }
@@ -187,7 +194,7 @@ int add_products(BlockBuilder& block, const TrainingJob& job, WorkPart part, std
                  std::initializer_list<std::int64_t> widths, double times = 1) {
   const bool joined = job.stack.joined_products || job.model.mlp != model::MlpKind::gated;
   const std::int64_t all = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
-  add_fp8_casts(block, job, tokens, job.model.hidden, all, times);
+  add_casts(block, job, tokens, job.model.hidden, all, times);
   if (joined) {
     return block.add(part, OperatorKind::linear, {tokens, job.model.hidden, all, 1}, times);
   }
@@ -245,7 +252,7 @@ void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape&
     block.communicate(&BlockWork::backward, gradients);
   }
   add_head_copies(block, job, shape);
-  add_fp8_casts(block, job, shape.tokens, width, shape.hidden);
+  add_casts(block, job, shape.tokens, width, shape.hidden);
   const int output = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, width, shape.hidden, 1});
   tensor.row(block, output, last_index(block.work().backward));
 }
@@ -272,7 +279,7 @@ MlpProducts add_mlp(BlockBuilder& block, const TrainingJob& job, WorkPart part, 
   const PassTimes passes = gated && !job.stack.fused_gate ? PassTimes{5.0 / 3, 9.0 / 5} : PassTimes{};
   block.add(part == WorkPart::experts ? part : WorkPart::elementwise, gated ? OperatorKind::swiglu : OperatorKind::gelu,
             {1, tokens * copies, width, 1}, passes);
-  add_fp8_casts(block, job, tokens, width, hidden, times);
+  add_casts(block, job, tokens, width, hidden, times);
   products.second = block.add(part, OperatorKind::linear, {tokens, width, hidden, 1}, times);
   products.second_backward = last_index(block.work().backward);
   return products;
@@ -348,6 +355,7 @@ void add_gradient_sums(BlockBuilder& block, const TrainingJob& job, double weigh
 /// PyTorch's own loss knows no parts of a vocabulary: with tensor parallelism, Megatron's runs.
 OperatorKind loss_kernels(const TrainingJob& job) {
   if (job.stack.loss == LossKind::fused) return OperatorKind::fused_loss;
+  if (job.stack.loss == LossKind::online) return OperatorKind::online_loss;
   return job.stack.loss == LossKind::plain && job.parallel.tp == 1 ? OperatorKind::plain_loss
                                                                    : OperatorKind::cross_entropy;
 }
@@ -384,11 +392,11 @@ PassWork without_kept_operators(const PassWork& forward) {
   return again;
 }
 
-/// Output matrices are not in fp8: Megatron's is none of TransformerEngine's, torchtitan leaves it out.
+/// Output matrices are not in fp8 or fp4: Megatron's is none of TransformerEngine's, torchtitan leaves it out.
 void keep_in_16_bits(BlockWork& head) {
   for (PassWork* const pass : {&head.forward, &head.backward}) {
     for (OperatorUse& use : pass->operators) {
-      if (use.op.dtype == DataType::fp8) use.op.dtype = DataType::bf16;
+      if (is_narrow(use.op.dtype)) use.op.dtype = DataType::bf16;
     }
   }
 }

@@ -60,6 +60,9 @@ TEST(PeakFlops, RefusesTypesWithoutTensorCores) {
   EXPECT_EQ(peak_flops(named_gpu("h100"), DataType::fp8), 1978.9e12);
   EXPECT_THROW((void)peak_flops(named_gpu("a100"), DataType::fp8), InputError);
   EXPECT_THROW((void)peak_flops(named_gpu("v100"), DataType::bf16), InputError);
+  EXPECT_EQ(peak_flops(named_gpu("gb200"), DataType::fp4), 2 * peak_flops(named_gpu("gb200"), DataType::fp8));
+  EXPECT_EQ(peak_flops(named_gpu("gb300"), DataType::fp4), 3 * peak_flops(named_gpu("gb300"), DataType::fp8));
+  EXPECT_THROW((void)peak_flops(named_gpu("h200"), DataType::fp4), InputError);
 }
 
 TEST(NamedGpu, IsFoundByTheNameOfTheDriver) {
@@ -119,6 +122,9 @@ TEST(NamedGpu, HasShortNamesAndSuggestsItsOwnFamily) {
       testing::StartsWith("there is no GPU \"NVIDIA H800\"; it is an H100 whose NVLink has 400 GB/s, not 900: name "
                           "h100-sxm with intra_node_gb_per_s 200 (--intra-node-gb-per-s)"));
   EXPECT_THAT(error_of_name("NVIDIA A800-SXM4-80GB"), testing::HasSubstr("an A100 whose NVLink has 400 GB/s, not 600"));
+  for (const char* const amd : {"mi300x", "AMD Instinct MI300X", "MI355X"}) {
+    EXPECT_THAT(error_of_name(amd), testing::HasSubstr("it is one of AMD's, and the catalogue has NVIDIA's alone"));
+  }
   EXPECT_THAT(error_of_name("h20"), testing::Not(testing::HasSubstr("did you mean")));
   EXPECT_THAT(error_of_name("h200x"), testing::HasSubstr("did you mean h200-sxm"));
   EXPECT_THAT(error_of_name("l40s"), testing::HasSubstr("there are v100-16gb-sxm, "));

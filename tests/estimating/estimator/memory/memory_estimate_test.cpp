@@ -148,6 +148,19 @@ TEST(ActivationBytesPerLayer, KeepsInputsOfProductsInOneByteWithFp8) {
 }
 
 /// bench/RESULTS.md, "Memory of activations": 658 MiB less than in bf16 with 11 layers in fp8, on both stages.
+TEST(ActivationBytesPerLayer, Fp4KeepsInputsOfProductsInNineSixteenthsOfAByte) {
+  TrainingJob job = llama_memory_job();
+  job.gpu = named_gpu("gb200");
+  job.dtype = DataType::fp8;
+  const double fp8 = activation_bytes_per_layer(job);
+  const double fp8_states = estimate_memory(job).ranks.front().weights;
+  job.dtype = DataType::bf16;
+  const double half_of_inputs = activation_bytes_per_layer(job) - fp8;  // less the attention's own output
+  job.dtype = DataType::fp4;
+  EXPECT_LT(activation_bytes_per_layer(job), fp8 - 0.4 * half_of_inputs);
+  EXPECT_NEAR(estimate_memory(job).ranks.front().weights, (2 + 2 * 9.0 / 16) / 4 * fp8_states, 1);
+}
+
 TEST(ActivationBytesPerLayer, SavesWithFp8WhatWasMeasured) {
   TrainingJob job = llama_memory_job();
   job.model.hidden = 2048;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/job/model_catalogue.h"
 #include "estimating/estimator/work/rank_parameters.h"
 #include "estimating/estimator/work/sharding_work.h"
@@ -89,6 +90,38 @@ TEST(SoftwarePasses, TheLossIsTheStacks) {
   TrainingJob job = job_with("eager");
   job.parallel.tp = 2;  // PyTorch's loss knows no parts of a vocabulary
   EXPECT_GT(moved(head_work(job).forward, OperatorKind::cross_entropy), 0);
+}
+
+/// Microseconds of the trainer's kernels at 8192 tokens of hidden 2048 on an H200, as bench/RESULTS.md has them.
+TEST(SoftwarePasses, TheTrainersKernelsTakeWhatWasMeasured) {
+  TrainingJob job = job_with("lowgear", "llama-2-7b");
+  job.model.hidden = 2048;
+  job.model.heads = job.model.kv_heads = 16;
+  job.model.intermediate = 5632;
+  job.model.vocabulary = 32000;
+  job.batch.micro = 4;
+  const RooflineCosts costs(job.gpu);
+  const auto us = [&](const PassWork& pass, WorkPart part, OperatorKind kind) {
+    double sum = 0;
+    for (const OperatorUse& use : pass.operators) {
+      if (use.part == part && use.op.kind == kind) sum += 1e6 * use.times * costs.cost(use.op).time_s();
+    }
+    return sum;
+  };
+  const BlockWork layer = layer_work(job);
+  EXPECT_NEAR(us(layer.forward, WorkPart::attention, OperatorKind::permute), 54.0, 3);
+  EXPECT_NEAR(us(layer.backward, WorkPart::attention, OperatorKind::permute), 53.5, 3);
+  EXPECT_NEAR(us(layer.forward, WorkPart::elementwise, OperatorKind::swiglu), 67.5, 3);
+  EXPECT_NEAR(us(layer.backward, WorkPart::elementwise, OperatorKind::swiglu), 111.1, 3);
+  const auto norms_us = [&](const PassWork& pass) {
+    return us(pass, WorkPart::normalisation, OperatorKind::permute) +
+           us(pass, WorkPart::elementwise, OperatorKind::residual_add);
+  };
+  EXPECT_NEAR(norms_us(layer.forward), 2 * 38.5, 6);
+  EXPECT_NEAR(norms_us(layer.backward), 2 * 46.7, 6);
+  const BlockWork head = head_work(job);
+  EXPECT_NEAR(us(head.forward, WorkPart::cross_entropy, OperatorKind::online_loss), 137.4, 5);
+  EXPECT_NEAR(us(head.backward, WorkPart::cross_entropy, OperatorKind::online_loss), 261.9, 8);
 }
 
 TEST(SoftwarePasses, NormsApartAreSingleOperations) {

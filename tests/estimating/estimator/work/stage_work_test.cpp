@@ -141,6 +141,31 @@ TEST(LayerWork, InFp8ProductsReadWhatCastsWrite) {
   for (const OperatorUse& use : head_work(job).forward.operators) EXPECT_NE(use.op.dtype, DataType::fp8);
 }
 
+TEST(LayerWork, InFp4CastsWriteLessAndReplicasGather16Bits) {
+  TrainingJob job = job_of(llama());
+  job.gpu = named_gpu("b200");
+  job.parallel.dp = 8;
+  job.zero = 3;
+  const auto gathered = [&job] { return layer_work(job).forward.collectives.at(0).bytes; };
+  const auto cast = [&job] {
+    double bytes = 0;
+    for (const OperatorUse& use : layer_work(job).forward.operators) {
+      if (use.op.kind == OperatorKind::permute) bytes += use.times * memory_bytes(use.op);
+    }
+    return bytes;
+  };
+  const double in_bf16 = gathered();
+  job.dtype = DataType::fp8;
+  const double fp8_casts = cast();
+  EXPECT_DOUBLE_EQ(gathered(), in_bf16 / 2);
+  job.dtype = DataType::fp4;
+  EXPECT_DOUBLE_EQ(gathered(), in_bf16);
+  EXPECT_DOUBLE_EQ(cast(), fp8_casts * (2 + 2 * 9.0 / 16 + 2) / 4) << "two reads, two copies of 9/16 bytes";
+  for (const OperatorUse& use : layer_work(job).forward.operators) {
+    EXPECT_EQ(use.op.dtype, use.op.kind == OperatorKind::linear ? DataType::fp4 : DataType::bf16);
+  }
+}
+
 TEST(LayerWork, SelectiveRecomputationRunsScoresAgain) {
   TrainingJob job = job_of(gpt());
   job.recompute = Recompute::selective;
