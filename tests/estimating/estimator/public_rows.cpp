@@ -241,6 +241,7 @@ struct FlagPerfCase {
   model::ModelConfig model;
   std::int64_t accumulation = 1;  ///< microbatches, where the row has neither batch nor accumulation
   int zero = 1;
+  double dropout = 0;
 };
 
 /// 64 where a row notes `GAS=64`.
@@ -251,17 +252,24 @@ std::int64_t noted_accumulation(const PublicRow& row, std::int64_t otherwise) {
   return at == std::string::npos ? otherwise : std::stoll(note.substr(at + kName.size()));
 }
 
+/// Llama 3 as pretrain_llama3.sh has it, which leaves out the options of Megatron that untie embeddings, drop biases
+/// and turn positions.
+model::ModelConfig llama3_of_flagperf(std::string_view name) {
+  model::ModelConfig model = named_model(name);
+  model.tied_embeddings = true;
+  model.qkv_biases = model.output_bias = model.mlp_biases = true;
+  model.positions = model::PositionKind::learned;
+  return model;
+}
+
 std::vector<FlagPerfCase> flagperf_cases() {
-  // The scripts of Llama 3 leave out the option that unties the embeddings.
-  model::ModelConfig llama3_8b = named_model("llama-3-8b");
-  model::ModelConfig llama3_70b = named_model("llama-3-70b");
-  llama3_8b.tied_embeddings = llama3_70b.tied_embeddings = true;
+  constexpr double kDefault = 0.1;  // Megatron's, where the script sets none
   model::ModelConfig aquila = named_model("llama-2-7b");
   aquila.vocabulary = 100008;
   return {
-      {"FlagPerf llama3_8B-megatron", llama3_8b},
-      {"FlagPerf llama3_70B-megatron", llama3_70b},
-      {"FlagPerf mixtral_8x7B-megatron", named_model("mixtral-8x7b")},
+      {"FlagPerf llama3_8B-megatron", llama3_of_flagperf("llama-3-8b"), 1, 1, kDefault},
+      {"FlagPerf llama3_70B-megatron", llama3_of_flagperf("llama-3-70b"), 1, 1, kDefault},
+      {"FlagPerf mixtral_8x7B-megatron", named_model("mixtral-8x7b"), 1, 1, kDefault},
       {"FlagPerf llama2_70B-megatron", named_model("llama-2-70b"), 44},
       {"FlagPerf qwen1.5_MoE-megatron", resized("mixtral-8x7b", "qwen1.5-8x1.8b", {2048, 24, 16, 16, 5504, 151936})},
       {"FlagPerf llama2_7b-deepspeed", named_model("llama-2-7b"), 1, 3},
@@ -281,6 +289,7 @@ std::vector<PublishedRun> flagperf_runs(std::string_view text, const std::string
       job.batch.global = noted_accumulation(row, entry.accumulation) * job.batch.micro * job.parallel.dp;
     }
     job.zero = entry.zero;
+    job.dropout = entry.dropout;
     if (flagscale) job.parallel.sequence_parallel = false;
     if (row.notes("recompute=True")) job.recompute = Recompute::selective;
     if (job.dtype == DataType::tf32) job.attention = AttentionKind::unfused;  // fused kernels have no fp32

@@ -68,6 +68,17 @@ TEST(PublicRows, FlagPerfTakesTheBatchFromNotesAndScripts) {
   EXPECT_EQ(batch_of("FlagPerf aquila2_7b-flagscale", ""), 9 * 3 * 8);
 }
 
+TEST(PublicRows, FlagPerfsLlama3IsWhatItsScriptAsksMegatronFor) {
+  const PublishedRun run =
+      flagperf_runs(file_of("FlagPerf llama3_8B-megatron,A100 80GB,8,,,,,,,8192,1,2,,,,1,512,bf16,,,3698,76,"),
+                    "f.csv")
+          .at(0);
+  EXPECT_EQ(run.job.dropout, 0.1) << "Megatron's default";
+  EXPECT_EQ(run.job.model.positions, model::PositionKind::learned);
+  EXPECT_TRUE(run.job.model.mlp_biases);
+  EXPECT_FALSE(find_fault(run.job));
+}
+
 TEST(PublicRows, A800HasTheLinksThatItsRowsRanOn) {
   const PublishedRun run =
       flagperf_runs(file_of("FlagPerf llama2_7b-deepspeed,A800 80GB,8,,,,,,,4096,,,,,,1,,,,,3564,57,"), "f.csv").at(0);

@@ -36,11 +36,11 @@ constexpr double kBytesPerMib = 1024.0 * 1024;
 constexpr double kPcie4BytesPerS = 31.5 * kGiga;
 constexpr double kPcie5BytesPerS = 63 * kGiga;
 
-constexpr Generation kVolta = Generation::volta;
-constexpr Generation kAmpere = Generation::ampere;
+constexpr Generation kGv100 = Generation::volta;
+constexpr Generation kGa100 = Generation::ampere;
 constexpr Generation kGa102 = Generation::ampere_ga102;
-constexpr Generation kHopper = Generation::hopper;
-constexpr Generation kBlackwell = Generation::blackwell;
+constexpr Generation kGh100 = Generation::hopper;
+constexpr Generation kGb100 = Generation::blackwell;
 
 struct Entry {
   std::string_view name;
@@ -62,22 +62,22 @@ struct Entry {
 // NVLink bridges of PCIe cards join pairs only: what more than two GPUs have is PCIe. V100 also has clocks between
 // those of its step, every 7.5 MHz.
 constexpr auto kGpus = std::to_array<Entry>({
-    {"v100-16gb-sxm", kVolta, 125, false, 0, 0, 15.7, 16, 900, 6, 80, 150 * kGiga},
-    {"v100-sxm", kVolta, 125, false, 0, 0, 15.7, 32, 900, 6, 80, 150 * kGiga},
+    {"v100-16gb-sxm", kGv100, 125, false, 0, 0, 15.7, 16, 900, 6, 80, 150 * kGiga},
+    {"v100-sxm", kGv100, 125, false, 0, 0, 15.7, 32, 900, 6, 80, 150 * kGiga},
     {"rtx-3090", kGa102, 87.96, true, 0, 44.11, 44.11, 24, 936, 6, 82, kPcie4BytesPerS, 1695.0 / 2100},
     {"rtx-a6000", kGa102, 180.6, true, 0, 90.3, 45.15, 48, 768, 6, 84, kPcie4BytesPerS, 1800.0 / 2100},
     {"a40", kGa102, 149.7, true, 0, 74.8, 37.4, 48, 696, 6, 84, kPcie4BytesPerS},
-    {"a100-40gb-sxm", kAmpere, 312, true, 0, 156, 19.5, 40, 1555, 40, 108, 300 * kGiga},
-    {"a100-80gb-pcie", kAmpere, 312, true, 0, 156, 19.5, 80, 1935, 40, 108, kPcie4BytesPerS},
-    {"a100-80gb-sxm", kAmpere, 312, true, 0, 156, 19.5, 80, 2039, 40, 108, 300 * kGiga},
-    {"h100-pcie", kHopper, 756, true, 1513, 378, 51.2, 80, 2000, 50, 114, kPcie5BytesPerS},
-    {"h100-sxm", kHopper, 989.4, true, 1978.9, 494.7, 66.9, 80, 3350, 50, 132, 450 * kGiga},
-    {"h200-sxm", kHopper, 989.4, true, 1978.9, 494.7, 66.9, 141, 4800, 50, 132, 450 * kGiga},
-    {"gh200", kHopper, 989.4, true, 1978.9, 494.7, 66.9, 96, 4000, 50, 132, 450 * kGiga},
-    {"b200", kBlackwell, 2250, true, 4500, 1125, 75, 180, 8000, 126, 148, 900 * kGiga, 1, 9000},
-    {"gb200", kBlackwell, 2500, true, 5000, 1250, 80, 186, 8000, 126, 152, 900 * kGiga, 1, 10000},
-    {"b300", kBlackwell, 2250, true, 4500, 1125, 75, 270, 8000, 126, 148, 900 * kGiga, 1, 13500},
-    {"gb300", kBlackwell, 2500, true, 5000, 1250, 80, 279, 8000, 126, 152, 900 * kGiga, 1, 15000},
+    {"a100-40gb-sxm", kGa100, 312, true, 0, 156, 19.5, 40, 1555, 40, 108, 300 * kGiga},
+    {"a100-80gb-pcie", kGa100, 312, true, 0, 156, 19.5, 80, 1935, 40, 108, kPcie4BytesPerS},
+    {"a100-80gb-sxm", kGa100, 312, true, 0, 156, 19.5, 80, 2039, 40, 108, 300 * kGiga},
+    {"h100-pcie", kGh100, 756, true, 1513, 378, 51.2, 80, 2000, 50, 114, kPcie5BytesPerS},
+    {"h100-sxm", kGh100, 989.4, true, 1978.9, 494.7, 66.9, 80, 3350, 50, 132, 450 * kGiga},
+    {"h200-sxm", kGh100, 989.4, true, 1978.9, 494.7, 66.9, 141, 4800, 50, 132, 450 * kGiga},
+    {"gh200", kGh100, 989.4, true, 1978.9, 494.7, 66.9, 96, 4000, 50, 132, 450 * kGiga},
+    {"b200", kGb100, 2250, true, 4500, 1125, 75, 180, 8000, 126, 148, 900 * kGiga, 1, 9000},
+    {"gb200", kGb100, 2500, true, 5000, 1250, 80, 186, 8000, 126, 152, 900 * kGiga, 1, 10000},
+    {"b300", kGb100, 2250, true, 4500, 1125, 75, 270, 8000, 126, 148, 900 * kGiga, 1, 13500},
+    {"gb300", kGb100, 2500, true, 5000, 1250, 80, 279, 8000, 126, 152, 900 * kGiga, 1, 15000},
 });
 
 struct OtherName {
