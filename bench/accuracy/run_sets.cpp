@@ -49,12 +49,12 @@ std::vector<RunSet> quoted_sets() {
        "same Megatron-DeepSpeed in vTrain's rows of 2023, at up to 32 stages, are good.",
        29.71},
       {"Lowgear's trainer and PyTorch on H200",
-       "bench/RESULTS.md, \"On GPUs\": a Llama of 1.36 billion parameters, sequences of 2048, bf16, on one to four H200 "
-       "of one host, by Lowgear's trainer and by PyTorch's pipelining. Rows without a name of kernels ran the trainer's "
-       "older ones. Measured with Lowgear; like all other rows, not used to fit.",
+       "bench/RESULTS.md, \"On GPUs\": a Llama of 1.36 billion parameters, sequences of 2048, bf16, on one to four "
+       "H200 of one host, by Lowgear's trainer and by PyTorch's pipelining. Rows without a name of kernels ran the "
+       "trainer's older ones. Measured with Lowgear; like all other rows, not used to fit.",
        estimator::trainer_runs(), 8, 0,
-       "Pipelines are 2 to 5 % high. The estimate is 7 % low with tp 2 and 10 % low with one microbatch on four "
-       "replicas: their sums overlap nothing else."},
+       "Lowgear's pipelines are up to 5 % high. Its estimates are 7 % low with tp 2 and 10 % low with one microbatch "
+       "on four replicas: their sums overlap nothing else. Eager PyTorch is estimated too fast."},
   };
 }
 
@@ -121,7 +121,8 @@ std::vector<SharedSet> shared_sets() {
        {"FlagPerf, A100 and H100",
         "FlagOpen/FlagPerf: Megatron, FlagScale and DeepSpeed, with memory (of the device, its allocator's cache "
         "included, as far as the source says). Batch, sharding and precision that the tables leave out are those of "
-        "its scripts."}},
+        "its scripts, and Megatron's defaults where these set nothing: dropout of 0.1 for Llama 3 and Mixtral, biases "
+        "and learned positions for Llama 3."}},
   };
 }
 

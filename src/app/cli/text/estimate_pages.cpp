@@ -183,6 +183,7 @@ std::vector<report::Entry> facts_of(const estimator::TrainingJob& job) {
       {"Attention", std::string(name(job.attention))},
       {"Software", describe(job.stack)},
       {"Power by clock", job.gpu.power_source}};
+  if (job.dropout > 0) facts.push_back({"Dropout", fmt::format("{}", job.dropout)});
   if (job.offload != estimator::Offload::none) facts.push_back({"Offloaded", std::string(name(job.offload))});
   if (job.parallel.gpus() > 1) {
     facts.push_back({"Links of a GPU", links_text(job)});

@@ -50,6 +50,7 @@ std::string layout_text(const estimator::TrainingJob& job) {
   if (parallel.sequence_parallel) text += ", sequence parallel";
   text += ", " + estimator::sharding_text(job.zero, job.shard_size);
   if (job.offload != estimator::Offload::none) text += fmt::format(", {} offloaded", name(job.offload));
+  if (job.dropout > 0) text += fmt::format(", dropout {}", job.dropout);
   return text + fmt::format(", {}, {} attention, {}, stack {}", recomputation_text(job.recompute), name(job.attention),
                             name(job.dtype), describe(job.stack));
 }

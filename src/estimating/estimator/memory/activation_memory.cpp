@@ -108,8 +108,9 @@ struct LossBytes {
 };
 
 /// Megatron's writes its gradient over the probabilities, from logits as the product wrote them. PyTorch's makes the
-/// gradients of the loss's and of the softmax's input one after the other. The fused loss keeps the logits themselves,
-/// and writes their gradient beside them; the online loss over them.
+/// gradients of the loss's and of the softmax's input one after the other; over parts of the vocabulary (loss_parallel)
+/// the targets' gradient, the exponentials and their sum beside the logarithms that it keeps. The fused loss keeps the
+/// logits themselves, and writes their gradient beside them; the online loss over them.
 LossBytes loss_bytes(const TrainingJob& job) {
   const double element = activation_bytes(job.dtype);
   switch (job.stack.loss) {
@@ -118,7 +119,7 @@ LossBytes loss_bytes(const TrainingJob& job) {
     case LossKind::online:
       return {element, 0};
     case LossKind::plain:
-      if (job.parallel.tp > 1) break;
+      if (job.parallel.tp > 1) return {kFp32Bytes, 3 * kFp32Bytes};
       return {kFp32Bytes, element + 2 * kFp32Bytes};
     case LossKind::gathered:
       return {kFp32Bytes, element + 2 * kFp32Bytes};

@@ -79,9 +79,9 @@ std::string offload_note(const TrainingJob& job) {
   if (updates_on_host(job)) {
     note += fmt::format(" and {:.4g} GB/s of the CPUs' memory for each GPU", host.memory_bytes_per_s / kGiga);
   }
-  note += fmt::format(" ({}); that {:.0f} % of the link", host.source, 100 * kOneWayShare);
+  note += fmt::format(" ({}); {:.0f} % of the link", host.source, 100 * kOneWayShare);
   if (updates_on_host(job)) note += fmt::format(" and {:.0f} % of that memory", 100 * kHostMemoryShare);
-  return note + " are reached is assumed";
+  return note + " are assumed to be reached";
 }
 
 }  // namespace lowgear::estimator

@@ -427,17 +427,20 @@ TEST(ActivationBytesPerLayer, RecomputationOfOperatorsKeepsAttentionAndEveryOthe
 }
 
 TEST(EstimateMemory, CountsWhatTheLossKeeps) {
-  const auto head_bytes = [](LossKind loss) {
+  const auto head_bytes = [](LossKind loss, int tp = 1) {
     TrainingJob job = llama_memory_job();
-    job.parallel = {};
+    job.parallel = {.tp = tp};
     job.stack.loss = loss;
-    const double logits = 8192 * 128256.0;
+    const double logits = 8192 * 128256.0 / tp;
     return (kept_logit_bytes(job) + head_workspace_bytes(job)) / logits;
   };
   // PyTorch 2.11 on an H200: with logits in bf16, 14 bytes at the worst moment.
   EXPECT_NEAR(head_bytes(LossKind::plain), 14, 1e-3);
   EXPECT_NEAR(head_bytes(LossKind::split), 10, 1e-3);
   EXPECT_NEAR(head_bytes(LossKind::fused), 4, 1e-3);
+  EXPECT_NEAR(head_bytes(LossKind::online), 2, 1e-3);
+  // torch.distributed.tensor.parallel.loss: logarithms, targets' gradient, exponentials, their sum.
+  EXPECT_NEAR(head_bytes(LossKind::plain, 2), 16, 1e-3);
 }
 
 TEST(EstimateMemory, KeepsStatesInTheStacksTypes) {

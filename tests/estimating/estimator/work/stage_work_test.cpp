@@ -144,6 +144,7 @@ TEST(LayerWork, InFp8ProductsReadWhatCastsWrite) {
 TEST(LayerWork, InFp4CastsWriteLessAndReplicasGather16Bits) {
   TrainingJob job = job_of(llama());
   job.gpu = named_gpu("b200");
+  job.attention = AttentionKind::fused;
   job.parallel.dp = 8;
   job.zero = 3;
   const auto gathered = [&job] { return layer_work(job).forward.collectives.at(0).bytes; };
