@@ -41,6 +41,12 @@ OpCost cost_near_clock(const profile::StageProfile& profile, const schedule::Com
   return {nearest->time_s, nearest->energy_j};
 }
 
+OpCost times(const OpCost& cost, double work) { return {cost.time_s * work, cost.energy_j * work}; }
+
+double work_of(const IterationWork& iteration, std::size_t op) {
+  return iteration.work.empty() ? 1.0 : iteration.work[op];
+}
+
 /// The clock and setting that an op requests, and its cost with them.
 struct OpRequest {
   int clock_mhz = 0;
@@ -48,16 +54,16 @@ struct OpRequest {
   OpCost cost;
 };
 
-/// Runs one op and moves `clock` to the op's end.
+/// Runs one op of `work` and moves `clock` to the op's end.
 OpCost run_op(const profile::StageProfile& profile, const schedule::ComputeOp& op, const OpRequest& request,
-              double latency_s, LaggingClock& clock) {
+              double work, double latency_s, LaggingClock& clock) {
   const auto& [requested_mhz, setting, own] = request;
   if (requested_mhz == clock.effective_mhz) {
     clock.remaining_lag_s.reset();
     return own;
   }
   const double lag_s = clock.remaining_lag_s.value_or(latency_s);
-  const OpCost old = cost_near_clock(profile, op, clock.effective_mhz, setting);
+  const OpCost old = times(cost_near_clock(profile, op, clock.effective_mhz, setting), work);
   if (lag_s > old.time_s) {
     clock.remaining_lag_s = lag_s - old.time_s;
     return old;
@@ -67,29 +73,32 @@ OpCost run_op(const profile::StageProfile& profile, const schedule::ComputeOp& o
   return {lag_s + (1 - done_at_old) * own.time_s, done_at_old * old.energy_j + (1 - done_at_old) * own.energy_j};
 }
 
-/// Changes the costs of the ops from `begin` to before `end`, those of a rank, from those at their own clocks to those
-/// with the lag.
+/// Changes the costs of a rank's ops from those at their own clocks to those with the lag.
 void run_rank(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
-              const plan::OpChoicesView& choices, double latency_s, std::size_t begin, std::size_t end,
+              const plan::OpChoicesView& choices, double latency_s, const IterationWork& iteration, std::size_t rank,
               std::span<OpCost> costs) {
+  const auto begin = static_cast<std::size_t>(dag.rank_begin[rank]);
+  const auto end = static_cast<std::size_t>(dag.rank_begin[rank + 1]);
+  if (begin == end) return;
+  const bool follows_itself = iteration.clocks_before_mhz.empty();
   const std::vector<OpCost> own(costs.begin() + static_cast<std::ptrdiff_t>(begin),
                                 costs.begin() + static_cast<std::ptrdiff_t>(end));
-  LaggingClock clock{choices.clocks_mhz[end - 1], std::nullopt};
+  LaggingClock clock{follows_itself ? choices.clocks_mhz[end - 1] : iteration.clocks_before_mhz[rank], std::nullopt};
   LaggingClock at_lap_begin;
   int laps = 0;
   do {
     at_lap_begin = clock;
     for (std::size_t i = begin; i < end; ++i) {
       const OpRequest request{choices.clocks_mhz[i], choices.setting(i), own[i - begin]};
-      costs[i] = run_op(profile, dag.ops[i], request, latency_s, clock);
+      costs[i] = run_op(profile, dag.ops[i], request, work_of(iteration, i), latency_s, clock);
     }
-  } while (clock != at_lap_begin && ++laps < kMaxLaps);
+  } while (follows_itself && clock != at_lap_begin && ++laps < kMaxLaps);
 }
 
 }  // namespace
 
 std::vector<OpCost> costs_at_clocks(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
-                                    const plan::OpChoicesView& choices) {
+                                    const plan::OpChoicesView& choices, const IterationWork& iteration) {
   assert(choices.clocks_mhz.size() == dag.ops.size());
   assert(choices.settings.empty() || choices.settings.size() == dag.ops.size());
   std::vector<OpCost> costs;
@@ -99,21 +108,20 @@ std::vector<OpCost> costs_at_clocks(const schedule::PipelineDag& dag, const prof
     const profile::Measurement& measured =
         choices.settings.empty() ? profile.at_clock(stage, kind, choices.clocks_mhz[i])
                                  : profile.at_setting(stage, kind, choices.clocks_mhz[i], choices.settings[i]);
-    costs.push_back({measured.time_s, measured.energy_j});
+    costs.push_back(times({measured.time_s, measured.energy_j}, work_of(iteration, i)));
   }
   return costs;
 }
 
 std::vector<OpCost> costs_with_switch_latency(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
-                                              const plan::OpChoicesView& choices, double latency_s) {
+                                              const plan::OpChoicesView& choices, double latency_s,
+                                              const IterationWork& iteration) {
   if (!(latency_s >= 0) || !std::isfinite(latency_s)) {
     throw InputError(fmt::format("switch latency of {} s: it must be 0 or more", latency_s));
   }
-  std::vector<OpCost> costs = costs_at_clocks(dag, profile, choices);
+  std::vector<OpCost> costs = costs_at_clocks(dag, profile, choices, iteration);
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(dag.ranks); ++rank) {
-    const auto begin = static_cast<std::size_t>(dag.rank_begin[rank]);
-    const auto end = static_cast<std::size_t>(dag.rank_begin[rank + 1]);
-    if (end > begin) run_rank(dag, profile, choices, latency_s, begin, end, costs);
+    run_rank(dag, profile, choices, latency_s, iteration, rank, costs);
   }
   return costs;
 }

@@ -16,11 +16,18 @@ struct OpCost {
   double energy_j = 0;
 };
 
-/// Costs of every op at the given clocks and settings (by op), as measured. Throws InputError when the profile lacks
-/// one of them. A clock above what the op was profiled at is an error too: clocks are never guessed.
+/// An iteration of its own among others.
+struct IterationWork {
+  std::span<const double> work;            ///< by op: its time and energy by those of the profile; empty: 1
+  std::span<const int> clocks_before_mhz;  ///< by rank: in effect as it begins; empty: what it leaves itself
+};
+
+/// Costs of every op at the given clocks and settings (by op), as measured, times its work. Throws InputError when the
+/// profile lacks one of them. A clock above what the op was profiled at is an error too: clocks are never guessed.
 [[nodiscard]] std::vector<OpCost> costs_at_clocks(const schedule::PipelineDag& dag,
                                                   const profile::StageProfile& profile,
-                                                  const plan::OpChoicesView& choices);
+                                                  const plan::OpChoicesView& choices,
+                                                  const IterationWork& iteration = {});
 
 /// Costs when clock changes take effect late. The GPU of a rank has a clock in effect; an op that asks for another one
 /// starts a change, which takes effect after the GPU has computed for `latency_s` more (waiting in between does not
@@ -30,7 +37,8 @@ struct OpCost {
 ///     left at its begin, it takes L + (1 - L/t) t' and (L/t) e + (1 - L/t) e';
 ///   - an op that asks for yet another clock redirects the change but does not start its lag anew;
 ///   - an op that asks for the clock in effect calls the change off.
-/// Iterations follow each other: the first op of a rank finds the state that its last one left. Where a lag spans so
+/// Iterations follow each other: the first op of a rank finds the state that its last one left, unless
+/// `iteration.clocks_before_mhz` says which clock it finds. Where a lag spans so
 /// many ops that iterations differ, the costs are those of the first that ends as it began, or of the 16th. An op's
 /// cost at a clock of another op that it was not measured at is that of its nearest measured clock below (so that its
 /// time is not made shorter than it is), or of its lowest where it has none below. A setting takes effect at once; at a
@@ -38,7 +46,8 @@ struct OpCost {
 /// `costs_at_clocks`. Throws what that throws, and InputError when the latency is negative or not finite.
 [[nodiscard]] std::vector<OpCost> costs_with_switch_latency(const schedule::PipelineDag& dag,
                                                             const profile::StageProfile& profile,
-                                                            const plan::OpChoicesView& choices, double latency_s);
+                                                            const plan::OpChoicesView& choices, double latency_s,
+                                                            const IterationWork& iteration = {});
 
 /// Largest factor by which a stage may be slowed.
 inline constexpr double kMaxSlowdownFactor = 1e6;

@@ -14,6 +14,7 @@
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/plan/plan_run.h"
+#include "app/cli/plan/plan_steps.h"
 #include "app/cli/terminal/help.h"
 #include "app/cli/terminal/progress.h"
 #include "app/cli/text/plan_text.h"
@@ -28,6 +29,7 @@ constexpr auto kDialectWords = std::to_array<std::string_view>({"artifact", "zeu
 
 struct PlanCommandArguments {
   PlanArguments plan;
+  StepsArguments steps;
   bool json = false;
   bool quiet = false;
 };
@@ -250,6 +252,31 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   return ExitCode::ok;
 }
 
+/// Clocks for every step's own lengths.
+ExitCode run_steps(const PlanCommandArguments& arguments, const CLI::App& app, Console& console) {
+  if (arguments.quiet) console.mute_notes();
+  StepsPlan plan;
+  {
+    ProgressBar progress;
+    plan = plan_of_steps({.pipeline = arguments.plan.pipeline,
+                          .switch_latency = arguments.plan.planner.switch_latency,
+                          .steps = arguments.steps,
+                          .out = arguments.plan.out,
+                          .command = command_line(app)},
+                         progress);
+  }
+  if (!plan.replaced.empty()) console.note(plan.replaced);
+  if (!arguments.quiet) {
+    for (const std::string& warning : plan.warnings) console.warn(warning);
+  }
+  if (arguments.json) {
+    console.print_json(steps_json(plan));
+  } else if (!arguments.quiet) {
+    console.print(steps_text(plan));
+  }
+  return ExitCode::ok;
+}
+
 /// `--perseus-format` alone is for the artifact.
 void add_perseus_format_option(CLI::App& app, std::optional<formats::PerseusDialect>& dialect) {
   add_choice(
@@ -304,6 +331,7 @@ VerbAction declare_plan(CLI::App& app) {
                            "perseus: also write perseus.html: the fit of every stage and instruction over the "
                            "profile's options, the frontier, and pictures of the pipeline at points of it: every:100 "
                            "(lowtime's --plot-interval 100), or a number of them (20)");
+  add_steps_options(app, arguments->steps);
   add_json_flag(app, arguments->json);
   app.add_flag("--quiet", arguments->quiet, "Print errors only");
   group_options(app, "Search of orders", {"--memory-limit", "--layers"});
@@ -312,6 +340,7 @@ VerbAction declare_plan(CLI::App& app) {
                 {"--envpipe-steps", "--perseus-format", "--perseus-plans", "--perseus-plots"});
   group_options(app, std::string(kFurtherOptions), {"--quiet"});
   return [arguments, layers, &app](Console& console) {
+    if (plans_steps(app)) return run_steps(*arguments, app, console);
     if (layers->empty()) arguments->plan.layers.reset();
     arguments->plan.command = command_line(app);
     refuse_unused_perseus_options(app, arguments->plan.request.policy == "perseus");

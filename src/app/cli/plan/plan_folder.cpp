@@ -103,12 +103,27 @@ planner::JointFolder read_joint_folder(const fs::path& folder) {
   return files;
 }
 
+bool is_steps_folder(const fs::path& folder) { return file_exists(folder / output_file::kReplicas); }
+
+steps::StepFolder read_steps_folder(const fs::path& folder) {
+  require_run(folder);
+  return {.run = read_part(folder, output_file::kRun),
+          .profile = read_part(folder, output_file::kProfile),
+          .schedule = read_part(folder, output_file::kSchedule),
+          .steps = read_part(folder, output_file::kSteps),
+          .replicas = read_part(folder, output_file::kReplicas)};
+}
+
 planner::PlanFolder read_plan_folder(const fs::path& folder) {
   require_run(folder);
   if (is_joint_folder(folder)) {
     throw_input_error({folder.string(), 0, 0}, "is of a run with a free order, whose plans follow several orders",
                       fmt::format("plan again with one of them: --schedule {}",
                                   (folder / output_file::of_order(0, output_file::kSchedule)).string()));
+  }
+  if (is_steps_folder(folder)) {
+    throw_input_error({folder.string(), 0, 0}, "is a plan of steps, which has clocks for each of them",
+                      "lowgear verify checks it; plan without --lengths for one iteration");
   }
   const bool has_own_frontier = file_exists(folder / output_file::kExactFrontier);
   planner::PlanFolder files;

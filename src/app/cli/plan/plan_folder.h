@@ -7,6 +7,7 @@
 #include "planning/api/run_folder.h"
 #include "planning/planner/verifier/joint_folder.h"
 #include "planning/planner/verifier/verify.h"
+#include "planning/steps/verify_steps.h"
 
 namespace lowgear::cli {
 
@@ -28,6 +29,9 @@ inline constexpr std::string_view kLayers = "layers.csv";
 inline constexpr std::string_view kPlans = "plans.csv";
 inline constexpr std::string_view kCertificate = "certificate.txt";
 inline constexpr std::string_view kReport = "report.html";
+/// Of a plan of steps.
+inline constexpr std::string_view kSteps = "steps.csv";
+inline constexpr std::string_view kReplicas = "replicas.csv";
 /// Fits and plans of the policy perseus, as pictures.
 inline constexpr std::string_view kPerseusPlots = "perseus.html";
 [[nodiscard]] std::string plan(int number);                             ///< plans/00007.json
@@ -47,6 +51,12 @@ inline constexpr std::string_view kPerseusPlots = "perseus.html";
 
 /// All files that `verify` looks at in the folder of a run with a free order. Throws InputError when one is missing.
 [[nodiscard]] planner::JointFolder read_joint_folder(const std::filesystem::path& folder);
+
+/// Whether the folder is that of a plan of steps (`lowgear plan --lengths`).
+[[nodiscard]] bool is_steps_folder(const std::filesystem::path& folder);
+
+/// All files that `verify` looks at in the folder of a plan of steps. Throws InputError when one is missing.
+[[nodiscard]] steps::StepFolder read_steps_folder(const std::filesystem::path& folder);
 
 /// Contents of the report, with the table of lower bounds in `folder`. Throws InputError when something is
 /// missing or cannot be read.

@@ -1,0 +1,220 @@
+#include "app/cli/plan/plan_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "app/cli/arguments/options.h"
+#include "app/cli/plan/plan_folder.h"
+#include "app/cli/terminal/progress.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/version.h"
+#include "planning/api/profile_fitting.h"
+#include "planning/profile/profile_file.h"
+#include "planning/schedule/communication.h"
+#include "planning/schedule/torch_csv.h"
+
+namespace lowgear::cli {
+namespace {
+
+constexpr auto kClocksPerWords = std::to_array<std::string_view>({"unit", "replica"});
+constexpr auto kStepsAlone = std::to_array<const char*>({"--recorded", "--fit-steps", "--late-steps", "--clocks-per"});
+constexpr double kPerCent = 100;
+
+/// What `plan --lengths` takes besides.
+constexpr auto kTaken = std::to_array<std::string_view>(
+    {"profile",      "lengths",        "recorded",  "fit-steps",      "late-steps", "clocks-per",     "out",
+     "stages",       "microbatches",   "schedule",  "virtual-stages", "p2p",        "blocking-power", "gpu",
+     "accept-units", "switch-latency", "ask-ahead", "json",           "quiet",      "help",           "help-all"});
+
+/// A pipeline whose steps are planned.
+struct StepsPipeline {
+  profile::StageProfile profile;
+  schedule::Schedule schedule;
+  schedule::PipelineDag dag;
+  BlockingPower blocking;
+  std::optional<double> switch_latency_s;
+  std::vector<std::string> doubts;
+};
+
+/// Rows of its only stage for all stages.
+profile::StageProfile same_for_all(const profile::StageProfile& profile, int stages) {
+  profile::StageProfile all(stages);
+  for (int stage = 0; stage < stages; ++stage) {
+    for (const profile::StageOp& op : profile.ops()) {
+      for (const profile::Measurement& row : op.measurements) all.add(stage, op.kind, row);
+    }
+  }
+  return all;
+}
+
+StepsPipeline load_steps_pipeline(PipelineArguments arguments, int stages, int microbatches) {
+  if (arguments.profile.empty()) {
+    throw InputError("missing: the profile (a CSV file); for example: lowgear plan profile.csv --lengths trace.csv");
+  }
+  ScheduleArguments& named = arguments.schedule;
+  if (is_schedule_name(named.schedule)) {
+    if (!named.microbatches) named.microbatches = microbatches;
+    if (!named.stages) named.stages = stages / named.chunks.value_or(1);
+  }
+  StepsPipeline pipeline;
+  const profile::ProfileFile file = load_profile(arguments.profile, arguments.units);
+  pipeline.switch_latency_s = file.switch_latency_s;
+  pipeline.profile = profile::at_fastest_settings(file.profile);
+  if (pipeline.profile.stages() == 1 && stages > 1) {
+    pipeline.profile = same_for_all(pipeline.profile, stages);
+    pipeline.doubts.push_back(fmt::format("{}: has one stage, which stands for all {}", arguments.profile, stages));
+  } else if (pipeline.profile.stages() != stages) {
+    throw_input_error({arguments.profile, 0, 0},
+                      fmt::format("has {} stages, and the steps have {}", pipeline.profile.stages(), stages),
+                      "profile those stages, or keep one stage, which then stands for all");
+  }
+  pipeline.schedule = without_communication(load_schedule(named, &pipeline.profile, {}));
+  pipeline.profile = api::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
+  pipeline.dag = build_dag(pipeline.schedule);
+  pipeline.blocking = blocking_power_of(arguments, file, pipeline.schedule.rank_count());
+  for (std::string& doubt : doubts_of(file, pipeline.blocking.by_rank_w, arguments.gpu_name, arguments.units)) {
+    pipeline.doubts.push_back(std::move(doubt));
+  }
+  if (pipeline.blocking.assumption) pipeline.doubts.push_back(*pipeline.blocking.assumption);
+  return pipeline;
+}
+
+/// The files that state steps, read.
+struct StepsInput {
+  steps::Trace recorded;
+  std::optional<steps::Lengths> lengths;  ///< none: those of the trace are not stated
+};
+
+StepsInput load_input(const StepsArguments& arguments) {
+  const std::string text = read_file(arguments.lengths, kMaxFileBytes);
+  if (steps::is_trace(text, arguments.lengths)) {
+    if (!arguments.recorded.empty()) {
+      throw InputError("--recorded: goes with a file of lengths, and --lengths names a trace, which has times itself");
+    }
+    return {steps::read_trace(text, arguments.lengths), std::nullopt};
+  }
+  steps::Lengths lengths = steps::read_lengths(text, arguments.lengths);
+  if (arguments.recorded.empty()) {
+    throw InputError(
+        "--lengths: the file states lengths alone; add --recorded FILE, times of some of its steps at full clocks, "
+        "from "
+        "which times by length are fitted");
+  }
+  return {steps::read_trace(read_file(arguments.recorded, kMaxFileBytes), arguments.recorded), std::move(lengths)};
+}
+
+/// One line for each step that runs at full clocks, up to a few.
+void warn_of_faults(const steps::StepRun& run, std::vector<std::string>& warnings) {
+  constexpr std::size_t kShown = 5;
+  std::size_t count = 0;
+  for (const steps::PlannedStep& step : run.steps) {
+    if (step.fault.empty()) continue;
+    if (++count <= kShown) warnings.push_back(fmt::format("step {} runs at full clocks: {}", step.number, step.fault));
+  }
+  if (count > kShown) {
+    warnings.push_back(
+        fmt::format("{} more steps run at full clocks: see the notes in {}", count - kShown, output_file::kSteps));
+  }
+}
+
+}  // namespace
+
+void add_steps_options(CLI::App& app, StepsArguments& arguments) {
+  app.add_option(
+         "--lengths", arguments.lengths,
+         "Plan every step for its own lengths: a CSV of the documents' lengths in each microbatch, or a trace of "
+         "times at full clocks (step,dp_rank,stage,op,microbatch,duration_us)")
+      ->type_name("FILE");
+  app.add_option("--recorded", arguments.recorded,
+                 "Trace of some of these steps at full clocks, from which times by length are fitted")
+      ->type_name("FILE");
+  add_whole_number(app, "--fit-steps", {1, 1'000'000}, into(arguments.fit_steps),
+                   "Steps, from the first recorded one, on which times are fitted; the others show how well they are "
+                   "predicted (default: half)");
+  add_number(
+      app, "--late-steps", {0, kPerCent}, into(arguments.late_pct),
+      "Steps in per cent that may take over 0.5 % longer than at full clocks; the margin follows from the errors "
+      "of predicted times (default 10)");
+  add_choice(
+      app, "--clocks-per", kClocksPerWords,
+      [&arguments](std::size_t place) {
+        arguments.clocks_per = place == 0 ? steps::ClocksPer::unit : steps::ClocksPer::replica;
+      },
+      "One clock for each unit of a step (unit, the default), or one for each replica and step (replica)");
+  group_options(app, "Steps of their own lengths",
+                {"--lengths", "--recorded", "--fit-steps", "--late-steps", "--clocks-per"});
+}
+
+bool plans_steps(const CLI::App& app) {
+  if (app.get_option("--lengths")->count() == 0) {
+    for (const char* const option : kStepsAlone) {
+      if (app.get_option(option)->count() > 0) throw InputError(fmt::format("{}: goes with --lengths", option));
+    }
+    return false;
+  }
+  for (const CLI::Option* const option : app.get_options()) {
+    if (option->count() == 0 || std::ranges::find(kTaken, option->get_single_name()) != kTaken.end()) continue;
+    throw InputError(fmt::format("{}: plans of one iteration have it, and --lengths plans steps", option->get_name()));
+  }
+  return true;
+}
+
+StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
+  const StepsInput input = load_input(request.steps);
+  StepsPipeline pipeline = load_steps_pipeline(request.pipeline, input.recorded.stages, input.recorded.microbatches);
+  SwitchLatencyArgument latency = request.switch_latency;
+  latency.complete_for_plan(pipeline.switch_latency_s);
+  StagedDirectory folder(request.out, std::string(output_file::kRun));
+
+  progress.update("fitting times", -1);
+  const int fit_steps = request.steps.fit_steps;
+  const steps::PredictedSteps predicted = input.lengths
+                                              ? predict_steps(pipeline.dag, *input.lengths, input.recorded, fit_steps)
+                                              : predict_steps(pipeline.dag, input.recorded, fit_steps);
+  StepsPlan plan{.out = request.out, .replaced = replaced_text(request.out), .warnings = pipeline.doubts};
+  const steps::StepRunOptions options{.clocks_per = request.steps.clocks_per,
+                                      .late_by_s = latency.late_by_s(),
+                                      .late_share = request.steps.late_pct / kPerCent,
+                                      .runner = run_parallel,
+                                      .threads = std::max(1U, std::thread::hardware_concurrency()),
+                                      .clock = wall_clock()};
+  plan.run = plan_steps(predicted, pipeline.dag, pipeline.profile, pipeline.blocking.by_rank_w, options, progress);
+  plan.file = {.version = version(),
+               .command = request.command,
+               .profile = request.pipeline.profile,
+               .lengths = request.steps.lengths,
+               .recorded = request.steps.recorded,
+               .schedule = pipeline.schedule.name,
+               .replicas = predicted.replicas,
+               .ranks = pipeline.schedule.rank_count(),
+               .microbatches = pipeline.schedule.microbatches,
+               .blocking_power_w = pipeline.blocking.by_rank_w,
+               .clocks_per = options.clocks_per,
+               .clock_lead_s = latency.lead_s,
+               .late_by_s = options.late_by_s,
+               .late_share = options.late_share,
+               .margins = plan.run.margins,
+               .inferred = predicted.inferred,
+               .prediction_error = predicted.error,
+               .model = predicted.model};
+  warn_of_faults(plan.run, plan.warnings);
+
+  folder.write(output_file::kRun, write_steps_file(plan.file));
+  folder.write(output_file::kProfile, profile::write_profile_file({.profile = pipeline.profile}));
+  folder.write(output_file::kSchedule, write_torch_csv(pipeline.schedule));
+  folder.write(output_file::kSteps, write_steps_table(plan.run));
+  folder.write(output_file::kReplicas, write_replicas_table(plan.run));
+  folder.write(output_file::kReport, steps_page(plan));
+  folder.commit();
+  return plan;
+}
+
+}  // namespace lowgear::cli

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "app/cli/arguments/pipeline_input.h"
+#include "app/cli/arguments/planner_arguments.h"
+#include "base/core/formats/json.h"
+#include "base/core/progress.h"
+#include "planning/steps/step_folder.h"
+#include "planning/steps/step_run.h"
+
+namespace lowgear::cli {
+
+/// Options of `lowgear plan --lengths`.
+struct StepsArguments {
+  std::string lengths;   ///< file; empty: one iteration is planned
+  std::string recorded;  ///< file; empty: `lengths` is a trace
+  int fit_steps = 0;     ///< 0: half
+  double late_pct = 10;
+  steps::ClocksPer clocks_per = steps::ClocksPer::unit;
+};
+
+/// `--lengths`, `--recorded`, `--fit-steps`, `--late-steps`, `--clocks-per`.
+void add_steps_options(CLI::App& app, StepsArguments& arguments);
+/// Whether the call plans steps. Throws InputError where it has options that plans of steps, or of one iteration, do
+/// not take.
+[[nodiscard]] bool plans_steps(const CLI::App& app);
+
+struct StepsRequest {
+  PipelineArguments pipeline;
+  SwitchLatencyArgument switch_latency;
+  StepsArguments steps;
+  std::string out;
+  std::string command;
+};
+
+/// A plan of steps that was written to its folder.
+struct StepsPlan {
+  std::string out;
+  std::string replaced;  ///< an earlier output of the folder; may be empty
+  std::vector<std::string> warnings;
+  steps::StepsFile file;
+  steps::StepRun run;
+};
+
+/// Plans every step, and writes the folder. Throws InputError.
+[[nodiscard]] StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress);
+
+/// The result in words, and as JSON (text/steps_text.cpp).
+[[nodiscard]] std::string steps_text(const StepsPlan& plan);
+[[nodiscard]] Json steps_json(const StepsPlan& plan);
+/// Its page: time, waiting, clocks and saving of every step.
+[[nodiscard]] std::string steps_page(const StepsPlan& plan);
+
+}  // namespace lowgear::cli

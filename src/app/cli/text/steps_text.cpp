@@ -1,0 +1,322 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/cli/plan/plan_folder.h"
+#include "app/cli/plan/plan_steps.h"
+#include "app/cli/terminal/table.h"
+#include "base/core/numbers/figure_text.h"
+#include "base/core/numbers/number.h"
+#include "base/core/version.h"
+#include "report/report/html_page.h"
+
+namespace lowgear::cli {
+namespace {
+
+using steps::Deal;
+using steps::StepTotals;
+using steps::Times;
+using steps::Which;
+
+constexpr double kHundred = 100;
+
+/// The steps whose figures are shown first: those that the fit has not seen, where they are recorded.
+struct ShownSteps {
+  Times times = Times::predicted;
+  Which which = Which::all;
+};
+
+ShownSteps shown_steps(const StepsPlan& plan) {
+  if (totals(plan.run, Deal::given, Times::recorded, Which::held_out).steps > 0) {
+    return {Times::recorded, Which::held_out};
+  }
+  if (totals(plan.run, Deal::given, Times::recorded).steps > 0) return {Times::recorded, Which::all};
+  return {};
+}
+
+std::string_view words(const ShownSteps& shown) {
+  if (shown.which == Which::held_out) return "replayed with recorded times, steps that the fit has not seen";
+  return shown.times == Times::recorded ? "replayed with recorded times" : "planned, with predicted times";
+}
+
+double saved_pct(const StepTotals& totals) {
+  return change_pct(totals.sums.full_clocks.energy_j, totals.sums.plan.energy_j);
+}
+
+struct PlanningTime {
+  double mean_s = 0;
+  double most_s = 0;
+};
+
+PlanningTime planning_time(const steps::StepRun& run) {
+  PlanningTime time;
+  double count = 0;
+  for (const steps::PlannedStep& step : run.steps) {
+    for (const steps::PlannedDeal& deal : step.deals) {
+      time.mean_s += deal.planning_s;
+      time.most_s = std::max(time.most_s, deal.planning_s);
+      ++count;
+    }
+  }
+  if (count > 0) time.mean_s /= count;
+  return time;
+}
+
+/// The four states of the steps shown: a saving of balancing is not one of clocks.
+struct StateRow {
+  std::string name;
+  double time_s = 0;
+  double energy_j = 0;
+  std::optional<double> time_pct, energy_pct;  ///< against full clocks of the same deal; none: these are those
+  double waiting = 0;
+  std::optional<double> late;  ///< mean lateness
+};
+
+std::vector<StateRow> state_rows(const StepsPlan& plan, const ShownSteps& shown) {
+  std::vector<StateRow> rows;
+  for (const Deal deal : steps::kDeals) {
+    const StepTotals sums = totals(plan.run, deal, shown.times, shown.which);
+    const auto& [full, planned] = sums.sums;
+    const std::string_view dealt = deal == Deal::given ? "as dealt" : "balanced";
+    rows.push_back({fmt::format("{}, full clocks", dealt), full.time_s, full.energy_j, {}, {}, full.waiting, {}});
+    rows.push_back({fmt::format("{}, planned clocks", dealt), planned.time_s, planned.energy_j,
+                    change_pct(full.time_s, planned.time_s), saved_pct(sums), planned.waiting, sums.mean_lateness});
+  }
+  return rows;
+}
+
+std::vector<std::vector<std::string>> state_cells(const std::vector<StateRow>& rows) {
+  std::vector<std::vector<std::string>> cells;
+  const auto change = [](std::optional<double> pct) { return pct ? signed_text(*pct, 2) + " %" : std::string("-"); };
+  for (const StateRow& row : rows) {
+    cells.push_back({row.name, fixed_text(row.time_s, 3) + " s", energy_text(row.energy_j), change(row.time_pct),
+                     change(row.energy_pct), signed_text(change_pct(rows.front().energy_j, row.energy_j), 2) + " %",
+                     fixed_text(kHundred * row.waiting, 1) + " %",
+                     row.late ? fixed_text(kHundred * *row.late, 2) + " %" : std::string("-")});
+  }
+  return cells;
+}
+
+const std::vector<std::string>& state_columns() {
+  static const std::vector<std::string> columns{
+      "steps", "time", "energy", "time, same deal", "energy, same deal", "energy, first row", "waiting", "late, mean"};
+  return columns;
+}
+
+std::string latency_words(const StepsPlan& plan) {
+  if (plan.file.late_by_s > 0) {
+    return fmt::format("change {} after their units begin, which all figures include",
+                       duration_text(plan.file.late_by_s));
+  }
+  return plan.file.clock_lead_s > 0 ? fmt::format("requested {} ahead", duration_text(plan.file.clock_lead_s))
+                                    : std::string("change at once (--switch-latency), which no GPU does");
+}
+
+std::string amounts_words(const StepsPlan& plan) {
+  return plan.file.inferred
+             ? "the trace states no lengths: each unit is predicted from the other units of its microbatch"
+             : "predicted from the lengths of documents";
+}
+
+std::string facts_words(const StepsPlan& plan) {
+  return fmt::format("{} x {} x {}, {}", counted(plan.file.replicas, "replica", "replicas"),
+                     counted(plan.file.ranks, "rank", "ranks"),
+                     counted(plan.file.microbatches, "microbatch", "microbatches"), plan.file.schedule);
+}
+
+Json totals_json(const StepTotals& totals) {
+  const auto figures = [](const steps::StepFigures& of) {
+    return Json{{"time_s", of.time_s}, {"energy_j", of.energy_j}, {"waiting", of.waiting}, {"clock_mhz", of.clock_mhz}};
+  };
+  return {{"steps", totals.steps},
+          {"full_clocks", figures(totals.sums.full_clocks)},
+          {"plan", figures(totals.sums.plan)},
+          {"energy_pct", saved_pct(totals)},
+          {"time_pct", change_pct(totals.sums.full_clocks.time_s, totals.sums.plan.time_s)},
+          {"bound_energy_pct", change_pct(totals.sums.full_clocks.energy_j, totals.bound_j)},
+          {"mean_lateness_pct", kHundred * totals.mean_lateness},
+          {"late_steps_pct", kHundred * totals.late_share}};
+}
+
+/// A figure of every step, in both deals, at full clocks and with the plan.
+report::SeriesPlots plots_of(const StepsPlan& plan, const ShownSteps& shown, std::string title, std::string caption,
+                             report::SeriesPlots::Axis y, double (*figure)(const steps::StepPair&, bool planned),
+                             bool with_full_clocks) {
+  report::SeriesPlots plots{.title = std::move(title),
+                            .basis = shown.times == Times::recorded ? "replayed" : "planned",
+                            .caption = std::move(caption),
+                            .x = {"step, in order", report::SeriesPlots::Unit::none},
+                            .y = std::move(y),
+                            .plots = {}};
+  for (const Deal deal : steps::kDeals) {
+    std::array<report::SeriesPlots::Series, 2> series;
+    series[0] = {"full clocks", true, {}};
+    series[1] = {"plan", true, {}};
+    for (std::size_t i = 0; i < plan.run.steps.size(); ++i) {
+      const steps::PlannedStep& step = plan.run.steps[i];
+      if (step.deals.empty()) continue;
+      const steps::PlannedDeal& dealt = step.deals[steps::place(deal)];
+      if (shown.times == Times::recorded && !dealt.recorded) continue;
+      const steps::StepPair& pair = shown.times == Times::recorded ? *dealt.recorded : dealt.predicted;
+      const auto x = static_cast<double>(i);
+      if (with_full_clocks) series[0].points.push_back({x, figure(pair, false)});
+      series[1].points.push_back({x, figure(pair, true)});
+    }
+    report::SeriesPlots::PlotOfSeries& of_deal = plots.plots.emplace_back();
+    of_deal.name = deal == Deal::given ? "microbatches as dealt" : "balanced";
+    for (report::SeriesPlots::Series& one : series) {
+      if (!one.points.empty()) of_deal.series.push_back(std::move(one));
+    }
+  }
+  std::erase_if(plots.plots, [](const auto& plot) { return plot.series.empty(); });
+  return plots;
+}
+
+std::vector<report::SeriesPlots> step_plots(const StepsPlan& plan, const ShownSteps& shown) {
+  using Unit = report::SeriesPlots::Unit;
+  return {
+      plots_of(
+          plan, shown, "Time of each step",
+          "From its begin until the longest replica has finished: there all "
+          "replicas sum their gradients. A plan that is above full clocks is late.",
+          {"time", Unit::seconds},
+          [](const steps::StepPair& pair, bool planned) {
+            return planned ? pair.plan.time_s : pair.full_clocks.time_s;
+          },
+          true),
+      plots_of(
+          plan, shown, "Waiting", "Share of all GPUs' time in which they wait for another rank or replica.",
+          {"waiting", Unit::percent},
+          [](const steps::StepPair& pair, bool planned) {
+            return kHundred * (planned ? pair.plan.waiting : pair.full_clocks.waiting);
+          },
+          true),
+      plots_of(
+          plan, shown, "Clock", "Mean over the time of all units, in MHz.", {"MHz", Unit::none},
+          [](const steps::StepPair& pair, bool) { return pair.plan.clock_mhz; }, false),
+      plots_of(
+          plan, shown, "Energy saved", "Against full clocks in the same deal: what balancing saves is not in it.",
+          {"saved", Unit::percent},
+          [](const steps::StepPair& pair, bool) { return -change_pct(pair.full_clocks.energy_j, pair.plan.energy_j); },
+          false)};
+}
+
+}  // namespace
+
+std::string steps_text(const StepsPlan& plan) {
+  const ShownSteps shown = shown_steps(plan);
+  const StepTotals all = totals(plan.run, Deal::given, Times::predicted);
+  const StepTotals fitted = totals(plan.run, Deal::given, Times::predicted, Which::fitted);
+  Table table({{"", Table::Align::left},
+               {"time"},
+               {"energy"},
+               {"time, same deal"},
+               {"energy, same deal"},
+               {"energy, first row"},
+               {"waiting"},
+               {"late, mean"}});
+  for (std::vector<std::string>& cells : state_cells(state_rows(plan, shown))) table.add_row(std::move(cells));
+  const PlanningTime time = planning_time(plan.run);
+  std::string text =
+      fmt::format("steps     {}, of which {} were fitted; {}\n", all.steps, fitted.steps, facts_words(plan));
+  text +=
+      fmt::format("times     {}; error of a unit {:.2f} % (rms{})\n", amounts_words(plan),
+                  kHundred * (plan.file.prediction_error > 0 ? plan.file.prediction_error : plan.file.model.error()),
+                  plan.file.prediction_error > 0 ? ", steps that were not fitted" : ", of the fit");
+  text +=
+      fmt::format("clocks    one per {}, {}; margin {:.2f} % as dealt, {:.2f} % balanced\n", name(plan.file.clocks_per),
+                  latency_words(plan), kHundred * plan.file.margins[0], kHundred * plan.file.margins[1]);
+  text += fmt::format("planning  {} a step, at most {}\n", duration_text(time.mean_s), duration_text(time.most_s));
+  const StepTotals given = totals(plan.run, Deal::given, shown.times, shown.which);
+  text += fmt::format("{} ({}):\n{}", counted(given.steps, "step", "steps"), words(shown), table.text());
+  text += fmt::format("report    {}\nnext      lowgear verify {}\n",
+                      (std::filesystem::path(plan.out) / output_file::kReport).string(), shell_word(plan.out));
+  return text;
+}
+
+Json steps_json(const StepsPlan& plan) {
+  const PlanningTime time = planning_time(plan.run);
+  Json deals = Json::object();
+  for (const Deal deal : steps::kDeals) {
+    Json& of_deal = deals[std::string(name(deal))];
+    of_deal["margin"] = plan.file.margins.at(steps::place(deal));
+    of_deal["predicted"] = totals_json(totals(plan.run, deal, Times::predicted));
+    for (const auto& [key, which] : {std::pair("recorded", Which::all), std::pair("recorded_fitted", Which::fitted),
+                                     std::pair("recorded_held_out", Which::held_out)}) {
+      const StepTotals recorded = totals(plan.run, deal, Times::recorded, which);
+      of_deal[key] = recorded.steps > 0 ? totals_json(recorded) : Json(nullptr);
+    }
+  }
+  return {{"out", plan.out},
+          {"replicas", plan.file.replicas},
+          {"ranks", plan.file.ranks},
+          {"microbatches", plan.file.microbatches},
+          {"schedule", plan.file.schedule},
+          {"clocks_per", name(plan.file.clocks_per)},
+          {"late_by_s", plan.file.late_by_s},
+          {"clock_lead_s", plan.file.clock_lead_s},
+          {"amounts_inferred", plan.file.inferred},
+          {"fit_error_pct", kHundred * plan.file.model.error()},
+          {"prediction_error_pct", kHundred * plan.file.prediction_error},
+          {"planning_s", {{"mean", time.mean_s}, {"most", time.most_s}}},
+          {"deals", deals},
+          {"warnings", plan.warnings}};
+}
+
+std::string steps_page(const StepsPlan& plan) {
+  const ShownSteps shown = shown_steps(plan);
+  const StepTotals given = totals(plan.run, Deal::given, shown.times, shown.which);
+  const StepTotals balanced = totals(plan.run, Deal::balanced, shown.times, shown.which);
+  const double by_balancing_pct = change_pct(given.sums.full_clocks.energy_j, balanced.sums.full_clocks.energy_j);
+  const PlanningTime time = planning_time(plan.run);
+  const std::string_view basis = words(shown);
+  report::Page page{
+      .lowgear_version = version(),
+      .command = plan.file.command,
+      .title = "Clocks for every step's own lengths",
+      .headline = fmt::format("{} % energy at {} % time as dealt; balanced, clocks save another {} % against full "
+                              "clocks at that deal's time",
+                              signed_text(saved_pct(given), 2),
+                              signed_text(change_pct(given.sums.full_clocks.time_s, given.sums.plan.time_s), 2),
+                              fixed_text(-saved_pct(balanced), 2)),
+      .facts = {{"Job", facts_words(plan)},
+                {"Steps", std::string(basis)},
+                {"Times", amounts_words(plan)},
+                {"Clocks", fmt::format("one per {}, {}", name(plan.file.clocks_per), latency_words(plan))},
+                {"Profile", plan.file.profile}},
+      .cards = {{"Energy as dealt", signed_text(saved_pct(given), 2) + " %", "planned clocks against full clocks"},
+                {"Late, mean", fixed_text(kHundred * given.mean_lateness, 2) + " %",
+                 fmt::format("{} % of the steps by more than 0.5 %", fixed_text(kHundred * given.late_share, 0))},
+                {"Balancing alone", signed_text(by_balancing_pct, 2) + " %",
+                 fmt::format(
+                     "energy at full clocks, {} % time",
+                     signed_text(change_pct(given.sums.full_clocks.time_s, balanced.sums.full_clocks.time_s), 2))},
+                {"Clocks after balancing", signed_text(saved_pct(balanced), 2) + " %", "against balanced full clocks"},
+                {"Planning a step", duration_text(time.mean_s), fmt::format("at most {}", duration_text(time.most_s))}},
+      .warnings = plan.warnings,
+      .plot = std::nullopt,
+      .bars = {},
+      .tables = {{.title = "Four states of the same steps",
+                  .basis = std::string(basis),
+                  .columns = state_columns(),
+                  .rows = state_cells(state_rows(plan, shown)),
+                  .chosen = 1}},
+      .reading = {{"Same deal", "Against full clocks with the same microbatches on each replica."},
+                  {"Balanced", "Microbatches dealt anew, longest first, as many to each replica as before."},
+                  {"Late", "How much longer a step takes than at full clocks; steps that are early count as 0."},
+                  {"Energy",
+                   "Of one GPU a rank, from the step's begin to the sum of gradients, waiting included. "
+                   "Messages and the optimizer take no time here."}}};
+  page.series = step_plots(plan, shown);
+  return render_html_page(page);
+}
+
+}  // namespace lowgear::cli

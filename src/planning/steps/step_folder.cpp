@@ -1,0 +1,281 @@
+#include "planning/steps/step_folder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/formats/csv.h"
+#include "base/core/numbers/number.h"
+#include "base/core/units.h"
+#include "planning/profile/options.h"
+#include "planning/profile/stage_profile.h"
+
+namespace lowgear::steps {
+
+namespace {
+
+constexpr std::string_view kFormat = "lowgear.steps/1";
+constexpr int kMost = 1 << 20;  ///< replicas, and microbatches
+constexpr double kPercent = 100;
+
+Json cells_json(const WorkModel& model) {
+  Json cells = Json::array();
+  for (const auto& [cell, of_cell] : model.cells()) {
+    cells.push_back({{"stage", cell.first},
+                     {"kind", name(cell.second)},
+                     {"constant_s", of_cell.constant_s},
+                     {"linear_s", of_cell.linear_s},
+                     {"attention_s", of_cell.attention_s},
+                     {"constant_error_s", of_cell.constant_error_s},
+                     {"linear_error_s", of_cell.linear_error_s},
+                     {"attention_error_s", of_cell.attention_error_s}});
+  }
+  return cells;
+}
+
+Json workers_json(const WorkModel& model) {
+  Json workers = Json::array();
+  for (const auto& [worker, factor] : model.workers()) {
+    const auto& [replica, stage, kind] = worker;
+    workers.push_back({{"replica", replica}, {"stage", stage}, {"kind", name(kind)}, {"factor", factor}});
+  }
+  return workers;
+}
+
+Deal deal_at(const CsvTable& table, std::size_t row, std::size_t column) {
+  for (const Deal deal : kDeals) {
+    if (table.text(row, column) == name(deal)) return deal;
+  }
+  throw_input_error(table.where(row, column), fmt::format("{} is no deal", quote(table.text(row, column))),
+                    "it is given or balanced");
+}
+
+int whole_at(const CsvTable& table, std::size_t row, std::size_t column, int most) {
+  const long long value = table.integer(row, column);
+  if (value < 0 || value > most)
+    throw_input_error(table.where(row, column), fmt::format("{} is not in 0 to {}", value, most));
+  return static_cast<int>(value);
+}
+
+/// The words of a cell, which have blanks between them, each read by `read`, which returns an optional.
+template <typename Read>
+auto words_at(const CsvTable& table, std::size_t row, std::size_t column, Read read) {
+  std::vector<typename decltype(read(std::string_view()))::value_type> values;
+  std::string_view rest = table.text(row, column);
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    auto value = read(rest.substr(0, end));
+    if (!value) throw_input_error(table.where(row, column), fmt::format("cannot read {}", quote(rest.substr(0, end))));
+    values.push_back(std::move(*value));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return values;
+}
+
+std::optional<int> whole_word(std::string_view text) {
+  const std::optional<long long> value = parse_integer(text);
+  if (!value || *value < 0 || *value > kMost) return std::nullopt;
+  return static_cast<int>(*value);
+}
+
+std::optional<Origin> origin_word(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const std::optional<int> replica = whole_word(text.substr(0, colon));
+  const std::optional<int> microbatch = whole_word(text.substr(colon + 1));
+  if (!replica || !microbatch) return std::nullopt;
+  return Origin{*replica, *microbatch};
+}
+
+std::optional<double> time_word(std::string_view text) {
+  const std::optional<double> value = parse_number(text);
+  return value && *value > 0 && *value <= kMaxTimeS ? value : std::nullopt;
+}
+
+std::optional<PowerNw> flow_word(std::string_view text) {
+  const std::optional<long long> value = parse_integer(text);
+  constexpr long long kLargest = std::numeric_limits<long long>::max() / 4;
+  return value && *value >= 0 && *value <= kLargest ? std::optional<PowerNw>(*value) : std::nullopt;
+}
+
+std::string pair_cells(const StepPair& pair) {
+  return fmt::format("{},{},{},{},{},{},{}", pair.full_clocks.time_s, pair.full_clocks.energy_j,
+                     pair.full_clocks.waiting, pair.plan.time_s, pair.plan.energy_j, pair.plan.waiting,
+                     pair.plan.clock_mhz);
+}
+
+constexpr std::array kPairColumns{"full_time_s", "full_energy_j", "full_waiting", "time_s",
+                                  "energy_j",    "waiting",       "clock_mhz"};
+
+StepPair pair_at(const CsvTable& table, std::size_t row, std::string_view prefix) {
+  const auto number = [&](std::size_t place) {
+    return table.number(row, table.column(fmt::format("{}{}", prefix, kPairColumns.at(place))));
+  };
+  return {{number(0), number(1), number(2), 0}, {number(3), number(4), number(5), number(6)}};
+}
+
+}  // namespace
+
+std::string_view name(ClocksPer clocks_per) { return clocks_per == ClocksPer::unit ? "unit" : "replica"; }
+
+std::string write_steps_file(const StepsFile& file) {
+  const Json json = {{"format", kFormat},
+                     {"version", file.version},
+                     {"command", file.command},
+                     {"profile", file.profile},
+                     {"lengths", file.lengths},
+                     {"recorded", file.recorded},
+                     {"schedule", file.schedule},
+                     {"replicas", file.replicas},
+                     {"ranks", file.ranks},
+                     {"microbatches", file.microbatches},
+                     {"blocking_power_w", file.blocking_power_w},
+                     {"clocks_per", name(file.clocks_per)},
+                     {"clock_lead_s", file.clock_lead_s},
+                     {"late_by_s", file.late_by_s},
+                     {"late_share", file.late_share},
+                     {"margin", {{"given", file.margins[0]}, {"balanced", file.margins[1]}}},
+                     {"amounts_inferred", file.inferred},
+                     {"fit_error", file.model.error()},
+                     {"prediction_error", file.prediction_error},
+                     {"most_tokens", file.model.most().tokens},
+                     {"most_squared_tokens", file.model.most().squared_tokens},
+                     {"coefficients", cells_json(file.model)},
+                     {"workers", workers_json(file.model)}};
+  return json.dump(1) + '\n';
+}
+
+StepsFile read_steps_file(const planner::PlanFolder::File& file, std::map<WorkModel::Worker, double>& workers) {
+  const Json json = parse_json(file.text, file.name);
+  const JsonView view(json, file.name);
+  require_format(view, kFormat);
+  StepsFile steps;
+  steps.command = view.at("command").text();
+  steps.profile = view.at("profile").text();
+  steps.lengths = view.at("lengths").text();
+  steps.schedule = view.at("schedule").text();
+  steps.replicas = view.at("replicas").integer_in(1, kMost);
+  steps.ranks = view.at("ranks").integer_in(1, profile::kMaxStages);
+  steps.microbatches = view.at("microbatches").integer_in(1, kMost);
+  const JsonView powers = view.at("blocking_power_w");
+  if (powers.size() != static_cast<std::size_t>(steps.ranks)) powers.fail("expected one power for each rank");
+  for (std::size_t i = 0; i < powers.size(); ++i) {
+    const double power_w = powers.at(i).number();
+    if (!(power_w >= 0 && power_w <= profile::kMaxBlockingPowerW)) powers.at(i).fail("no blocking power of a GPU");
+    steps.blocking_power_w.push_back(power_w);
+  }
+  const std::string clocks_per = view.at("clocks_per").text();
+  if (clocks_per != "unit" && clocks_per != "replica") view.at("clocks_per").fail("expected unit or replica");
+  steps.clocks_per = clocks_per == "unit" ? ClocksPer::unit : ClocksPer::replica;
+  steps.late_by_s = view.at("late_by_s").number();
+  if (!(steps.late_by_s >= 0)) view.at("late_by_s").fail("must be 0 or more");
+  const JsonView rows = view.at("workers");
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const JsonView row = rows.at(i);
+    const std::optional<OpKind> kind = op_kind_from_name(row.at("kind").text());
+    if (!kind) row.at("kind").fail("no kind of op");
+    const double factor = row.at("factor").number();
+    if (!(factor > 0)) row.at("factor").fail("must be above 0");
+    workers[{row.at("replica").integer_in(0, kMost), row.at("stage").integer_in(0, profile::kMaxStages), *kind}] =
+        factor;
+  }
+  return steps;
+}
+
+std::string write_steps_table(const StepRun& run) {
+  std::string out = "step,deal,fitted";
+  for (const std::string_view prefix : {"", "recorded_"}) {
+    for (const char* const column : kPairColumns) fmt::format_to(std::back_inserter(out), ",{}{}", prefix, column);
+  }
+  out += ",bound_j,gap_pct,note\n";
+  for (const PlannedStep& step : run.steps) {
+    for (const Deal deal : kDeals) {
+      fmt::format_to(std::back_inserter(out), "{},{},{},", step.number, name(deal), step.fitted ? 1 : 0);
+      if (step.deals.empty()) {
+        out += std::string(2 * kPairColumns.size() + 1, ',') + csv_cell(step.fault) + '\n';
+        continue;
+      }
+      const PlannedDeal& dealt = step.deals[place(deal)];
+      fmt::format_to(std::back_inserter(out), "{},{},{},{},\n", pair_cells(dealt.predicted),
+                     dealt.recorded ? pair_cells(*dealt.recorded) : std::string(kPairColumns.size() - 1, ','),
+                     dealt.bound_j, kPercent * (dealt.predicted.plan.energy_j / dealt.bound_j - 1));
+    }
+  }
+  return out;
+}
+
+std::string write_replicas_table(const StepRun& run) {
+  std::string out = "step,deal,replica,microbatches,predicted_s,recorded_s,clocks_mhz,flow_nw\n";
+  auto to = std::back_inserter(out);
+  for (const PlannedStep& step : run.steps) {
+    for (std::size_t d = 0; d < step.deals.size(); ++d) {
+      const PlannedDeal& dealt = step.deals[d];
+      for (std::size_t r = 0; r < dealt.clocks_mhz.size(); ++r) {
+        fmt::format_to(to, "{},{},{},", step.number, name(kDeals.at(d)), r);
+        for (std::size_t m = 0; m < dealt.origins[r].size(); ++m) {
+          fmt::format_to(to, "{}{}:{}", m == 0 ? "" : " ", dealt.origins[r][m].replica, dealt.origins[r][m].microbatch);
+        }
+        fmt::format_to(to, ",{},", fmt::join(dealt.predicted_s[r], " "));
+        if (!dealt.recorded_s.empty()) fmt::format_to(to, "{}", fmt::join(dealt.recorded_s[r], " "));
+        const ReplicaBound& bound = dealt.bounds[r];
+        fmt::format_to(to, ",{},{} {} {}\n", fmt::join(dealt.clocks_mhz[r], " "), bound.flow_value_nw,
+                       fmt::join(bound.op_flow_nw, " "), fmt::join(bound.edge_flow_nw, " "));
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<StepRow> read_steps_table(const planner::PlanFolder::File& file) {
+  const CsvTable table(file.text, file.name);
+  const std::size_t note = table.column("note");
+  std::vector<StepRow> rows;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    StepRow step{.step = whole_at(table, row, table.column("step"), std::numeric_limits<int>::max()),
+                 .deal = deal_at(table, row, table.column("deal")),
+                 .fitted = whole_at(table, row, table.column("fitted"), 1) == 1,
+                 .note = table.text(row, note),
+                 .predicted = {},
+                 .bound_j = 0,
+                 .recorded = std::nullopt,
+                 .line = table.where(row, note).line};
+    if (step.note.empty()) {
+      step.predicted = pair_at(table, row, "");
+      step.bound_j = table.number(row, table.column("bound_j"));
+      if (!table.text(row, table.column("recorded_time_s")).empty()) step.recorded = pair_at(table, row, "recorded_");
+    }
+    rows.push_back(std::move(step));
+  }
+  return rows;
+}
+
+std::vector<ReplicaRow> read_replicas_table(const planner::PlanFolder::File& file) {
+  std::vector<ReplicaRow> rows;
+  CsvBlocks blocks(file.text, file.name);
+  while (const std::optional<CsvTable> table = blocks.next()) {
+    const std::size_t step = table->column("step"), deal = table->column("deal"), replica = table->column("replica"),
+                      microbatches = table->column("microbatches"), predicted = table->column("predicted_s"),
+                      recorded = table->column("recorded_s"), clocks = table->column("clocks_mhz"),
+                      flow = table->column("flow_nw");
+    for (std::size_t row = 0; row < table->rows(); ++row) {
+      rows.push_back({.step = whole_at(*table, row, step, std::numeric_limits<int>::max()),
+                      .deal = deal_at(*table, row, deal),
+                      .replica = whole_at(*table, row, replica, kMost),
+                      .origins = words_at(*table, row, microbatches, origin_word),
+                      .predicted_s = words_at(*table, row, predicted, time_word),
+                      .recorded_s = words_at(*table, row, recorded, time_word),
+                      .clocks_mhz = words_at(*table, row, clocks, whole_word),
+                      .flow_nw = words_at(*table, row, flow, flow_word),
+                      .line = table->where(row, step).line});
+    }
+  }
+  return rows;
+}
+
+}  // namespace lowgear::steps

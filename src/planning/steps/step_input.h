@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/core/op_kind.h"
+#include "planning/schedule/dag.h"
+#include "planning/steps/work_model.h"
+
+namespace lowgear::steps {
+
+/// Times of the forwards and backwards of a data-parallel pipeline, step by step, as recorded at full clocks.
+struct Trace {
+  struct Step {
+    int number = 0;
+    std::vector<double> time_s;  ///< by `unit`; NaN where none was recorded
+    std::string fault = {};      ///< why it cannot be used; empty: it can
+  };
+  int replicas = 0;
+  int stages = 0;
+  int microbatches = 0;
+  std::vector<Step> steps;  ///< by number
+
+  [[nodiscard]] std::size_t unit(int replica, int stage, OpKind kind, int microbatch) const {
+    const auto size = [](int count) { return static_cast<std::size_t>(count); };
+    const std::size_t place = (size(replica) * size(stages) + size(stage)) * size(microbatches) + size(microbatch);
+    return 2 * place + (kind == OpKind::backward ? 1 : 0);
+  }
+};
+
+/// Lengths of the documents of every microbatch, step by step.
+struct Lengths {
+  struct Step {
+    int number = 0;
+    std::vector<Amounts> amounts;  ///< by replica, then microbatch
+    std::string fault = {};        ///< why it cannot be used; empty: it can
+  };
+  int replicas = 0;
+  int microbatches = 0;
+  std::vector<Step> steps;  ///< by number
+};
+
+/// Whether a CSV has the columns of a trace rather than those of lengths.
+[[nodiscard]] bool is_trace(std::string_view text, const std::string& source);
+
+/// Reads the columns `step,dp_rank,stage,op,microbatch,duration_us` and where it is there `tp_rank`, in any order:
+/// those of ByteDance's StragglerAnalysis. Rows whose `op` is neither `forward-compute` nor `backward-compute` are
+/// skipped; of several tensor-parallel ranks the slowest counts. A step that lacks a unit has a fault. Throws
+/// InputError with file, line and column on anything else that is wrong.
+[[nodiscard]] Trace read_trace(std::string_view text, const std::string& source);
+
+/// Reads the columns `step,replica,microbatch` and either `lengths` (those of the documents, in tokens, with blanks
+/// between them) and where it is there `tokens` (their sum), or `tokens,squared_tokens`. A step that lacks a
+/// microbatch, or whose lengths do not add up, has a fault. Throws InputError with file, line and column on anything
+/// else that is wrong.
+[[nodiscard]] Lengths read_lengths(std::string_view text, const std::string& source);
+
+/// A step with the times of its units at full clocks, both by replica and op of the graph.
+struct StepUnits {
+  int number = 0;
+  bool fitted = false;     ///< whether the model saw its times
+  std::string fault = {};  ///< why it is not planned but runs at full clocks; empty: it is planned
+  std::vector<std::vector<double>> predicted_s;
+  std::vector<std::vector<double>> recorded_s;  ///< empty: not recorded
+};
+
+/// Steps whose times were predicted.
+struct PredictedSteps {
+  int replicas = 0;
+  WorkModel model;
+  bool inferred = false;  ///< lengths were not stated: amounts of work were found from times (`infer_amounts`)
+  double error = 0;       ///< root mean square of relative errors of units that were recorded and not fitted
+  std::vector<StepUnits> steps;
+};
+
+/// Predicts the units of a trace whose lengths nobody stated, each from the other units of its microbatch; the model is
+/// fitted on the first `fit_steps` usable ones (0: half of them). Throws InputError when none is usable, or the graph
+/// has other stages, microbatches or kinds than the trace.
+[[nodiscard]] PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Trace& trace, int fit_steps);
+
+/// Predicts the units of all steps from their lengths; the model is fitted on the first `fit_steps` usable steps that
+/// `recorded` has, too (0: half of them). Throws as the other one, and where no recorded step has lengths.
+[[nodiscard]] PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Lengths& lengths,
+                                           const Trace& recorded, int fit_steps);
+
+}  // namespace lowgear::steps

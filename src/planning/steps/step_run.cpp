@@ -1,0 +1,334 @@
+#include "planning/steps/step_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+namespace lowgear::steps {
+
+namespace {
+
+/// Largest margin that is tried, and how finely.
+constexpr double kMaxMargin = 0.08;
+constexpr int kHalvings = 6;
+/// Steps that the margin is found on, the last fitted ones.
+constexpr std::size_t kMarginSteps = 32;
+
+using ByReplica = std::vector<std::vector<double>>;
+
+class Run {
+ public:
+  Run(const PredictedSteps& predicted, const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+      std::span<const double> blocking_power_w, const StepRunOptions& options, Progress& progress)
+      : predicted_(predicted),
+        dag_(dag),
+        profile_(profile),
+        power_w_(blocking_power_w),
+        options_(options),
+        progress_(progress) {}
+
+  StepRun run() {
+    StepRun result;
+    for (const Deal deal : kDeals) result.margins.at(place(deal)) = margin_for(deal);
+    std::array<std::vector<std::vector<int>>, 2> before;  // clocks that the step before ends with
+    const std::array planners{planner(result.margins[0]), planner(result.margins[1])};
+    for (std::size_t i = 0; i < predicted_.steps.size(); ++i) {
+      progress_.update("planning steps", static_cast<double>(i) / static_cast<double>(predicted_.steps.size()));
+      const StepUnits& units = predicted_.steps[i];
+      PlannedStep& step = result.steps.emplace_back(PlannedStep{units.number, units.fitted, units.fault, {}});
+      if (!units.fault.empty()) {
+        before = {};
+        continue;
+      }
+      for (const Deal deal : kDeals) {
+        const StepPlanner& with = planners.at(place(deal));
+        PlannedDeal& dealt = step.deals.emplace_back(deal_of(units, deal));
+        plan(with, before.at(place(deal)), dealt);
+        bound(with, dealt);
+      }
+    }
+    return result;
+  }
+
+ private:
+  [[nodiscard]] StepPlanner planner(double margin) const {
+    return {dag_, profile_, power_w_, {options_.clocks_per, margin, options_.late_by_s}};
+  }
+
+  [[nodiscard]] PlannedDeal deal_of(const StepUnits& units, Deal deal) const {
+    PlannedDeal dealt;
+    const auto replicas = static_cast<std::size_t>(predicted_.replicas);
+    for (int r = 0; r < predicted_.replicas; ++r) {
+      std::vector<Origin>& of_replica = dealt.origins.emplace_back();
+      for (int m = 0; m < dag_.microbatches; ++m) of_replica.push_back({r, m});
+    }
+    if (deal == Deal::balanced) {
+      ByReplica load_s(replicas, std::vector<double>(static_cast<std::size_t>(dag_.microbatches), 0));
+      std::vector<double> slowness(replicas, 0);
+      for (std::size_t r = 0; r < replicas; ++r) {
+        double own_s = 0;
+        double typical_s = 0;
+        for (std::size_t op = 0; op < dag_.ops.size(); ++op) {
+          const double time_s = units.predicted_s[r][op];
+          const double at_typical_s = time_s / worker(static_cast<int>(r), op);
+          load_s[r][static_cast<std::size_t>(dag_.ops[op].microbatch)] += at_typical_s;
+          own_s += time_s;
+          typical_s += at_typical_s;
+        }
+        slowness[r] = own_s / typical_s;
+      }
+      dealt.origins = balanced_deal(load_s, slowness);
+    }
+    set_times(units, dealt);
+    if (deal == Deal::balanced && longest_s(dealt) > longest_s(deal_of(units, Deal::given))) {
+      return deal_of(units, Deal::given);
+    }
+    return dealt;
+  }
+
+  [[nodiscard]] double worker(int replica, std::size_t op) const {
+    return predicted_.model.worker(replica, dag_.ops[op].stage, dag_.ops[op].kind);
+  }
+
+  /// Times of the deal: those of each unit's origin, on the worker that runs it.
+  void set_times(const StepUnits& units, PlannedDeal& dealt) const {
+    std::vector<std::vector<std::size_t>> op_of(static_cast<std::size_t>(dag_.microbatches));
+    std::vector<std::size_t> within(dag_.ops.size());  // place among the ops of its microbatch
+    for (std::size_t op = 0; op < dag_.ops.size(); ++op) {
+      std::vector<std::size_t>& ops = op_of[static_cast<std::size_t>(dag_.ops[op].microbatch)];
+      within[op] = ops.size();
+      ops.push_back(op);
+    }
+    // Ops of two microbatches need not stand in the same order: find the one of the same stage and kind.
+    const auto same_op = [&](std::size_t op, int microbatch) {
+      for (const std::size_t other : op_of[static_cast<std::size_t>(microbatch)]) {
+        if (dag_.ops[other].stage == dag_.ops[op].stage && dag_.ops[other].kind == dag_.ops[op].kind) return other;
+      }
+      return op;
+    };
+    const auto deal = [&](const ByReplica& times) {
+      ByReplica result;
+      for (std::size_t r = 0; r < times.size(); ++r) {
+        std::vector<double>& of_replica = result.emplace_back();
+        for (std::size_t op = 0; op < dag_.ops.size(); ++op) {
+          const Origin& origin = dealt.origins[r][static_cast<std::size_t>(dag_.ops[op].microbatch)];
+          const double factor = worker(static_cast<int>(r), op) / worker(origin.replica, op);
+          of_replica.push_back(times[static_cast<std::size_t>(origin.replica)][same_op(op, origin.microbatch)] *
+                               factor);
+        }
+      }
+      return result;
+    };
+    dealt.predicted_s = deal(units.predicted_s);
+    dealt.recorded_s = deal(units.recorded_s);
+  }
+
+  [[nodiscard]] double longest_s(const PlannedDeal& dealt) const {
+    const StepPlanner any = planner(0);
+    double longest_s = 0;
+    for (const std::vector<double>& times_s : dealt.predicted_s) {
+      longest_s = std::max(longest_s, any.full_time_s(any.work(times_s)));
+    }
+    return longest_s;
+  }
+
+  void for_each(std::size_t count, const std::function<void(std::size_t)>& work) const {
+    if (!options_.runner) {
+      for (std::size_t i = 0; i < count; ++i) work(i);
+      return;
+    }
+    options_.runner(count, options_.threads, "planning steps", progress_,
+                    [&](const ParallelTask& task) { work(task.index); });
+  }
+
+  /// Chooses clocks, and sets the deal's figures. `before` by replica and rank: the clocks that the step before ends
+  /// with; then those of this one.
+  void plan(const StepPlanner& with, std::vector<std::vector<int>>& before, PlannedDeal& dealt) const {
+    const std::size_t replicas = dealt.predicted_s.size();
+    before.resize(replicas);
+    for (std::vector<int>& clocks : before) {
+      if (clocks.empty()) clocks = last_clocks(with.full_clocks_mhz());
+    }
+    const double begin_s = options_.clock ? options_.clock() : 0;
+    std::vector<std::vector<double>> work(replicas);
+    double longest_s = 0;
+    for (std::size_t r = 0; r < replicas; ++r) {
+      work[r] = with.work(dealt.predicted_s[r]);
+      longest_s = std::max(longest_s, with.full_time_s(work[r]));
+    }
+    std::vector<ReplicaPlan> plans(replicas);
+    // A thread takes every n-th replica: one task each would cost more to start than it takes.
+    const std::size_t tasks = options_.runner ? std::max<std::size_t>(options_.threads, 1) : 1;
+    for_each(tasks, [&](std::size_t task) {
+      for (std::size_t r = task; r < replicas; r += tasks) plans[r] = with.plan(work[r], longest_s, before[r]);
+    });
+    if (options_.clock) dealt.planning_s = options_.clock() - begin_s;
+
+    dealt.clocks_mhz.clear();
+    for (ReplicaPlan& of_replica : plans) dealt.clocks_mhz.push_back(std::move(of_replica.clocks_mhz));
+    dealt.predicted = replayed(with, dealt, dealt.predicted_s, before);
+    if (!dealt.recorded_s.empty()) dealt.recorded = replayed(with, dealt, dealt.recorded_s, before);
+    for (std::size_t r = 0; r < replicas; ++r) before[r] = last_clocks(dealt.clocks_mhz[r]);
+  }
+
+  void bound(const StepPlanner& with, PlannedDeal& dealt) const {
+    const std::size_t replicas = dealt.predicted_s.size();
+    dealt.bounds.resize(replicas);
+    double sum_j = 0;
+    for (std::size_t r = 0; r < replicas; ++r) {
+      dealt.bounds[r] = with.bound(with.work(dealt.predicted_s[r]), dealt.predicted.full_clocks.time_s);
+      sum_j += dealt.bounds[r].effective_energy_j;
+    }
+    dealt.bound_j = sum_j + static_cast<double>(replicas) * total_power_w() * dealt.predicted.plan.time_s;
+  }
+
+  [[nodiscard]] double total_power_w() const { return std::accumulate(power_w_.begin(), power_w_.end(), 0.0); }
+
+  [[nodiscard]] std::vector<int> last_clocks(const std::vector<int>& clocks_mhz) const {
+    std::vector<int> last;
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(dag_.ranks); ++rank) {
+      last.push_back(clocks_mhz[static_cast<std::size_t>(dag_.rank_begin[rank + 1]) - 1]);
+    }
+    return last;
+  }
+
+  [[nodiscard]] StepPair replayed(const StepPlanner& with, const PlannedDeal& dealt, const ByReplica& times_s,
+                                  const std::vector<std::vector<int>>& before) const {
+    const std::vector<int>& full = with.full_clocks_mhz();
+    const std::vector<int> full_before = last_clocks(full);
+    std::vector<ReplicaFigures> at_full, planned;
+    for (std::size_t r = 0; r < times_s.size(); ++r) {
+      const std::vector<double> work = with.work(times_s[r]);
+      at_full.push_back(with.replay(work, full, full_before));
+      planned.push_back(with.replay(work, dealt.clocks_mhz[r], before[r]));
+    }
+    return {sum_of(at_full), sum_of(planned)};
+  }
+
+  [[nodiscard]] StepFigures sum_of(const std::vector<ReplicaFigures>& replicas) const {
+    StepFigures step;
+    double busy_s = 0;
+    double clock_s_mhz = 0;
+    for (const ReplicaFigures& replica : replicas) {
+      step.time_s = std::max(step.time_s, replica.time_s);
+      step.energy_j += replica.effective_energy_j;
+      busy_s += replica.busy_s;
+      clock_s_mhz += replica.clock_s_mhz;
+    }
+    const auto count = static_cast<double>(replicas.size());
+    step.energy_j += count * total_power_w() * step.time_s;
+    step.waiting = 1 - busy_s / (count * static_cast<double>(dag_.ranks) * step.time_s);
+    step.clock_mhz = clock_s_mhz / busy_s;
+    return step;
+  }
+
+  [[nodiscard]] double margin_for(Deal deal) const {
+    std::vector<PlannedDeal> steps;
+    for (const StepUnits& units : predicted_.steps) {
+      if (units.fitted && units.fault.empty() && !units.recorded_s.empty()) steps.push_back(deal_of(units, deal));
+    }
+    if (steps.empty()) return 0;
+    if (steps.size() > kMarginSteps) steps.erase(steps.begin(), steps.end() - kMarginSteps);
+    const auto keeps = [&](double margin) {
+      const StepPlanner with = planner(margin);
+      std::vector<std::vector<int>> before;
+      double late = 0;
+      for (PlannedDeal& step : steps) {
+        plan(with, before, step);
+        if (step.recorded->plan.time_s > (1 + kLate) * step.recorded->full_clocks.time_s) ++late;
+      }
+      return late <= options_.late_share * static_cast<double>(steps.size());
+    };
+    double low = 0;
+    double high = kMaxMargin;
+    if (keeps(low)) return low;
+    for (int i = 0; i < kHalvings; ++i) {
+      progress_.update("finding the margin", -1);
+      const double middle = (low + high) / 2;
+      (keeps(middle) ? high : low) = middle;
+    }
+    return high;
+  }
+
+  const PredictedSteps& predicted_;
+  const schedule::PipelineDag& dag_;
+  const profile::StageProfile& profile_;
+  std::span<const double> power_w_;
+  const StepRunOptions& options_;
+  Progress& progress_;
+};
+
+void add(const StepFigures& figures, StepFigures& sum) {
+  sum.time_s += figures.time_s;
+  sum.energy_j += figures.energy_j;
+  sum.waiting += figures.waiting;
+  sum.clock_mhz += figures.clock_mhz;
+}
+
+}  // namespace
+
+std::string_view name(Deal deal) { return deal == Deal::given ? "given" : "balanced"; }
+
+std::vector<std::vector<Origin>> balanced_deal(const std::vector<std::vector<double>>& load_s,
+                                               std::span<const double> slowness) {
+  std::vector<std::pair<double, Origin>> longest_first;
+  for (std::size_t r = 0; r < load_s.size(); ++r) {
+    for (std::size_t m = 0; m < load_s[r].size(); ++m) {
+      longest_first.emplace_back(load_s[r][m], Origin{static_cast<int>(r), static_cast<int>(m)});
+    }
+  }
+  std::ranges::sort(longest_first, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  std::vector<std::vector<Origin>> origins(load_s.size());
+  std::vector<double> dealt_s(load_s.size(), 0);
+  for (const auto& [time_s, origin] : longest_first) {
+    std::size_t least = load_s.size();
+    for (std::size_t r = 0; r < load_s.size(); ++r) {
+      if (origins[r].size() == load_s[r].size()) continue;
+      const auto ends_s = [&](std::size_t at) { return (dealt_s[at] + time_s) * slowness[at]; };
+      if (least == load_s.size() || ends_s(r) < ends_s(least)) least = r;
+    }
+    origins[least].push_back(origin);
+    dealt_s[least] += time_s;
+  }
+  return origins;
+}
+
+StepRun plan_steps(const PredictedSteps& predicted, const schedule::PipelineDag& dag,
+                   const profile::StageProfile& profile, std::span<const double> blocking_power_w,
+                   const StepRunOptions& options, Progress& progress) {
+  return Run(predicted, dag, profile, blocking_power_w, options, progress).run();
+}
+
+StepTotals totals(const StepRun& run, Deal deal, Times times, Which which) {
+  StepTotals result;
+  double late = 0;
+  for (const PlannedStep& step : run.steps) {
+    if (step.deals.empty() || (which != Which::all && step.fitted != (which == Which::fitted))) continue;
+    const PlannedDeal& dealt = step.deals[place(deal)];
+    if (times == Times::recorded && !dealt.recorded) continue;
+    const StepPair& pair = times == Times::recorded ? *dealt.recorded : dealt.predicted;
+    ++result.steps;
+    add(pair.full_clocks, result.sums.full_clocks);
+    add(pair.plan, result.sums.plan);
+    result.bound_j += dealt.bound_j;
+    const double lateness = pair.plan.time_s / pair.full_clocks.time_s - 1;
+    result.mean_lateness += std::max(0.0, lateness);
+    if (lateness > kLate) ++late;
+  }
+  if (result.steps == 0) return result;
+  const auto count = static_cast<double>(result.steps);
+  for (StepFigures* const figures : {&result.sums.full_clocks, &result.sums.plan}) {
+    figures->waiting /= count;
+    figures->clock_mhz /= count;
+  }
+  result.mean_lateness /= count;
+  result.late_share = late / count;
+  return result;
+}
+
+}  // namespace lowgear::steps

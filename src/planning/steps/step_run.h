@@ -1,0 +1,111 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/schedule/dag.h"
+#include "planning/steps/step_input.h"
+#include "planning/steps/step_planner.h"
+
+namespace lowgear::steps {
+
+/// Which replica runs which microbatch.
+enum class Deal : unsigned char { given, balanced };
+inline constexpr std::array<Deal, 2> kDeals{Deal::given, Deal::balanced};
+/// `given`, `balanced`.
+[[nodiscard]] std::string_view name(Deal deal);
+[[nodiscard]] constexpr std::size_t place(Deal deal) { return deal == Deal::given ? 0 : 1; }
+
+/// A microbatch as the loader dealt it.
+struct Origin {
+  int replica = 0;
+  int microbatch = 0;
+
+  friend auto operator<=>(const Origin&, const Origin&) = default;
+};
+
+/// All replicas in one step, from its begin to the sum of gradients.
+struct StepFigures {
+  double time_s = 0;     ///< of the longest replica
+  double energy_j = 0;   ///< of all GPUs, one a rank, waiting included
+  double waiting = 0;    ///< share of all GPUs' time in which they wait
+  double clock_mhz = 0;  ///< mean over the time of ops
+};
+
+/// A step at full clocks and with its plan.
+struct StepPair {
+  StepFigures full_clocks;
+  StepFigures plan;
+};
+
+/// A step in one deal.
+struct PlannedDeal {
+  std::vector<std::vector<Origin>> origins;      ///< by replica, and microbatch of the schedule
+  std::vector<std::vector<double>> predicted_s;  ///< at full clocks, by replica and op
+  std::vector<std::vector<double>> recorded_s;   ///< the same; empty: not recorded
+  std::vector<std::vector<int>> clocks_mhz;      ///< by replica and op
+  std::vector<ReplicaBound> bounds;              ///< by replica, for the time of full clocks
+  double bound_j = 0;  ///< no plan that keeps the time of full clocks and ends as this one does uses less
+  StepPair predicted;
+  std::optional<StepPair> recorded = {};  ///< replayed with recorded times
+  double planning_s = 0;                  ///< time that choosing clocks took; 0 without a clock
+};
+
+struct PlannedStep {
+  int number = 0;
+  bool fitted = false;
+  std::string fault = {};          ///< why it runs at full clocks; then it has no deals
+  std::vector<PlannedDeal> deals;  ///< by `place`
+};
+
+struct StepRunOptions {
+  ClocksPer clocks_per = ClocksPer::unit;
+  double late_by_s = 0;
+  /// Share of steps that may take more than kLate longer than at full clocks.
+  double late_share = 0.1;
+  TaskRunner runner = {};  ///< empty: one thread
+  std::size_t threads = 1;
+  SecondsClock clock = {};  ///< for `planning_s`; may be empty
+};
+
+/// A step is late that takes this share longer than at full clocks.
+inline constexpr double kLate = 0.005;
+
+struct StepRun {
+  std::array<double, 2> margins{};  ///< by `place`: by what share units are taken to be slower than predicted
+  std::vector<PlannedStep> steps;
+};
+
+/// Deals microbatches anew: longest first, each to the replica that would have least work with it, as many to each as
+/// before, so that activations fit as before. `load_s` is a microbatch's time over all stages at full clocks, by origin
+/// replica and microbatch, and `speed(replica)` by what a replica's workers multiply it.
+[[nodiscard]] std::vector<std::vector<Origin>> balanced_deal(const std::vector<std::vector<double>>& load_s,
+                                                             std::span<const double> slowness);
+
+/// Plans every step twice: as dealt, and balanced. The margin is the least with which, of the fitted steps, no more
+/// than `late_share` are late when they are replayed with their recorded times (0 where none are recorded).
+/// `progress` is told of every step.
+[[nodiscard]] StepRun plan_steps(const PredictedSteps& predicted, const schedule::PipelineDag& dag,
+                                 const profile::StageProfile& profile, std::span<const double> blocking_power_w,
+                                 const StepRunOptions& options, Progress& progress);
+
+/// Sums over steps of one deal that are planned and, with `recorded`, whose times are recorded.
+struct StepTotals {
+  int steps = 0;
+  StepPair sums;  ///< `waiting` and `clock_mhz` are means over steps
+  double bound_j = 0;
+  double mean_lateness = 0;  ///< mean over steps of time / time of full clocks - 1, where that is above 0
+  double late_share = 0;     ///< steps later than kLate
+};
+enum class Times : unsigned char { predicted, recorded };
+enum class Which : unsigned char { all, fitted, held_out };
+[[nodiscard]] StepTotals totals(const StepRun& run, Deal deal, Times times, Which which = Which::all);
+
+}  // namespace lowgear::steps

@@ -1,0 +1,145 @@
+#include "planning/steps/verify_steps.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/core/error.h"
+#include "planning/profile/profile_file.h"
+#include "planning/schedule/generators.h"
+#include "planning/schedule/torch_csv.h"
+#include "planning/steps/sample_steps.h"
+#include "planning/steps/step_folder.h"
+
+namespace lowgear::steps {
+namespace {
+
+StepFolder folder_of(ClocksPer clocks_per, double late_by_s = 0) {
+  const SampleFiles files = sample_files(4, 3, 2, 4, 0.02);
+  const schedule::PipelineDag dag = sample_dag(2, 4);
+  const profile::StageProfile profile = sample_profile(2);
+  const std::vector<double> power_w{kBlockingW, kBlockingW};
+  Quiet progress;
+  const PredictedSteps predicted =
+      predict_steps(dag, read_lengths(files.lengths + "7,0,0,5\n", "l.csv"), read_trace(files.trace, "t.csv"), 0);
+  const StepRun run =
+      plan_steps(predicted, dag, profile, power_w, {.clocks_per = clocks_per, .late_by_s = late_by_s}, progress);
+  const StepsFile file{.version = "1",
+                       .command = "lowgear plan",
+                       .profile = "p.csv",
+                       .lengths = "l.csv",
+                       .recorded = "t.csv",
+                       .schedule = "1f1b",
+                       .replicas = 3,
+                       .ranks = 2,
+                       .microbatches = 4,
+                       .blocking_power_w = power_w,
+                       .clocks_per = clocks_per,
+                       .late_by_s = late_by_s,
+                       .margins = run.margins,
+                       .model = predicted.model};
+  return {{"run.json", write_steps_file(file)},
+          {"profile.csv", profile::write_profile_file({.profile = profile})},
+          {"schedule.csv", write_torch_csv(schedule::one_f_one_b_schedule(2, 4))},
+          {"steps.csv", write_steps_table(run)},
+          {"replicas.csv", write_replicas_table(run)}};
+}
+
+StepVerifyReport verify(const StepFolder& folder) {
+  Quiet progress;
+  return verify_steps(folder, progress);
+}
+
+std::string failures(const StepFolder& folder) {
+  std::string all;
+  for (const std::string& failure : verify(folder).failures) all += failure + '\n';
+  return all;
+}
+
+/// Replaces the cell of a column in the first row below the header whose line begins with `row`.
+void change_cell(std::string& csv, const std::string& row, int column,
+                 const std::function<std::string(std::string)>& change) {
+  std::size_t at = csv.find('\n' + row) + 1;
+  for (int i = 0; i < column; ++i) at = csv.find(',', at) + 1;
+  const std::size_t end = csv.find_first_of(",\n", at);
+  csv.replace(at, end - at, change(csv.substr(at, end - at)));
+}
+
+class VerifySteps : public ::testing::TestWithParam<std::pair<ClocksPer, double>> {};
+
+TEST_P(VerifySteps, PassesPlansOfEveryKind) {
+  const StepFolder folder = folder_of(GetParam().first, GetParam().second);
+  EXPECT_EQ(failures(folder), "");
+  const StepVerifyReport report = verify(folder);
+  EXPECT_EQ(report.steps, 4U);
+  EXPECT_EQ(report.safe_steps, 1U);
+  EXPECT_EQ(report.replicas, 4U * 2 * 3);
+  EXPECT_GT(report.max_gap_pct, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, VerifySteps,
+                         ::testing::Values(std::pair{ClocksPer::unit, 0.0}, std::pair{ClocksPer::replica, 0.0},
+                                           std::pair{ClocksPer::unit, 0.01}, std::pair{ClocksPer::replica, 0.01}));
+
+TEST(VerifyStepsOf, ChangedFilesFail) {
+  const StepFolder whole = folder_of(ClocksPer::unit);
+  const auto changed = [&](const std::string& row, int column, const std::function<std::string(std::string)>& change) {
+    StepFolder folder = whole;
+    change_cell(folder.replicas.text, row, column, change);
+    EXPECT_NE(folder.replicas.text, whole.replicas.text);
+    return failures(folder);
+  };
+  const auto first_word = [](const std::string& word) {
+    return [word](const std::string& cell) { return word + cell.substr(cell.find(' ')); };
+  };
+  EXPECT_NE(changed("0,given,0", 3, first_word("1:0")).find("is not as dealt"), std::string::npos);
+  EXPECT_NE(changed("0,balanced,0", 3,
+                    [](const std::string& cell) {
+                      return cell.substr(0, cell.find(' ')) + cell.substr(0, 0) + ' ' + cell.substr(0, cell.find(' ')) +
+                             cell.substr(cell.find(' ', cell.find(' ') + 1));
+                    })
+                .find("runs twice"),
+            std::string::npos);
+  EXPECT_NE(changed("0,balanced,1", 4, first_word("0.123")).find("are not those of its microbatches"),
+            std::string::npos);
+  EXPECT_NE(changed("0,given,0", 6, first_word("1411")).find("was not measured at 1411 MHz"), std::string::npos);
+  EXPECT_NE(changed("0,given,0", 6,
+                    [](const std::string& cell) {
+                      return (cell.starts_with("810") ? "1410" : "810") + cell.substr(cell.find(' '));
+                    })
+                .find("replays to"),
+            std::string::npos);
+  EXPECT_NE(changed("0,given,0", 7, first_word("1")).find("is not conserved"), std::string::npos);
+  EXPECT_NE(changed("0,given,2", 2, [](const std::string&) { return "5"; }).find("not the next replica"),
+            std::string::npos);
+
+  StepFolder folder = whole;
+  change_cell(folder.steps.text, "0,given", 17, [](const std::string& cell) { return cell + "1"; });
+  folder.steps.text.replace(folder.steps.text.find("\n1,given,1,") + 11, 1, "9");
+  EXPECT_NE(failures(folder).find("replays to"), std::string::npos);
+}
+
+TEST(VerifyStepsOf, ABoundThatItsFlowsDoNotProveFails) {
+  StepFolder folder = folder_of(ClocksPer::replica);
+  change_cell(folder.steps.text, "0,given", 17,
+              [](const std::string& cell) { return fmt::format("{}", 0.99 * std::stod(cell)); });
+  EXPECT_NE(failures(folder).find("its flows prove"), std::string::npos);
+}
+
+TEST(VerifyStepsOf, UnreadableFilesAreRefusedWithTheirPlace) {
+  StepFolder folder = folder_of(ClocksPer::unit);
+  change_cell(folder.replicas.text, "0,given,0", 6, [](const std::string&) { return "fast"; });
+  try {
+    (void)verify(folder);
+    FAIL() << "accepted";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("replicas.csv:2"), std::string::npos) << error.what();
+  }
+  folder = folder_of(ClocksPer::unit);
+  folder.run.text.replace(folder.run.text.find("lowgear.steps/1"), 15, "lowgear.steps/9");
+  EXPECT_THROW((void)verify(folder), InputError);
+}
+
+}  // namespace
+}  // namespace lowgear::steps
