@@ -198,7 +198,7 @@ std::string write_steps_table(const StepRun& run) {
     for (const Deal deal : kDeals) {
       fmt::format_to(std::back_inserter(out), "{},{},{},", step.number, name(deal), step.fitted ? 1 : 0);
       if (step.deals.empty()) {
-        out += std::string(2 * kPairColumns.size() + 1, ',') + csv_cell(step.fault) + '\n';
+        out += std::string(2 * kPairColumns.size() + 2, ',') + csv_cell(step.fault) + '\n';
         continue;
       }
       const PlannedDeal& dealt = step.deals[place(deal)];

@@ -23,7 +23,7 @@ namespace {
 constexpr double kUsPerS = 1e6;
 constexpr int kMaxReplicas = 65'536;
 constexpr int kMaxPlaces = 65'536;  ///< stages, and microbatches of a replica
-constexpr std::size_t kMaxUnits = std::size_t{1} << 26;
+constexpr std::size_t kMaxUnits = std::size_t{1} << 24;
 constexpr double kMaxTokens = 1e12;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 

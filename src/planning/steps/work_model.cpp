@@ -20,8 +20,9 @@ constexpr int kCoefficients = 3;
 /// Coefficients and workers' factors, and coefficients and amounts, settle within these.
 constexpr int kWorkerRounds = 3;
 constexpr int kAmountRounds = 60;
-/// A worker differs from the others by more than this many standard errors.
+/// A worker differs from the others by more than this many standard errors, and by more than this share.
 constexpr double kSignificance = 3;
+constexpr double kLeastDifference = 1e-3;
 
 /// Sums of a least-squares problem of relative errors: each row is divided by its time.
 struct Sums {
@@ -181,7 +182,8 @@ void WorkModel::fit_workers(std::span<const RecordedUnit> units) {
     const double mean = of_worker.sum / of_worker.count;
     const double variance = std::max(0.0, of_worker.squares / of_worker.count - mean * mean);
     const double error = std::sqrt(variance / of_worker.count);
-    if (of_worker.count > 1 && std::abs(mean - typical) > kSignificance * error) workers_[worker] = mean / typical;
+    const double least = std::max(kSignificance * error, kLeastDifference * typical);
+    if (of_worker.count > 1 && std::abs(mean - typical) > least) workers_[worker] = mean / typical;
   }
 }
 
@@ -200,6 +202,14 @@ double WorkModel::time_s(int replica, int stage, OpKind kind, const Amounts& amo
 
 namespace {
 
+/// Of all medians of values, the one nearest to 0: of two halves, those that differ from the other replicas stand out.
+double nearest_to_none(std::span<double> values) {
+  const double upper = upper_median(values);
+  if (values.size() % 2 == 1) return upper;
+  const double lower = 2 * median(values) - upper;
+  return std::clamp(0.0, lower, upper);
+}
+
 /// Workers that stand out: of the logarithms of mean times by replica and (stage, kind), what is left when the medians
 /// of rows and columns are taken away in turns.
 std::map<WorkModel::Worker, double> outstanding_workers(std::span<const RecordedUnit> units) {
@@ -213,16 +223,17 @@ std::map<WorkModel::Worker, double> outstanding_workers(std::span<const Recorded
   }
   std::map<WorkModel::Worker, double> logs;
   for (const auto& [worker, sum] : sums) logs[worker] = std::log(sum.first / sum.second);
-  const auto take_medians = [&](auto key_of) {
+  const auto take = [&](auto key_of, auto middle_of) {
     std::map<decltype(key_of(logs.begin()->first)), std::vector<double>> groups;
     for (const auto& [worker, value] : logs) groups[key_of(worker)].push_back(value);
     std::map<decltype(key_of(logs.begin()->first)), double> medians;
-    for (auto& [key, values] : groups) medians[key] = median(std::span(values));
+    for (auto& [key, values] : groups) medians[key] = middle_of(std::span(values));
     for (auto& [worker, value] : logs) value -= medians.at(key_of(worker));
   };
   for (int round = 0; round < kRounds; ++round) {
-    take_medians([](const WorkModel::Worker& w) { return WorkModel::Cell(std::get<1>(w), std::get<2>(w)); });
-    take_medians([](const WorkModel::Worker& w) { return std::get<0>(w); });
+    take([](const WorkModel::Worker& w) { return WorkModel::Cell(std::get<1>(w), std::get<2>(w)); },
+         [](std::span<double> values) { return median(values); });
+    take([](const WorkModel::Worker& w) { return std::get<0>(w); }, nearest_to_none);
   }
   std::map<WorkModel::Worker, double> factors;
   for (const auto& [worker, value] : logs) {

@@ -179,7 +179,10 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
   const steps::PredictedSteps predicted = input.lengths
                                               ? predict_steps(pipeline.dag, *input.lengths, input.recorded, fit_steps)
                                               : predict_steps(pipeline.dag, input.recorded, fit_steps);
-  StepsPlan plan{.out = request.out, .replaced = replaced_text(request.out), .warnings = pipeline.doubts};
+  StepsPlan plan;
+  plan.out = request.out;
+  plan.replaced = replaced_text(request.out);
+  plan.warnings = pipeline.doubts;
   const steps::StepRunOptions options{.clocks_per = request.steps.clocks_per,
                                       .late_by_s = latency.late_by_s(),
                                       .late_share = request.steps.late_pct / kPerCent,

@@ -181,30 +181,30 @@ report::SeriesPlots plots_of(const StepsPlan& plan, const ShownSteps& shown, std
 }
 
 std::vector<report::SeriesPlots> step_plots(const StepsPlan& plan, const ShownSteps& shown) {
-  using Unit = report::SeriesPlots::Unit;
+  using PlotUnit = report::SeriesPlots::Unit;
   return {
       plots_of(
           plan, shown, "Time of each step",
           "From its begin until the longest replica has finished: there all "
           "replicas sum their gradients. A plan that is above full clocks is late.",
-          {"time", Unit::seconds},
+          {"time", PlotUnit::seconds},
           [](const steps::StepPair& pair, bool planned) {
             return planned ? pair.plan.time_s : pair.full_clocks.time_s;
           },
           true),
       plots_of(
           plan, shown, "Waiting", "Share of all GPUs' time in which they wait for another rank or replica.",
-          {"waiting", Unit::percent},
+          {"waiting", PlotUnit::percent},
           [](const steps::StepPair& pair, bool planned) {
             return kHundred * (planned ? pair.plan.waiting : pair.full_clocks.waiting);
           },
           true),
       plots_of(
-          plan, shown, "Clock", "Mean over the time of all units, in MHz.", {"MHz", Unit::none},
+          plan, shown, "Clock", "Mean over the time of all units, in MHz.", {"MHz", PlotUnit::none},
           [](const steps::StepPair& pair, bool) { return pair.plan.clock_mhz; }, false),
       plots_of(
           plan, shown, "Energy saved", "Against full clocks in the same deal: what balancing saves is not in it.",
-          {"saved", Unit::percent},
+          {"saved", PlotUnit::percent},
           [](const steps::StepPair& pair, bool) { return -change_pct(pair.full_clocks.energy_j, pair.plan.energy_j); },
           false)};
 }

@@ -1,0 +1,50 @@
+// Lengths, traces, and the tables of a plan of steps.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/core/error.h"
+#include "checks.h"
+#include "planning/steps/step_folder.h"
+#include "planning/steps/step_input.h"
+
+namespace {
+
+void exercise(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const lowgear::InputError&) {
+    // Refusing is an answer.
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const lowgear::planner::PlanFolder::File file{"fuzz", std::string(text)};
+  exercise([&] { (void)lowgear::steps::is_trace(text, "fuzz"); });
+  exercise([&] {
+    const lowgear::steps::Trace trace = lowgear::steps::read_trace(text, "fuzz");
+    for (const auto& step : trace.steps) {
+      for (const double time_s : step.time_s) require(time_s > 0 || !step.fault.empty());
+    }
+  });
+  exercise([&] {
+    for (const auto& step : lowgear::steps::read_lengths(text, "fuzz").steps) {
+      for (const auto& amounts : step.amounts) require(amounts.tokens >= 1 || !step.fault.empty());
+    }
+  });
+  exercise([&] { (void)lowgear::steps::read_steps_table(file); });
+  exercise([&] { (void)lowgear::steps::read_replicas_table(file); });
+  exercise([&] {
+    std::map<lowgear::steps::WorkModel::Worker, double> workers;
+    (void)lowgear::steps::read_steps_file(file, workers);
+  });
+  return 0;
+}

@@ -1,0 +1,106 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear::cli {
+namespace {
+
+/// Two replicas of two stages with three microbatches, whose second replica is longer in every other step.
+class PlanSteps : public ::testing::Test {
+ protected:
+  PlanSteps() {
+    std::string lengths = "step,replica,microbatch,lengths\n";
+    std::string trace = "step,dp_rank,stage,op,microbatch,duration_us\n";
+    for (int step = 0; step < 8; ++step) {
+      for (int replica = 0; replica < 2; ++replica) {
+        for (int microbatch = 0; microbatch < 3; ++microbatch) {
+          const int tokens = 1000 + 400 * microbatch + (replica == step % 2 ? 900 : 0);
+          const std::string place = std::to_string(step) + ',' + std::to_string(replica) + ',';
+          lengths += place + std::to_string(microbatch) + ",500 " + std::to_string(tokens - 500) + '\n';
+          for (int stage = 0; stage < 2; ++stage) {
+            for (const bool forward : {true, false}) {
+              trace += place + std::to_string(stage) + (forward ? ",forward-compute," : ",backward-compute,") +
+                       std::to_string(microbatch) + ',' + std::to_string(tokens * (forward ? 40 : 80)) + '\n';
+            }
+          }
+        }
+      }
+    }
+    profile_ = write_text(folder_ / "profile.csv", small_profile(2));
+    lengths_ = write_text(folder_ / "lengths.csv", lengths);
+    trace_ = write_text(folder_ / "trace.csv", trace);
+  }
+
+  [[nodiscard]] ProgramResult plan(const std::string& lengths, std::vector<std::string> others = {}) const {
+    std::vector<std::string> command{"plan", profile_, "--lengths", lengths, "--blocking-power", "70", "--out", out()};
+    command.insert(command.end(), others.begin(), others.end());
+    return run_lowgear(command);
+  }
+  [[nodiscard]] std::string out() const { return (folder_ / "out").string(); }
+
+  TemporaryFolder folder_;
+  std::string profile_, lengths_, trace_;
+};
+
+TEST_F(PlanSteps, PlansLengthsVerifiesAndReports) {
+  const ProgramResult result = plan(lengths_, {"--recorded", trace_, "--fit-steps", "4", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = parse_json(result.out, "stdout");
+  EXPECT_EQ(json["deals"]["given"]["recorded_held_out"]["steps"], 4);
+  EXPECT_LT(json["deals"]["given"]["recorded_held_out"]["energy_pct"], -3);
+  EXPECT_LT(json["deals"]["given"]["recorded_held_out"]["mean_lateness_pct"], 0.5);
+  EXPECT_FALSE(json["amounts_inferred"]);
+  EXPECT_NE(read_file(folder_ / "out/report.html").find("Four states of the same steps"), std::string::npos);
+
+  const ProgramResult verified = run_lowgear({"verify", out(), "--json"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  EXPECT_EQ(parse_json(verified.out, "stdout")["replicas"], 8 * 2 * 2);
+
+  std::string table = read_file(folder_ / "out/steps.csv");
+  const std::size_t row = table.find("\n3,balanced,0,") + 14;
+  table[row] = table[row] == '9' ? '8' : '9';
+  write_text(folder_ / "out/steps.csv", table);
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 1);
+}
+
+TEST_F(PlanSteps, PlansATraceWithOneClockPerReplica) {
+  const ProgramResult result = plan(trace_, {"--clocks-per", "replica", "--no-ask-ahead", "--switch-latency", "10ms"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("the trace states no lengths"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("one per replica, change 10 ms after their units begin"), std::string::npos) << result.out;
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+}
+
+TEST_F(PlanSteps, AStepWithBadLengthsRunsAtFullClocksAndSaysWhy) {
+  write_text(lengths_, read_file(lengths_) + "9,0,0,500\n");
+  const ProgramResult result = plan(lengths_, {"--recorded", trace_});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("step 9 runs at full clocks: microbatch 1 of replica 0 is missing"), std::string::npos)
+      << result.err;
+  EXPECT_NE(read_file(folder_ / "out/steps.csv").find("microbatch 1 of replica 0 is missing"), std::string::npos);
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+}
+
+TEST_F(PlanSteps, SaysWhatDoesNotGoTogether) {
+  const auto refusal = [](const ProgramResult& result) {
+    EXPECT_EQ(result.exit_code, 2);
+    return result.err;
+  };
+  EXPECT_NE(refusal(plan(lengths_)).find("add --recorded FILE"), std::string::npos);
+  EXPECT_NE(refusal(plan(trace_, {"--recorded", trace_})).find("names a trace"), std::string::npos);
+  EXPECT_NE(refusal(plan(trace_, {"--deadline", "3"})).find("--deadline"), std::string::npos);
+  EXPECT_NE(refusal(run_lowgear({"plan", profile_, "--microbatches", "4", "--fit-steps", "4", "--out", out()}))
+                .find("--fit-steps: goes with --lengths"),
+            std::string::npos);
+  write_text(profile_, small_profile(3));
+  EXPECT_NE(refusal(plan(trace_)).find("has 3 stages, and the steps have 2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lowgear::cli
