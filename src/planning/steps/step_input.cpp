@@ -230,6 +230,45 @@ std::string beyond_fit(const Lengths& lengths, const Lengths::Step& step, const 
   return "";
 }
 
+const Amounts& amounts_of(const Lengths& lengths, const Lengths::Step& step, int replica, int microbatch) {
+  return step.amounts[static_cast<std::size_t>(replica * lengths.microbatches + microbatch)];
+}
+
+/// What a model of lengths is fitted on.
+struct FitUnits {
+  std::map<int, const Trace::Step*> recorded;  ///< by number of a step with lengths; null: not recorded as a whole
+  std::set<int> steps;
+  std::vector<RecordedUnit> units;
+};
+
+FitUnits fit_units(const Lengths& lengths, const Trace& recorded, int fit_steps) {
+  FitUnits fit;
+  for (const Lengths::Step& step : lengths.steps) fit.recorded[step.number] = nullptr;
+  for (const Trace::Step& step : recorded.steps) {
+    const auto found = fit.recorded.find(step.number);
+    if (found != fit.recorded.end() && step.fault.empty()) found->second = &step;
+  }
+  std::vector<const Lengths::Step*> usable;
+  for (const Lengths::Step& step : lengths.steps) {
+    if (step.fault.empty() && fit.recorded.at(step.number) != nullptr) usable.push_back(&step);
+  }
+  if (usable.empty())
+    throw InputError("no recorded step has lengths: nothing to fit times to; give both for some steps");
+  usable.resize(fitted_count(usable.size(), fit_steps));
+  for (const Lengths::Step* const step : usable) {
+    fit.steps.insert(step->number);
+    int place = 0;
+    for (const MicrobatchTimes& microbatch : microbatches_of(recorded, *fit.recorded.at(step->number), true)) {
+      for (RecordedUnit unit : microbatch.units) {
+        unit.amounts = amounts_of(lengths, *step, unit.replica, place % lengths.microbatches);
+        fit.units.push_back(unit);
+      }
+      ++place;
+    }
+  }
+  return fit;
+}
+
 }  // namespace
 
 bool is_trace(std::string_view text, const std::string& source) {
@@ -349,47 +388,22 @@ PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Lengths& le
     throw InputError(fmt::format("lengths are of {} replicas with {} microbatches, and times of {} with {}",
                                  lengths.replicas, lengths.microbatches, recorded.replicas, recorded.microbatches));
   }
-  std::map<int, const Trace::Step*> recorded_steps;
-  for (const Trace::Step& step : recorded.steps) {
-    if (step.fault.empty()) recorded_steps[step.number] = &step;
-  }
-  const auto amounts_of = [&](const Lengths::Step& step, int replica, int microbatch) -> const Amounts& {
-    return step.amounts[static_cast<std::size_t>(replica * lengths.microbatches + microbatch)];
-  };
-  const auto is_usable = [&](const Lengths::Step& step) {
-    return step.fault.empty() && recorded_steps.contains(step.number);
-  };
-  const std::size_t fitted =
-      fitted_count(static_cast<std::size_t>(std::ranges::count_if(lengths.steps, is_usable)), fit_steps);
-  if (fitted == 0) throw InputError("no recorded step has lengths: nothing to fit times to; give both for some steps");
-  std::set<int> fit_numbers;
-  std::vector<RecordedUnit> units;
-  for (const Lengths::Step& step : lengths.steps) {
-    if (fit_numbers.size() == fitted) break;
-    if (!is_usable(step)) continue;
-    fit_numbers.insert(step.number);
-    for (const MicrobatchTimes& microbatch : microbatches_of(recorded, *recorded_steps.at(step.number), true)) {
-      const auto place = static_cast<int>(units.size() / microbatch.units.size()) % lengths.microbatches;
-      for (RecordedUnit unit : microbatch.units) {
-        unit.amounts = amounts_of(step, unit.replica, place);
-        units.push_back(unit);
-      }
-    }
-  }
+  const FitUnits fit = fit_units(lengths, recorded, fit_steps);
   PredictedSteps result{
-      .replicas = lengths.replicas, .model = WorkModel::fit(units), .inferred = false, .error = 0, .steps = {}};
+      .replicas = lengths.replicas, .model = WorkModel::fit(fit.units), .inferred = false, .error = 0, .steps = {}};
   for (const Lengths::Step& step : lengths.steps) {
-    StepUnits& of_step =
-        result.steps.emplace_back(StepUnits{step.number, fit_numbers.contains(step.number), "", {}, {}});
+    StepUnits& of_step = result.steps.emplace_back(StepUnits{step.number, fit.steps.contains(step.number), "", {}, {}});
     of_step.fault = step.fault.empty() ? beyond_fit(lengths, step, result.model.most()) : step.fault;
     if (!of_step.fault.empty()) continue;
     for (int replica = 0; replica < lengths.replicas; ++replica) {
       std::vector<double>& times = of_step.predicted_s.emplace_back();
       for (const schedule::ComputeOp& op : dag.ops) {
-        times.push_back(result.model.time_s(replica, op.stage, op.kind, amounts_of(step, replica, op.microbatch)));
+        times.push_back(
+            result.model.time_s(replica, op.stage, op.kind, amounts_of(lengths, step, replica, op.microbatch)));
       }
     }
-    if (is_usable(step)) of_step.recorded_s = by_op(dag, recorded, *recorded_steps.at(step.number));
+    if (const Trace::Step* const times = fit.recorded.at(step.number))
+      of_step.recorded_s = by_op(dag, recorded, *times);
     check_predictions(of_step);
   }
   result.error = held_out_error(result.steps);

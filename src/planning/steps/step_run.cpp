@@ -4,31 +4,33 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace lowgear::steps {
 
 namespace {
 
-/// Largest margin that is tried, and how finely.
-constexpr double kMaxMargin = 0.08;
+/// How finely a margin is found.
 constexpr int kHalvings = 6;
 /// Steps that the margin is found on, the last fitted ones.
 constexpr std::size_t kMarginSteps = 32;
 
 using ByReplica = std::vector<std::vector<double>>;
 
-class Run {
+class Planning {
  public:
-  Run(const PredictedSteps& predicted, const schedule::PipelineDag& dag, const profile::StageProfile& profile,
-      std::span<const double> blocking_power_w, const StepRunOptions& options, Progress& progress)
+  Planning(const PredictedSteps& predicted, const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+           std::span<const double> blocking_power_w, const StepRunOptions& options, Progress& progress)
       : predicted_(predicted),
         dag_(dag),
         profile_(profile),
         power_w_(blocking_power_w),
         options_(options),
-        progress_(progress) {}
+        progress_(progress),
+        any_planner_(planner(0)) {}
 
   StepRun run() {
     StepRun result;
@@ -95,20 +97,10 @@ class Run {
 
   /// Times of the deal: those of each unit's origin, on the worker that runs it.
   void set_times(const StepUnits& units, PlannedDeal& dealt) const {
-    std::vector<std::vector<std::size_t>> op_of(static_cast<std::size_t>(dag_.microbatches));
-    std::vector<std::size_t> within(dag_.ops.size());  // place among the ops of its microbatch
+    std::map<std::tuple<int, OpKind, int>, std::size_t> place_of;  // ops of two microbatches may stand in other orders
     for (std::size_t op = 0; op < dag_.ops.size(); ++op) {
-      std::vector<std::size_t>& ops = op_of[static_cast<std::size_t>(dag_.ops[op].microbatch)];
-      within[op] = ops.size();
-      ops.push_back(op);
+      place_of[{dag_.ops[op].stage, dag_.ops[op].kind, dag_.ops[op].microbatch}] = op;
     }
-    // Ops of two microbatches need not stand in the same order: find the one of the same stage and kind.
-    const auto same_op = [&](std::size_t op, int microbatch) {
-      for (const std::size_t other : op_of[static_cast<std::size_t>(microbatch)]) {
-        if (dag_.ops[other].stage == dag_.ops[op].stage && dag_.ops[other].kind == dag_.ops[op].kind) return other;
-      }
-      return op;
-    };
     const auto deal = [&](const ByReplica& times) {
       ByReplica result;
       for (std::size_t r = 0; r < times.size(); ++r) {
@@ -116,8 +108,8 @@ class Run {
         for (std::size_t op = 0; op < dag_.ops.size(); ++op) {
           const Origin& origin = dealt.origins[r][static_cast<std::size_t>(dag_.ops[op].microbatch)];
           const double factor = worker(static_cast<int>(r), op) / worker(origin.replica, op);
-          of_replica.push_back(times[static_cast<std::size_t>(origin.replica)][same_op(op, origin.microbatch)] *
-                               factor);
+          const std::size_t from = place_of.at({dag_.ops[op].stage, dag_.ops[op].kind, origin.microbatch});
+          of_replica.push_back(times[static_cast<std::size_t>(origin.replica)][from] * factor);
         }
       }
       return result;
@@ -127,10 +119,9 @@ class Run {
   }
 
   [[nodiscard]] double longest_s(const PlannedDeal& dealt) const {
-    const StepPlanner any = planner(0);
     double longest_s = 0;
     for (const std::vector<double>& times_s : dealt.predicted_s) {
-      longest_s = std::max(longest_s, any.full_time_s(any.work(times_s)));
+      longest_s = std::max(longest_s, any_planner_.full_time_s(any_planner_.work(times_s)));
     }
     return longest_s;
   }
@@ -259,6 +250,7 @@ class Run {
   std::span<const double> power_w_;
   const StepRunOptions& options_;
   Progress& progress_;
+  StepPlanner any_planner_;  ///< for full clocks
 };
 
 void add(const StepFigures& figures, StepFigures& sum) {
@@ -301,7 +293,7 @@ std::vector<std::vector<Origin>> balanced_deal(const std::vector<std::vector<dou
 StepRun plan_steps(const PredictedSteps& predicted, const schedule::PipelineDag& dag,
                    const profile::StageProfile& profile, std::span<const double> blocking_power_w,
                    const StepRunOptions& options, Progress& progress) {
-  return Run(predicted, dag, profile, blocking_power_w, options, progress).run();
+  return Planning(predicted, dag, profile, blocking_power_w, options, progress).run();
 }
 
 StepTotals totals(const StepRun& run, Deal deal, Times times, Which which) {

@@ -77,6 +77,8 @@ struct StepRunOptions {
 
 /// A step is late that takes this share longer than at full clocks.
 inline constexpr double kLate = 0.005;
+/// Largest margin that is tried.
+inline constexpr double kMaxMargin = 0.08;
 
 struct StepRun {
   std::array<double, 2> margins{};  ///< by `place`: by what share units are taken to be slower than predicted

@@ -202,12 +202,13 @@ double WorkModel::time_s(int replica, int stage, OpKind kind, const Amounts& amo
 
 namespace {
 
-/// Of all medians of values, the one nearest to 0: of two halves, those that differ from the other replicas stand out.
+/// Of the lower and the upper median the one nearest to 0: of two halves, the one that differs from the other replicas
+/// stands out.
 double nearest_to_none(std::span<double> values) {
   const double upper = upper_median(values);
   if (values.size() % 2 == 1) return upper;
   const double lower = 2 * median(values) - upper;
-  return std::clamp(0.0, lower, upper);
+  return std::abs(lower) < std::abs(upper) ? lower : upper;
 }
 
 /// Workers that stand out: of the logarithms of mean times by replica and (stage, kind), what is left when the medians

@@ -22,7 +22,7 @@ StepFolder folder_of(ClocksPer clocks_per, double late_by_s = 0) {
   const std::vector<double> power_w{kBlockingW, kBlockingW};
   Quiet progress;
   const PredictedSteps predicted =
-      predict_steps(dag, read_lengths(files.lengths + "7,0,0,5\n", "l.csv"), read_trace(files.trace, "t.csv"), 0);
+      predict_steps(dag, read_lengths(files.lengths + "7,0,0,5\n", "l.csv"), read_trace(files.trace, "t.csv"), 4);
   const StepRun run =
       plan_steps(predicted, dag, profile, power_w, {.clocks_per = clocks_per, .late_by_s = late_by_s}, progress);
   const StepsFile file{.version = "1",

@@ -125,6 +125,18 @@ void warn_of_faults(const steps::StepRun& run, std::vector<std::string>& warning
   }
 }
 
+/// Says so where no margin keeps as few steps late as was asked for.
+void warn_of_lateness(const StepsPlan& plan, std::vector<std::string>& warnings) {
+  for (const steps::Deal deal : steps::kDeals) {
+    if (plan.run.margins.at(steps::place(deal)) < steps::kMaxMargin) continue;
+    warnings.push_back(
+        fmt::format("{}: {:.0f} % of the recorded steps end over {} % late, and {} % were asked for: no margin up to "
+                    "{} % is enough",
+                    name(deal), kPerCent * totals(plan.run, deal, steps::Times::recorded).late_share,
+                    kPerCent * steps::kLate, kPerCent * plan.file.late_share, kPerCent * steps::kMaxMargin));
+  }
+}
+
 }  // namespace
 
 void add_steps_options(CLI::App& app, StepsArguments& arguments) {
@@ -209,6 +221,7 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
                .prediction_error = predicted.error,
                .model = predicted.model};
   warn_of_faults(plan.run, plan.warnings);
+  warn_of_lateness(plan, plan.warnings);
 
   folder.write(output_file::kRun, write_steps_file(plan.file));
   folder.write(output_file::kProfile, profile::write_profile_file({.profile = pipeline.profile}));
