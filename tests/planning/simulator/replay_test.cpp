@@ -129,6 +129,17 @@ TEST(CostsWithSwitchLatency, StartAnIterationInTheStateThatOneLeaves) {
   EXPECT_THAT(joules(costs), ElementsAre(100, 300, 100, 300));
 }
 
+TEST(CostsWithSwitchLatency, OfAnIterationWithWorkOfItsOwnBeginAtTheClocksBeforeIt) {
+  // F has twice the work: a quarter of it (1 of 4 s) at 700, the rest at 1400. B has half the work.
+  const std::vector<double> work{2, 0.5};
+  const std::vector<int> before_mhz{700};
+  const std::vector<int> clocks_mhz{1400, 1400};
+  const auto costs =
+      costs_with_switch_latency(plan::pipeline(1, 1), one_stage_profile(), clocks_mhz, 1, {work, before_mhz});
+  EXPECT_THAT(seconds(costs), ElementsAre(1 + 0.75 * 2, 1));
+  EXPECT_THAT(joules(costs), ElementsAre(0.25 * 120 + 0.75 * 200, 150));
+}
+
 TEST(CostsWithSwitchLatency, UseTheNearestMeasuredClockBelowTheOldOne) {
   profile::StageProfile profile(1);
   profile.add(0, OpKind::forward, {1400, 1, 100});

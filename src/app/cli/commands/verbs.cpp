@@ -15,7 +15,8 @@ constexpr auto kPlanningVerbs = std::to_array<Verb>({
     {"plan", group::kPlan, "Plan clocks: the least energy for each iteration time, proven",
      "lowgear plan profile.csv --microbatches 96\n"
      "  lowgear plan profile.csv --microbatches 96 --slowdown 5% --out slower\n"
-     "  lowgear plan profile.csv --microbatches 96 --schedule auto",
+     "  lowgear plan profile.csv --microbatches 96 --schedule auto\n"
+     "  lowgear plan profile.csv --lengths lengths.csv --recorded trace.csv",
      declare_plan, true},
     {"plan --change", group::kFormOfVerb,
      "Plan again for changed work: frozen layers, another precision; say what that saves",
