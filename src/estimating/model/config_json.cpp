@@ -1,10 +1,12 @@
 #include "estimating/model/config_json.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/core/error.h"
 #include "base/core/formats/json.h"
 
 namespace lowgear::model {
@@ -41,6 +43,12 @@ class JsonMembers final : public ConfigMembers {
     for (std::size_t i = 0; i < list.size(); ++i) texts.push_back(list.at(i).text());
     return texts;
   }
+  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key) const override {
+    const JsonView list = object_.at(key);
+    std::vector<std::int64_t> values;
+    for (std::size_t i = 0; i < list.size(); ++i) values.push_back(list.at(i).integer());
+    return values;
+  }
   [[nodiscard]] std::unique_ptr<ConfigMembers> object(std::string_view key) const override {
     return std::make_unique<JsonMembers>(object_.at(key), "expected an object or null");
   }
@@ -58,71 +66,66 @@ class JsonMembers final : public ConfigMembers {
   JsonView object_;
 };
 
-Json scaling_json(const RopeScaling& scaling) {
-  if (scaling.kind == RopeScaling::Kind::none) return nullptr;
-  if (scaling.kind == RopeScaling::Kind::linear) return {{"rope_type", "linear"}, {"factor", scaling.factor}};
-  return {{"rope_type", "llama3"},
-          {"factor", scaling.factor},
-          {"low_freq_factor", scaling.low_frequency_factor},
-          {"high_freq_factor", scaling.high_frequency_factor},
-          {"original_max_position_embeddings", scaling.original_max_positions}};
+/// Offset of a member of the object that begins at `begin` in valid JSON text; npos if it has none of this name.
+std::size_t find_member(std::string_view text, std::size_t begin, std::string_view key) {
+  int depth = 0;
+  for (std::size_t i = begin; i < text.size(); ++i) {
+    if (text[i] == '{' || text[i] == '[') ++depth;
+    if (text[i] == '}' || text[i] == ']') --depth;
+    if (depth == 0) break;
+    if (text[i] != '"') continue;
+    std::size_t end = i + 1;
+    while (text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+    const std::size_t next = text.find_first_not_of(" \t\r\n", end + 1);
+    if (depth == 1 && text[next] == ':' && text.substr(i + 1, end - i - 1) == key) return i;
+    i = end;
+  }
+  return std::string_view::npos;
 }
 
-Json llama_json(const ModelConfig& config) {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"vocab_size", config.vocabulary},
-          {"hidden_size", config.hidden},
-          {"intermediate_size", config.intermediate},
-          {"num_hidden_layers", config.layers},
-          {"num_attention_heads", config.heads},
-          {"num_key_value_heads", config.kv_heads},
-          {"head_dim", config.head_dim},
-          {"hidden_act", "silu"},
-          {"max_position_embeddings", config.max_positions},
-          {"rms_norm_eps", config.norm_epsilon},
-          {"tie_word_embeddings", config.tied_embeddings},
-          {"rope_theta", config.rope_theta},
-          {"rope_scaling", scaling_json(config.rope_scaling)},
-          {"attention_bias", config.qkv_biases},
-          {"attention_dropout", 0.0},
-          {"mlp_bias", config.mlp_biases}};
+/// Line and column of the member that the path at the beginning of `problem` leads to (`$.rope_scaling.factor: ...`),
+/// or of the innermost object or list on its way that is found.
+SourceLocation place_of(std::string_view problem, std::string_view text, const std::string& source) {
+  const std::string_view path = problem.substr(0, problem.find(": "));
+  std::size_t place = text.find('{');
+  for (std::size_t dot = path.find('.'); dot != std::string_view::npos && place < text.size();) {
+    const std::size_t next = path.find('.', dot + 1);
+    const std::string_view key = path.substr(dot + 1, next - dot - 1);
+    const std::size_t member = find_member(text, text.find('{', place), key.substr(0, key.find('[')));
+    if (member == std::string_view::npos) break;
+    place = member;
+    dot = next;
+  }
+  if (place >= text.size()) return {source, 0, 0};
+  const std::string_view before = text.substr(0, place);
+  const auto line = 1 + std::ranges::count(before, '\n');
+  return {source, static_cast<int>(line), static_cast<int>(place - (before.rfind('\n') + 1)) + 1};
 }
 
-Json gpt2_json(const ModelConfig& config) {
-  return {{"architectures", {"GPT2LMHeadModel"}},
-          {"model_type", "gpt2"},
-          {"vocab_size", config.vocabulary},
-          {"n_positions", config.max_positions},
-          {"n_embd", config.hidden},
-          {"n_layer", config.layers},
-          {"n_head", config.heads},
-          {"n_inner", config.intermediate},
-          {"activation_function", "gelu_new"},
-          {"layer_norm_epsilon", config.norm_epsilon},
-          {"tie_word_embeddings", config.tied_embeddings},
-          {"resid_pdrop", 0.0},
-          {"embd_pdrop", 0.0},
-          {"attn_pdrop", 0.0}};
+void add_place(Verdict& verdict, std::string_view text) {
+  if (!verdict && verdict.where.line == 0) verdict.where = place_of(verdict.problem, text, verdict.where.source);
 }
 
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view json, const std::string& source) {
   const Json document = parse_json(json, source, kMaxValues);
-  return read_model_config(JsonMembers(JsonView(document, source), "expected an object, the config.json of a model"),
-                           source);
+  try {
+    ModelConfig config = read_model_config(
+        JsonMembers(JsonView(document, source), "expected an object, the config.json of a model"), source);
+    add_place(config.supported_members, json);
+    add_place(config.trained_members, json);
+    return config;
+  } catch (const LocatedError& error) {
+    if (error.where().line > 0 || !document.is_object()) throw;
+    throw_input_error(place_of(error.problem(), json, error.where().source), error.problem());
+  }
 }
 
 ModelConfig parse_trainable_config(std::string_view json, const std::string& source) {
   ModelConfig config = parse_model_config(json, source);
   trainable(config).require();
   return config;
-}
-
-std::string to_json(const ModelConfig& config) {
-  const Json document = trained_type(config) == "gpt2" ? gpt2_json(config) : llama_json(config);
-  return document.dump(2) + "\n";
 }
 
 }  // namespace lowgear::model

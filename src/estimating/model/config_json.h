@@ -8,12 +8,11 @@
 
 namespace lowgear::model {
 
-/// Reads the config.json of Hugging Face transformers: `model_type` llama, mistral, mixtral, qwen2, qwen2_moe, qwen3,
-/// qwen3_moe, phi3, gpt2, gpt_neox, bloom. The tables of config_members.cpp decide for each member whether it is in the
-/// description, noted, or refused by `estimable` or `trainable`. Missing members have the defaults of transformers.
-/// Sizes must be given. Throws InputError with line and column on text that is no JSON, and with the JSON path on a
-/// size that is missing, of the wrong type or out of bounds, on members that contradict each other, and on an unknown
-/// model type.
+/// Reads the config.json of Hugging Face transformers of the families in `families/`. Their files say for each member
+/// what of the description it states, and whether it is noted, or refused by `estimable` or `trainable`. Missing
+/// members have the defaults of transformers. Sizes must be given. Throws InputError with line and column on text that
+/// is no JSON, and with the JSON path on a size that is missing, of the wrong type or out of bounds, on members that
+/// contradict each other, and on an unknown model type.
 [[nodiscard]] ModelConfig parse_model_config(std::string_view json, const std::string& source);
 
 /// The same; throws InputError also if the model is not trainable.

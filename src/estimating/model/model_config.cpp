@@ -1,7 +1,6 @@
 #include "estimating/model/model_config.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -42,6 +41,12 @@ Fault find_mlp_fault(const ModelConfig& config) {
                       ""};
   }
   if (Fault fault = out_of_range("intermediate of the experts", experts.intermediate, kMaxModelWidth)) return fault;
+  if (!experts.dense.empty()) {
+    if (experts.dense.size() != static_cast<std::size_t>(config.layers)) {
+      return ModelFault{"dense", fmt::format("has {} elements for {} layers", experts.dense.size(), config.layers), ""};
+    }
+    if (Fault fault = out_of_range("intermediate", config.intermediate, kMaxModelWidth)) return fault;
+  }
   return out_of_range("intermediate of the shared expert", experts.shared_intermediate, kMaxModelWidth, 0);
 }
 
@@ -81,52 +86,20 @@ std::int64_t shared_expert_matrices(const ModelConfig& config) {
 }
 
 /// Of one layer, with which one token is multiplied.
-std::int64_t active_layer_matrices(const ModelConfig& config) {
+std::int64_t active_layer_matrices(const ModelConfig& config, bool with_experts) {
   const std::int64_t attention = attention_matrices(config);
-  if (!config.experts) return attention + mlp_matrices(config, config.intermediate);
+  if (!with_experts) return attention + mlp_matrices(config, config.intermediate);
   const ExpertShape& experts = *config.experts;
   return attention + config.hidden * experts.experts + shared_expert_matrices(config) +
          experts.experts_per_token * mlp_matrices(config, experts.intermediate);
 }
 
+std::int64_t norm_weights(const ModelConfig& config) {
+  return config.norm == NormKind::layer_norm ? 2 * config.hidden : config.hidden;
+}
+
 bool is_windowed(const ModelConfig& config, std::int64_t layer, std::int64_t sequence_length) {
   return windowed_layers(config, sequence_length, layer, 1) > 0;
-}
-
-/// Parts of the model that the trainer's layers lack.
-std::vector<std::string_view> untrained_parts(const ModelConfig& config) {
-  std::vector<std::string_view> parts;
-  if (config.experts) parts.emplace_back("experts");
-  if (config.qk_norms) parts.emplace_back("norms of queries and keys");
-  if (config.embedding_norm) parts.emplace_back("a norm after the embedding");
-  if (config.parallel_residual) parts.emplace_back("a parallel residual");
-  if (config.window > 0 && config.window < config.max_positions) parts.emplace_back("a sliding window");
-  if (config.positions == PositionKind::alibi) parts.emplace_back("ALiBi");
-  return parts;
-}
-
-/// The first respect in which layers are not GPT-2's; empty if there is none.
-std::string difference_from_gpt2(const ModelConfig& config) {
-  if (config.norm != NormKind::layer_norm || config.mlp != MlpKind::plain) {
-    return "positions: with learned positions, training has only layer norms and MLPs without gates";
-  }
-  if (config.kv_heads != config.heads) return "kv_heads: GPT-2 has no grouped-query attention";
-  if (query_width(config) != config.hidden) {
-    return fmt::format("heads: {} heads of {} are not the width of {}", config.heads, config.head_dim, config.hidden);
-  }
-  const bool biases = config.qkv_biases && config.output_bias && config.mlp_biases;
-  return biases ? "" : "biases: GPT-2 has a bias in every layer";
-}
-
-/// The same for Llama's.
-std::string difference_from_llama(const ModelConfig& config) {
-  if (config.norm != NormKind::rms_norm || config.mlp != MlpKind::gated) {
-    return "positions: with rotary positions, training has only RMS norms and gated MLPs";
-  }
-  if (config.head_dim % 2 != 0) {
-    return fmt::format("head_dim: {} is odd, but rotary embeddings turn pairs", config.head_dim);
-  }
-  return config.qkv_biases == config.output_bias ? "" : "biases: training has them in all of attention or nowhere";
 }
 
 std::string message_name(const ModelConfig& config) { return config.name.empty() ? "model" : printable(config.name); }
@@ -138,6 +111,8 @@ ModelConfig gpt_model(std::int64_t hidden, std::int64_t layers, std::int64_t hea
   ModelConfig config = {vocabulary, hidden, layers, heads, heads, hidden / heads, 4 * hidden, max_positions};
   config.mlp = MlpKind::plain;
   config.norm = NormKind::layer_norm;
+  config.family = "gpt2";
+  config.activation = Activation::gelu_tanh;
   config.positions = PositionKind::learned;
   config.qkv_biases = true;
   config.output_bias = true;
@@ -154,7 +129,9 @@ std::optional<ModelFault> find_fault(const ModelConfig& config) {
   if (Fault fault = out_of_range("max_positions", config.max_positions, kMaxPositions)) return fault;
   if (Fault fault = find_window_fault(config)) return fault;
   // Bounded by the sizes above: 2^16 experts of 3 * 2^44 weights still fit into 64 bits, in 1024 layers they do not.
-  const auto layer = static_cast<double>(parameter_counts(config).per_layer());
+  const auto layer =
+      static_cast<double>(std::max(layer_parameters(config, false).total(),
+                                   config.experts ? layer_parameters(config, true).total() : std::int64_t{0}));
   if (layer * static_cast<double>(config.layers) <= kMaxParameters) return std::nullopt;
   return ModelFault{"layers", "the model has more than 10^16 parameters", ""};
 }
@@ -174,18 +151,22 @@ Verdict estimable(const ModelConfig& config) { return config.supported_members; 
 Verdict trainable(const ModelConfig& config) {
   if (!config.supported_members) return config.supported_members;
   if (!config.trained_members) return config.trained_members;
-  std::string difference;
-  if (const std::vector<std::string_view> parts = untrained_parts(config); !parts.empty()) {
-    difference = fmt::format("not supported in training: {}", fmt::join(parts, ", "));
-  } else {
-    difference =
-        config.positions == PositionKind::learned ? difference_from_gpt2(config) : difference_from_llama(config);
-  }
-  return {{message_name(config), 0, 0}, std::move(difference)};
+  if (config.positions != PositionKind::rotary || (config.head_dim % 2 == 0 && rotary_dims(config) > 0)) return {};
+  return {{message_name(config), 0, 0},
+          fmt::format("head_dim: {} of {} dimensions cannot be turned in pairs", rotary_dims(config), config.head_dim)};
 }
 
-std::string_view trained_type(const ModelConfig& config) {
-  return config.positions == PositionKind::learned ? "gpt2" : "llama";
+bool has_experts(const ModelConfig& config, std::int64_t layer) {
+  if (!config.experts) return false;
+  return config.experts->dense.empty() || !config.experts->dense[static_cast<std::size_t>(layer)];
+}
+
+std::int64_t embedding_width(const ModelConfig& config) {
+  return config.embedding_width > 0 ? config.embedding_width : config.hidden;
+}
+
+std::int64_t rotary_dims(const ModelConfig& config) {
+  return static_cast<std::int64_t>(static_cast<double>(config.head_dim) * config.rotary_share) / 2 * 2;
 }
 
 std::int64_t windowed_layers(const ModelConfig& config, std::int64_t sequence_length, std::int64_t first,
@@ -201,46 +182,60 @@ double pairs_within_window(std::int64_t sequence_length, std::int64_t window) {
   return share * (2 - share);
 }
 
-ParameterCounts parameter_counts(const ModelConfig& config) {
-  ParameterCounts counts;
-  const std::int64_t norm = config.norm == NormKind::layer_norm ? 2 * config.hidden : config.hidden;
-  counts.embedding = config.vocabulary * config.hidden;
-  if (config.positions == PositionKind::learned) counts.embedding += config.max_positions * config.hidden;
-  if (config.embedding_norm) counts.embedding += norm;
-  counts.attention_per_layer = attention_matrices(config) + attention_biases(config);
-  if (config.experts) {
-    const ExpertShape& experts = *config.experts;
-    counts.mlp_per_layer = config.hidden * experts.experts + shared_expert_matrices(config);
-    counts.experts_per_layer =
-        experts.experts * (mlp_matrices(config, experts.intermediate) + mlp_biases(config, experts.intermediate));
-  } else {
-    counts.mlp_per_layer = mlp_matrices(config, config.intermediate) + mlp_biases(config, config.intermediate);
+LayerParameters layer_parameters(const ModelConfig& config, bool experts) {
+  LayerParameters counts;
+  counts.attention = attention_matrices(config) + attention_biases(config);
+  counts.norms = 2 * norm_weights(config) + (config.qk_norms ? 2 * config.head_dim : 0);
+  if (!experts) {
+    counts.mlp = mlp_matrices(config, config.intermediate) + mlp_biases(config, config.intermediate);
+    return counts;
   }
-  counts.norms_per_layer = 2 * norm + (config.qk_norms ? 2 * config.head_dim : 0);
-  counts.final_norm = norm;
-  counts.output_matrix = config.tied_embeddings ? 0 : config.vocabulary * config.hidden;
+  const ExpertShape& shape = *config.experts;
+  counts.mlp = config.hidden * shape.experts + shared_expert_matrices(config);
+  counts.experts = shape.experts * (mlp_matrices(config, shape.intermediate) + mlp_biases(config, shape.intermediate));
+  return counts;
+}
+
+EndParameters end_parameters(const ModelConfig& config) {
+  const std::int64_t width = embedding_width(config);
+  const std::int64_t projection = config.embedding_width > 0 ? width * config.hidden : 0;
+  EndParameters counts;
+  counts.embedding = config.vocabulary * width + projection;
+  if (config.positions == PositionKind::learned) {
+    counts.embedding += (config.max_positions + config.position_offset) * config.hidden;
+  }
+  if (config.embedding_norm) counts.embedding += norm_weights(config);
+  counts.final_norm = (config.final_norm ? norm_weights(config) : 0) + projection;
+  counts.output_matrix = config.tied_embeddings ? 0 : config.vocabulary * width;
   return counts;
 }
 
 std::int64_t parameter_count(const ModelConfig& config) {
-  const ParameterCounts counts = parameter_counts(config);
-  return counts.embedding + config.layers * counts.per_layer() + counts.head();
+  const EndParameters ends = end_parameters(config);
+  std::int64_t count = ends.embedding + ends.head();
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    count += layer_parameters(config, has_experts(config, layer)).total();
+  }
+  return count;
 }
 
 double active_matrix_parameters(const ModelConfig& config) {
-  return static_cast<double>(active_layer_matrices(config)) * static_cast<double>(config.layers) +
-         static_cast<double>(config.hidden) * static_cast<double>(config.vocabulary);
+  double weights = training_flops_of_head(config) / kFlopsPerWeight;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    weights += static_cast<double>(active_layer_matrices(config, has_experts(config, layer)));
+  }
+  return weights;
 }
 
 double training_flops_of_layer(const ModelConfig& config, std::int64_t layer, std::int64_t sequence_length) {
   const double pairs =
       is_windowed(config, layer, sequence_length) ? pairs_within_window(sequence_length, config.window) : 1;
-  return kFlopsPerWeight * static_cast<double>(active_layer_matrices(config)) +
+  return kFlopsPerWeight * static_cast<double>(active_layer_matrices(config, has_experts(config, layer))) +
          2 * kFlopsPerWeight * static_cast<double>(query_width(config)) * static_cast<double>(sequence_length) * pairs;
 }
 
 double training_flops_of_head(const ModelConfig& config) {
-  return kFlopsPerWeight * static_cast<double>(config.vocabulary) * static_cast<double>(config.hidden);
+  return kFlopsPerWeight * static_cast<double>(config.vocabulary) * static_cast<double>(embedding_width(config));
 }
 
 double training_flops_per_token(const ModelConfig& config, std::int64_t sequence_length) {

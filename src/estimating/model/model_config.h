@@ -16,6 +16,7 @@ struct ExpertShape {
   std::int64_t experts_per_token = 0;    ///< top-k of the router
   std::int64_t intermediate = 0;         ///< width inside one expert
   std::int64_t shared_intermediate = 0;  ///< width of the expert that every token uses; 0 without such an expert
+  std::vector<bool> dense = {};          ///< layers with an MLP instead, by layer; empty: none
 
   friend bool operator==(const ExpertShape&, const ExpertShape&) = default;
 };
@@ -24,21 +25,37 @@ enum class MlpKind : unsigned char {
   plain,  ///< two matrices with an activation in between (GPT, BLOOM)
   gated,  ///< three matrices: activation(gate) * up, then down (SwiGLU; Llama)
 };
+/// Within the MLP; in a gated one, of the gate.
+enum class Activation : unsigned char { silu, gelu, gelu_tanh, quick_gelu, relu };
 enum class NormKind : unsigned char { layer_norm, rms_norm };
-enum class PositionKind : unsigned char { learned, rotary, alibi };
+enum class NormPlace : unsigned char {
+  before,  ///< of the input of attention and MLP
+  after,   ///< of the sums with their outputs
+};
+enum class PositionKind : unsigned char {
+  learned,
+  rotary,
+  alibi,  ///< scores fall with the distance (Press et al. 2022)
+};
 
 /// How the frequencies of rotary embeddings are changed for longer texts (`rope_scaling` of a config.json).
 struct RopeScaling {
   enum class Kind : unsigned char {
     none,
-    linear,  ///< every frequency divided by `factor`
-    llama3,  ///< low frequencies divided by `factor`, high ones kept, those in between blended
+    linear,   ///< every frequency divided by `factor`
+    dynamic,  ///< a larger base for sequences that are longer than the model's positions (NTK)
+    llama3,   ///< low frequencies divided by `factor`, high ones kept, those in between blended
+    yarn,     ///< the same by the turns within the original positions (Peng et al. 2023)
   };
   Kind kind = Kind::none;
   double factor = 1;
   double low_frequency_factor = 1;
   double high_frequency_factor = 4;
-  std::int64_t original_max_positions = 8192;
+  std::int64_t original_max_positions = 8192;  ///< of llama3 and yarn
+  double beta_fast = 32;                       ///< yarn: frequencies of more turns are kept
+  double beta_slow = 1;                        ///< yarn: those of fewer are divided
+  double attention_factor = 1;                 ///< yarn: of cosines and sines
+  bool truncate = true;                        ///< yarn: the blended stretch ends at whole dimensions
 
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
@@ -56,7 +73,7 @@ struct Verdict {
 };
 
 /// The description of a decoder-only transformer. The estimator computes costs from it, the trainer builds layers from
-/// it. `trainable` and `estimable` say whether they can.
+/// it. `trainable` and `estimable` say whether they can. family.h has what only files depend on.
 struct ModelConfig {
   std::int64_t vocabulary = 0;     ///< tokens, before padding
   std::int64_t hidden = 0;         ///< width of the activations between layers
@@ -67,23 +84,35 @@ struct ModelConfig {
   std::int64_t intermediate = 0;   ///< width inside the MLP; ignored with experts
   std::int64_t max_positions = 0;  ///< longest sequence that the model is made for, in tokens
 
-  std::string name = {};  ///< of the catalogue or the file, for messages and reports
+  std::string name = {};         ///< of the catalogue or the file, for messages and reports
+  std::string family = "llama";  ///< whose names its tensors and members have; nothing that is computed depends on it
   MlpKind mlp = MlpKind::gated;
+  Activation activation = Activation::silu;
   NormKind norm = NormKind::rms_norm;
+  NormPlace norm_place = NormPlace::before;
+  bool final_norm = true;  ///< after the last layer
   PositionKind positions = PositionKind::rotary;
+  std::int64_t position_offset = 0;  ///< of the first token in the table of learned positions (OPT)
   double norm_epsilon = 1e-5;
-  double rope_theta = 10000;  ///< base of the rotary frequencies
+  double rope_theta = 10000;        ///< base of the rotary frequencies
+  double rotary_share = 1;          ///< of a head's dimensions, which are turned; the others are not
+  bool rotary_interleaved = false;  ///< turns neighbours; else dimensions half of the turned ones apart
   RopeScaling rope_scaling = {};
-  bool tied_embeddings = false;  ///< the output matrix is the token embedding
-  bool qkv_biases = false;       ///< of the query, key and value projections (GPT-2, BLOOM, Pythia, Qwen 2)
-  bool output_bias = false;      ///< of attention's output projection (GPT-2, BLOOM, Pythia)
-  bool mlp_biases = false;       ///< of the linear layers of the MLP (GPT-2, BLOOM, Pythia)
-  bool qk_norms = false;         ///< queries and keys pass an RMS norm of head_dim weights each (Qwen 3)
-  bool embedding_norm = false;   ///< a layer norm follows the embedding (BLOOM)
+  double embedding_dropout = 0;      ///< shares that are set to zero: of what enters the first layer,
+  double attention_dropout = 0;      ///< of the attention's weights,
+  double residual_dropout = 0;       ///< of what attention and MLP add
+  std::int64_t embedding_width = 0;  ///< of tokens, before a projection to `hidden`; 0: that itself
+  bool tied_embeddings = false;      ///< the output matrix is the token embedding
+  bool qkv_biases = false;           ///< of the query, key and value projections (GPT-2, BLOOM, Pythia, Qwen 2)
+  bool output_bias = false;          ///< of attention's output projection (GPT-2, BLOOM, Pythia)
+  bool mlp_biases = false;           ///< of the linear layers of the MLP (GPT-2, BLOOM, Pythia)
+  bool qk_norms = false;             ///< queries and keys pass an RMS norm of head_dim weights each (Qwen 3)
+  bool embedding_norm = false;       ///< a layer norm follows the embedding (BLOOM)
   /// Attention and MLP read the same input and are summed (GPT-NeoX, Pythia): one all-reduce of tensor parallelism
   /// instead of two.
   bool parallel_residual = false;
-  std::optional<ExpertShape> experts = {};  ///< instead of the MLP of every layer
+  std::optional<ExpertShape> experts = {};  ///< instead of the MLP, but in dense layers
+  bool normalised_experts = false;          ///< the shares of a token's experts sum to 1
   std::int64_t window = 0;          ///< tokens that a token of a windowed layer attends to, itself included; 0: all
   std::vector<bool> windowed = {};  ///< by layer; empty without a window
 
@@ -127,13 +156,17 @@ void require_valid(const ModelConfig& config);
 /// Whether the estimator knows the cost of every layer of a valid model.
 [[nodiscard]] Verdict estimable(const ModelConfig& config);
 
-/// Whether the trainer computes exactly a valid model: every member of its config.json, and layers that are Llama's
-/// (with or without biases) or GPT-2's.
+/// Whether the trainer computes exactly a valid model: every member of its config.json.
 [[nodiscard]] Verdict trainable(const ModelConfig& config);
 
-/// The `model_type` as which a trainable model is trained and saved: `gpt2`, or `llama`, which Mistral's layers are
-/// too.
-[[nodiscard]] std::string_view trained_type(const ModelConfig& config);
+/// Whether a layer has experts.
+[[nodiscard]] bool has_experts(const ModelConfig& config, std::int64_t layer);
+
+/// Width of the rows of the token embedding and the output matrix.
+[[nodiscard]] std::int64_t embedding_width(const ModelConfig& config);
+
+/// Dimensions of a head that are turned: an even number.
+[[nodiscard]] std::int64_t rotary_dims(const ModelConfig& config);
 
 /// Number of windowed layers among the `count` layers from `first` on; 0 if the window holds the whole sequence.
 [[nodiscard]] std::int64_t windowed_layers(const ModelConfig& config, std::int64_t sequence_length, std::int64_t first,
@@ -142,22 +175,27 @@ void require_valid(const ModelConfig& config);
 /// Pairs of tokens that a causal layer with a window attends to, as a share of those without. 0 stands for no window.
 [[nodiscard]] double pairs_within_window(std::int64_t sequence_length, std::int64_t window);
 
-/// Parameters by place, of one copy of the model before any sharding. Tied embeddings count once, in `embedding`.
-struct ParameterCounts {
-  std::int64_t embedding = 0;            ///< tokens, learned positions and their norm
-  std::int64_t attention_per_layer = 0;  ///< projections with biases
-  std::int64_t mlp_per_layer = 0;        ///< without experts; with them the shared expert and the router
-  std::int64_t experts_per_layer = 0;    ///< of all experts of a layer
-  std::int64_t norms_per_layer = 0;
-  std::int64_t final_norm = 0;
+/// Parameters of a layer, of one copy of the model before any sharding.
+struct LayerParameters {
+  std::int64_t attention = 0;  ///< projections with biases
+  std::int64_t mlp = 0;        ///< without experts; with them the shared expert and the router
+  std::int64_t experts = 0;    ///< of all experts
+  std::int64_t norms = 0;
+
+  [[nodiscard]] std::int64_t total() const { return attention + mlp + experts + norms; }
+};
+/// `experts` says whether the layer has them.
+[[nodiscard]] LayerParameters layer_parameters(const ModelConfig& config, bool experts);
+
+/// The same of what is before and after the layers. Tied embeddings count once, in `embedding`.
+struct EndParameters {
+  std::int64_t embedding = 0;      ///< tokens, learned positions, their norm, the projection to the layers' width
+  std::int64_t final_norm = 0;     ///< and the projection to the embedding's width
   std::int64_t output_matrix = 0;  ///< 0 when tied
 
-  [[nodiscard]] std::int64_t per_layer() const {
-    return attention_per_layer + mlp_per_layer + experts_per_layer + norms_per_layer;
-  }
   [[nodiscard]] std::int64_t head() const { return final_norm + output_matrix; }
 };
-[[nodiscard]] ParameterCounts parameter_counts(const ModelConfig& config);
+[[nodiscard]] EndParameters end_parameters(const ModelConfig& config);
 /// Parameters of the whole model.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);
 

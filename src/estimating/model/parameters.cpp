@@ -6,94 +6,125 @@
 #include <numeric>
 #include <utility>
 
+#include "estimating/model/family.h"
+
 namespace lowgear::model {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-/// Collects parameters that share a part, a layer and the beginning of their names.
+/// Rows of matrices that stand side by side in the files, or in one.
+Shape joined_rows(const std::vector<std::string>& names, const Shape& rows) {
+  return names.size() > 1 ? rows : Shape{std::accumulate(rows.begin(), rows.end(), std::int64_t{0})};
+}
+
+/// Collects the parameters of a part of the model.
 class Collector {
  public:
-  Collector(std::vector<ParameterSpec>& specs, Part part, std::string prefix, std::int64_t layer = -1)
-      : specs_(&specs), part_(part), prefix_(std::move(prefix)), layer_(layer) {}
+  Collector(const ModelConfig& config, std::vector<ParameterSpec>& specs)
+      : config_(&config), names_(&family_of(config).tensors), specs_(&specs) {}
 
+  void add_embedding() {
+    begin(Part::embedding);
+    add(names_->embedding + ".weight", {config_->vocabulary, embedding_width(*config_)});
+    if (config_->positions == PositionKind::learned) {
+      add(names_->positions + ".weight", {config_->max_positions + config_->position_offset, config_->hidden});
+    }
+    if (config_->embedding_width > 0) add(names_->project_in + ".weight", {config_->hidden, embedding_width(*config_)});
+    if (config_->embedding_norm) add_norm(names_->embedding_norm);
+  }
+
+  void add_layer(std::int64_t layer) {
+    begin(Part::layer, layer);
+    prefix_ = layer_prefix(*names_, layer);
+    add_norm(names_->attention_norm);
+    const std::int64_t queries = config_->heads * config_->head_dim;
+    const std::int64_t keys = config_->kv_heads * config_->head_dim;
+    add_linears(names_->qkv, joined_rows(names_->qkv, {queries, keys, keys}), config_->hidden, config_->qkv_biases);
+    if (config_->qk_norms) {
+      add(names_->query_norm + ".weight", {config_->head_dim});
+      add(names_->key_norm + ".weight", {config_->head_dim});
+    }
+    add_linears({names_->attention_out}, {config_->hidden}, queries, config_->output_bias);
+    add_norm(names_->mlp_norm);
+    if (has_experts(*config_, layer)) {
+      add_experts();
+    } else {
+      add_mlp(names_->mlp_in, names_->mlp_out, config_->intermediate);
+    }
+  }
+
+  void add_head() {
+    begin(Part::head);
+    if (config_->final_norm) add_norm(names_->final_norm);
+    if (config_->embedding_width > 0)
+      add(names_->project_out + ".weight", {embedding_width(*config_), config_->hidden});
+    if (!config_->tied_embeddings) add(names_->output + ".weight", {config_->vocabulary, embedding_width(*config_)});
+  }
+
+ private:
+  void begin(Part part, std::int64_t layer = -1) {
+    part_ = part;
+    layer_ = layer;
+    prefix_.clear();
+  }
   void add(std::string_view name, Shape shape) {
     specs_->push_back(
         {.name = fmt::format("{}{}", prefix_, name), .shape = std::move(shape), .part = part_, .layer = layer_});
   }
-  /// [outputs, inputs].
-  void add_linear(std::string_view name, std::int64_t inputs, std::int64_t outputs, bool bias) {
-    add(fmt::format("{}.weight", name), {outputs, inputs});
-    if (bias) add(fmt::format("{}.bias", name), {outputs});
+  void add_norm(const std::string& name) {
+    add(name + ".weight", {config_->hidden});
+    if (config_->norm == NormKind::layer_norm) add(name + ".bias", {config_->hidden});
   }
-  /// [inputs, outputs], with a bias.
-  void add_conv1d(std::string_view name, std::int64_t inputs, std::int64_t outputs) {
-    add(fmt::format("{}.weight", name), {inputs, outputs});
-    add(fmt::format("{}.bias", name), {outputs});
+  void add_linears(const std::vector<std::string>& names, const Shape& rows, std::int64_t inputs, bool bias) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      add(names[i] + ".weight", names_->transposed ? Shape{inputs, rows[i]} : Shape{rows[i], inputs});
+      if (bias) add(names[i] + ".bias", {rows[i]});
+    }
   }
-  void add_layer_norm(std::string_view name, std::int64_t width) {
-    add(fmt::format("{}.weight", name), {width});
-    add(fmt::format("{}.bias", name), {width});
+  void add_mlp(const std::vector<std::string>& in, const std::string& out, std::int64_t width) {
+    const Shape rows = config_->mlp == MlpKind::gated ? Shape{width, width} : Shape{width};
+    add_linears(in, joined_rows(in, rows), config_->hidden, config_->mlp_biases);
+    add_linears({out}, {config_->hidden}, width, config_->mlp_biases);
+  }
+  void add_experts() {
+    const ExpertShape& shape = *config_->experts;
+    add(names_->router + ".weight", {shape.experts, config_->hidden});
+    const std::string layer = prefix_;
+    for (std::int64_t expert = 0; expert < shape.experts; ++expert) {
+      prefix_ = layer + expert_prefix(*names_, expert);
+      add_mlp(names_->expert_in, names_->expert_out, shape.intermediate);
+    }
+    prefix_ = layer;
+    if (shape.shared_intermediate == 0) return;
+    add_mlp(names_->shared_in, names_->shared_out, shape.shared_intermediate);
+    add(names_->shared_router + ".weight", {1, config_->hidden});
   }
 
- private:
+  const ModelConfig* config_;
+  const TensorNames* names_;
   std::vector<ParameterSpec>* specs_;
-  Part part_;
+  Part part_ = Part::layer;
+  std::int64_t layer_ = -1;
   std::string prefix_;
-  std::int64_t layer_;
 };
-
-void add_llama_layer(std::vector<ParameterSpec>& specs, const ModelConfig& config, std::int64_t layer) {
-  Collector in(specs, Part::layer, fmt::format("model.layers.{}.", layer), layer);
-  const std::int64_t query_width = config.heads * config.head_dim;
-  const std::int64_t key_width = config.kv_heads * config.head_dim;
-  in.add("input_layernorm.weight", {config.hidden});
-  in.add_linear("self_attn.q_proj", config.hidden, query_width, config.qkv_biases);
-  in.add_linear("self_attn.k_proj", config.hidden, key_width, config.qkv_biases);
-  in.add_linear("self_attn.v_proj", config.hidden, key_width, config.qkv_biases);
-  in.add_linear("self_attn.o_proj", query_width, config.hidden, config.output_bias);
-  in.add("post_attention_layernorm.weight", {config.hidden});
-  in.add_linear("mlp.gate_proj", config.hidden, config.intermediate, config.mlp_biases);
-  in.add_linear("mlp.up_proj", config.hidden, config.intermediate, config.mlp_biases);
-  in.add_linear("mlp.down_proj", config.intermediate, config.hidden, config.mlp_biases);
-}
-
-void add_gpt2_layer(std::vector<ParameterSpec>& specs, const ModelConfig& config, std::int64_t layer) {
-  Collector in(specs, Part::layer, fmt::format("transformer.h.{}.", layer), layer);
-  in.add_layer_norm("ln_1", config.hidden);
-  in.add_conv1d("attn.c_attn", config.hidden, 3 * config.hidden);
-  in.add_conv1d("attn.c_proj", config.hidden, config.hidden);
-  in.add_layer_norm("ln_2", config.hidden);
-  in.add_conv1d("mlp.c_fc", config.hidden, config.intermediate);
-  in.add_conv1d("mlp.c_proj", config.intermediate, config.hidden);
-}
-
-void add_llama(std::vector<ParameterSpec>& specs, const ModelConfig& config) {
-  Collector(specs, Part::embedding, "model.").add("embed_tokens.weight", {config.vocabulary, config.hidden});
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) add_llama_layer(specs, config, layer);
-  Collector(specs, Part::head, "model.").add("norm.weight", {config.hidden});
-}
-
-void add_gpt2(std::vector<ParameterSpec>& specs, const ModelConfig& config) {
-  Collector embedding(specs, Part::embedding, "transformer.");
-  embedding.add("wte.weight", {config.vocabulary, config.hidden});
-  embedding.add("wpe.weight", {config.max_positions, config.hidden});
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) add_gpt2_layer(specs, config, layer);
-  Collector(specs, Part::head, "transformer.").add_layer_norm("ln_f", config.hidden);
-}
 
 }  // namespace
 
+std::string layer_prefix(const TensorNames& names, std::int64_t layer) {
+  return fmt::format(fmt::runtime(names.layer), layer);
+}
+
+std::string expert_prefix(const TensorNames& names, std::int64_t expert) {
+  return fmt::format(fmt::runtime(names.expert), expert);
+}
+
 std::vector<ParameterSpec> parameters(const ModelConfig& config) {
   std::vector<ParameterSpec> specs;
-  if (trained_type(config) == "gpt2") {
-    add_gpt2(specs, config);
-  } else {
-    add_llama(specs, config);
-  }
-  if (!config.tied_embeddings) {
-    Collector(specs, Part::head, "").add("lm_head.weight", {config.vocabulary, config.hidden});
-  }
+  Collector collector(config, specs);
+  collector.add_embedding();
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) collector.add_layer(layer);
+  collector.add_head();
   return specs;
 }
 
@@ -101,8 +132,6 @@ std::int64_t element_count(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-std::string_view base_prefix(const ModelConfig& config) {
-  return trained_type(config) == "gpt2" ? "transformer." : "model.";
-}
+std::string_view base_prefix(const ModelConfig& config) { return family_of(config).tensors.prefix; }
 
 }  // namespace lowgear::model

@@ -15,6 +15,7 @@
 #include "base/core/error.h"
 #include "base/core/numbers/even_division.h"
 #include "base/core/numbers/number.h"
+#include "estimating/model/family.h"
 
 namespace lowgear::model {
 
@@ -106,10 +107,12 @@ constexpr std::int64_t kPiecesBesideLayers = 3;
 /// Parameters of the pieces that Merak's tracer makes: embedding, layers, final norm, output matrix. A tied output
 /// matrix counts there, too: Merak's pieces own their parameters.
 std::vector<std::int64_t> parameters_of_pieces(const ModelConfig& config) {
-  const ParameterCounts counts = parameter_counts(config);
-  std::vector<std::int64_t> pieces = {counts.embedding};
-  pieces.insert(pieces.end(), static_cast<std::size_t>(config.layers), counts.per_layer());
-  pieces.push_back(counts.final_norm);
+  const EndParameters ends = end_parameters(config);
+  std::vector<std::int64_t> pieces = {ends.embedding};
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    pieces.push_back(layer_parameters(config, has_experts(config, layer)).total());
+  }
+  pieces.push_back(ends.final_norm);
   pieces.push_back(config.vocabulary * config.hidden);
   return pieces;
 }
@@ -207,8 +210,16 @@ void require_divisible(const ModelConfig& config, int ranks) {
   };
   require(config.heads, "attention heads");
   require(config.kv_heads, "key/value heads");
-  require(config.intermediate, "rows of the MLP");
+  if (!config.experts || !config.experts->dense.empty()) require(config.intermediate, "rows of the MLP");
+  if (config.experts) {
+    require(config.experts->intermediate, "rows of an expert");
+    require(config.experts->shared_intermediate, "rows of the shared expert");
+  }
   require(config.vocabulary, "words of the vocabulary");
+  if (ranks == 1 || family_of(config).tensors.qkv.size() > 1 || config.heads == config.kv_heads) return;
+  throw InputError(
+      "tp: queries, keys and values of different widths are in one matrix, which is not split among ranks; choose tp "
+      "1");
 }
 
 LayerCosts flop_costs(const ModelConfig& config, std::int64_t sequence_length) {

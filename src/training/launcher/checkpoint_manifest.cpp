@@ -239,8 +239,8 @@ CheckpointManifest read_manifest(const fs::path& path) {
 void require_same_training(const CheckpointManifest& manifest, const TrainConfig& config, const fs::path& path) {
   constexpr std::string_view kFix = "name another folder for the checkpoints of this training";
   model::ModelConfig saved = manifest.model;
-  // With rotary embeddings, the longest sequence is no part of what was trained.
-  if (config.model.positions == model::PositionKind::rotary) saved.max_positions = config.model.max_positions;
+  // Without a table of positions, the longest sequence is no part of what was trained.
+  if (config.model.positions != model::PositionKind::learned) saved.max_positions = config.model.max_positions;
   const Json theirs = Json::parse(to_json(saved));
   const Json ours = Json::parse(to_json(config.model));
   for (const auto& [key, value] : ours.items()) {

@@ -22,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// What transformers has saved besides the parameters: masks and rotary frequencies, which follow from the model.
-constexpr std::array<std::string_view, 3> kBuffers = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
+constexpr auto kBuffers = std::to_array<std::string_view>(
+    {".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"});
 
 [[noreturn]] void fail_tensor(const fs::path& path, std::string_view tensor, std::string_view what) {
   throw_input_error({path.string(), 0, 0}, fmt::format("tensor {}: {}", quote(tensor), what),
@@ -43,7 +44,7 @@ void require_no_others(const fs::path& path, const tensorfile::WeightFiles& file
                        const std::vector<model::ParameterSpec>& specs) {
   std::set<std::string, std::less<>> known;
   for (const model::ParameterSpec& spec : specs) known.emplace(without_prefix(spec.name, config));
-  if (config.tied_embeddings) known.emplace("lm_head.weight");
+  if (config.tied_embeddings) known.emplace(family_of(config).tensors.output + ".weight");
   for (const auto& [name, tensor] : files.tensors()) {
     if (is_buffer(name) || known.contains(without_prefix(name, config))) continue;
     fail_tensor(path, name, "the model has none of this name");

@@ -69,30 +69,15 @@ TEST(WindowedLayers, AreCountedWhereTheSequenceIsLonger) {
   EXPECT_THAT(error_of([&] { require_valid(config); }), testing::HasSubstr("windowed: has 31 elements"));
 }
 
-TEST(Trainable, RefusesLayersThatTheTrainerDoesNotHave) {
-  const auto refusal_with = [](ModelConfig config, const std::function<void(ModelConfig&)>& change) {
-    config.name = "train.yaml";
-    EXPECT_TRUE(trainable(config));
-    change(config);
-    return error_of([&] { trainable(config).require(); });
-  };
-  const ModelConfig gpt2 = parsed(kGpt2);
-  const ModelConfig llama = parsed(kLlama2);
-  EXPECT_EQ(refusal_with(gpt2, [](auto& config) { config.kv_heads = 6; }),
-            "train.yaml: kv_heads: GPT-2 has no grouped-query attention");
-  EXPECT_THAT(refusal_with(gpt2, [](auto& config) { config.mlp_biases = false; }), HasSubstr("a bias in every layer"));
-  EXPECT_THAT(refusal_with(gpt2, [](auto& config) { config.head_dim = 32; }),
-              HasSubstr("12 heads of 32 are not the width of 768"));
-  EXPECT_THAT(refusal_with(gpt2, [](auto& config) { config.mlp = MlpKind::gated; }), HasSubstr("MLPs without gates"));
-  EXPECT_THAT(refusal_with(llama, [](auto& config) { config.norm = NormKind::layer_norm; }),
-              HasSubstr("only RMS norms"));
-  EXPECT_THAT(refusal_with(llama, [](auto& config) { config.qkv_biases = true; }), HasSubstr("all of attention"));
-  EXPECT_THAT(refusal_with(llama,
-                           [](auto& config) {
-                             config.experts = ExpertShape{8, 2, 64, 0};
-                             config.qk_norms = true;
-                           }),
-              HasSubstr("not supported in training: experts, norms of queries and keys"));
+TEST(Trainable, RefusesHeadsThatCannotBeTurnedInPairs) {
+  ModelConfig config = parsed(kLlama2);
+  EXPECT_TRUE(trainable(config));
+  config.head_dim = 33;
+  EXPECT_THAT(error_of([&] { trainable(config).require(); }),
+              HasSubstr("head_dim: 32 of 33 dimensions cannot be turned in pairs"));
+  config.head_dim = 32;
+  config.rotary_share = 0.01;
+  EXPECT_THAT(error_of([&] { trainable(config).require(); }), HasSubstr("0 of 32 dimensions"));
 }
 
 TEST(Verdicts, AreOfTheFirstMemberThatIsNotSupported) {

@@ -34,7 +34,17 @@ TEST(Parameters, CountThoseOfPublishedModels) {
   EXPECT_EQ(parameter_count(parse_model_config(kLlama31, "config.json")), 8'030'261'248);
   EXPECT_EQ(parameter_count(parse_model_config(kTinyLlama, "config.json")), 1'100'048'384);
   EXPECT_EQ(parameter_count(parse_model_config(kMistral, "config.json")), 7'248'023'552);
+  EXPECT_EQ(parameter_count(parse_model_config(kMixtral, "config.json")), 46'702'792'704);
+  EXPECT_EQ(parameter_count(parse_model_config(kQwen2, "config.json")), 494'032'768);
+  EXPECT_EQ(parameter_count(parse_model_config(kQwen2Moe, "config.json")), 14'315'784'192);
+  EXPECT_EQ(parameter_count(parse_model_config(kQwen3, "config.json")), 596'049'920);
+  EXPECT_EQ(parameter_count(parse_model_config(kQwen3Moe, "config.json")), 30'532'122'624);
+  EXPECT_EQ(parameter_count(parse_model_config(kPhi3, "config.json")), 3'821'079'552);
   EXPECT_EQ(parameter_count(parse_model_config(kGpt2, "config.json")), 124'439'808);
+  EXPECT_EQ(parameter_count(parse_model_config(kGptNeox, "config.json")), 405'334'016);
+  EXPECT_EQ(parameter_count(parse_model_config(kBloom, "config.json")), 559'214'592);
+  EXPECT_EQ(parameter_count(parse_model_config(kOpt, "config.json")), 125'239'296);
+  EXPECT_EQ(parameter_count(parse_model_config(kOptAfter, "config.json")), 331'196'416);
 }
 
 TEST(Parameters, AreNamedAndShapedAsTransformersDoesForLlama) {
@@ -97,21 +107,23 @@ TEST(Parameters, HaveAnOutputMatrixOnlyWhenItIsNotTied) {
 }
 
 TEST(Parameters, BeginWithThePrefixOfTheModelWithoutItsHead) {
-  for (const std::string& text : {kTinyLlama, kGpt2}) {
+  for (const std::string& text : kEveryFamily) {
     const ModelConfig config = parse_model_config(text, "config.json");
     for (const ParameterSpec& spec : parameters(config)) {
-      EXPECT_TRUE(spec.name.starts_with(base_prefix(config)) || spec.name == "lm_head.weight");
+      EXPECT_TRUE(spec.name.starts_with(base_prefix(config)) ||
+                  spec.name == family_of(config).tensors.output + ".weight");
     }
   }
 }
 
 TEST(Parameters, AreAllThatAreCounted) {
-  for (const std::string& text : {kLlama2, kLlama31, kTinyLlama, kMistral, kGpt2}) {
+  for (const std::string& text : kEveryFamily) {
     for (const bool tied : {false, true}) {
       for (const bool biases : {false, true}) {
         ModelConfig config = parse_model_config(text, "config.json");
         config.tied_embeddings = tied;
-        if (trained_type(config) == "llama") config.qkv_biases = config.output_bias = config.mlp_biases = biases;
+        config.qkv_biases = config.output_bias = biases;
+        config.mlp_biases = biases && !config.experts;
         std::int64_t elements = 0;
         for (const ParameterSpec& spec : parameters(config)) elements += element_count(spec.shape);
         EXPECT_EQ(parameter_count(config), elements) << text;

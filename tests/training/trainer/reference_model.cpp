@@ -87,7 +87,7 @@ at::Tensor gpt2_layer(const model::ModelConfig& config, const Weights& weights, 
 
 at::Tensor reference_loss(const model::ModelConfig& config, const Weights& weights, const at::Tensor& ids,
                           const at::Tensor& targets) {
-  const bool gpt2 = trained_type(config) == "gpt2";
+  const bool gpt2 = config.family == "gpt2";
   const std::string embedding = gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight";
   at::Tensor x = weights.at(embedding).index({ids});
   if (gpt2) x = x + weights.at("transformer.wpe.weight").narrow(0, 0, ids.size(1));

@@ -166,7 +166,8 @@ std::vector<Microbatch> test_microbatches(const model::ModelConfig& config, int 
   std::vector<Microbatch> microbatches;
   for (int i = 0; i < count; ++i) {
     const at::Tensor tokens = at::randint(0, config.vocabulary, {kBatch, kTime + 1}, generator, at::kLong);
-    microbatches.push_back({tokens.narrow(1, 0, kTime).contiguous(), tokens.narrow(1, 1, kTime).contiguous()});
+    microbatches.push_back({tokens.narrow(1, 0, kTime).contiguous(), tokens.narrow(1, 1, kTime).contiguous(),
+                            SampleKeys{sample_key(7, kBatch * i), sample_key(7, kBatch * i + 1)}});
   }
   return microbatches;
 }

@@ -26,10 +26,11 @@ struct Case {
   protocol::JobParallel parallel;
   bool bf16 = false;
   bool zero1 = false;
+  double dropout = 0;
 
   friend void PrintTo(const Case& c, std::ostream* out) {
     *out << "pp" << c.parallel.pp << " dp" << c.parallel.dp << " tp" << c.parallel.tp << (c.bf16 ? " bf16" : "")
-         << (c.zero1 ? " zero1" : "");
+         << (c.zero1 ? " zero1" : "") << (c.dropout > 0 ? " dropout" : "");
   }
 };
 
@@ -39,6 +40,7 @@ class Resuming : public testing::TestWithParam<Case> {
     launcher::TrainConfig config = small_job(GetParam().parallel);
     config.bf16 = GetParam().bf16;
     config.optimizer.zero1 = GetParam().zero1;
+    config.model.attention_dropout = GetParam().dropout;
     return config;
   }
 };
@@ -63,7 +65,8 @@ INSTANTIATE_TEST_SUITE_P(Jobs, Resuming,
                          testing::Values(Case{{}}, Case{{}, true}, Case{{.pp = 2}}, Case{{.pp = 2}, true},
                                          Case{{.dp = 2}}, Case{{.dp = 2}, false, true}, Case{{.dp = 2}, true, true},
                                          Case{{.tp = 2}}, Case{{.tp = 2}, true},
-                                         Case{{.pp = 2, .dp = 2, .tp = 2}, true, true}));
+                                         Case{{.pp = 2, .dp = 2, .tp = 2}, true, true},
+                                         Case{{.pp = 2, .dp = 2}, false, true, 0.2}));
 
 TEST(ResumedTraining, ContinuesInAnotherLayout) {
   const TemporaryFolder folder;

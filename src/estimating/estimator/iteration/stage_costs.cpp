@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <span>
 
@@ -147,10 +148,14 @@ std::vector<CostItem> items_of(const PassCost& pass) {
   return items;
 }
 
+/// Kinds of layers: with the model's window or without, with experts (if the model has them) or dense among those.
+constexpr std::size_t kWindowed = 1;
+constexpr std::size_t kDense = 2;
+constexpr std::size_t kLayerKinds = 4;
+
 /// Costs that all stages are made of.
 struct JobBlocks {
-  BlockCost layer;
-  BlockCost windowed;  ///< a layer whose attention is within the model's window, where there are such
+  std::array<BlockCost, kLayerKinds> layers;  ///< of the kinds that there are
   BlockCost embedding;
   BlockCost head;
 };
@@ -179,20 +184,19 @@ class PassTimer {
   double end_s_ = 0;
 };
 
-/// Layers of a virtual stage.
-struct StageLayers {
-  std::int64_t all = 0;
-  std::int64_t windowed = 0;
-
-  friend bool operator==(const StageLayers&, const StageLayers&) = default;
-};
+/// Layers of a virtual stage by kind.
+using StageLayers = std::array<std::int64_t, kLayerKinds>;
 
 std::vector<StageLayers> stage_layers_of(const TrainingJob& job) {
   std::vector<StageLayers> stages;
   std::int64_t first = 0;
   for (const std::int64_t layers : layers_of_stages(job)) {
-    stages.push_back({layers, windowed_layers(job.model, job.batch.sequence_length, first, layers)});
-    first += layers;
+    StageLayers& stage = stages.emplace_back();
+    for (const std::int64_t end = first + layers; first < end; ++first) {
+      const bool windowed = windowed_layers(job.model, job.batch.sequence_length, first, 1) > 0;
+      const bool dense = job.model.experts && !has_experts(job.model, first);
+      ++stage[(windowed ? kWindowed : 0) + (dense ? kDense : 0)];
+    }
   }
   return stages;
 }
@@ -201,16 +205,16 @@ StageEstimate stage_of(const JobBlocks& blocks, const StageLayers& layers, bool 
   PassTimer forward_timer;
   PassTimer backward_timer;
   StageEstimate stage;
-  stage.layers = layers.all;
+  stage.layers = std::accumulate(layers.begin(), layers.end(), std::int64_t{0});
   if (first) forward_timer.add(1, blocks.embedding.forward);
-  forward_timer.add(layers.all - layers.windowed, blocks.layer.forward);
-  forward_timer.add(layers.windowed, blocks.windowed.forward);
+  for (std::size_t kind = 0; kind < kLayerKinds; ++kind) forward_timer.add(layers[kind], blocks.layers[kind].forward);
   if (last) forward_timer.add(1, blocks.head.forward);
   if (last) backward_timer.add(1, blocks.head.backward);
-  backward_timer.add(layers.windowed, blocks.windowed.backward);
-  backward_timer.add(layers.all - layers.windowed, blocks.layer.backward);
+  for (std::size_t kind = kLayerKinds; kind-- > 0;) backward_timer.add(layers[kind], blocks.layers[kind].backward);
   if (first) backward_timer.add(1, blocks.embedding.backward);
-  stage.weight_gradient = static_cast<double>(layers.all) * blocks.layer.weight_gradient;
+  for (std::size_t kind = 0; kind < kLayerKinds; ++kind) {
+    stage.weight_gradient += static_cast<double>(layers[kind]) * blocks.layers[kind].weight_gradient;
+  }
   if (first) stage.weight_gradient += blocks.embedding.weight_gradient;
   if (last) stage.weight_gradient += blocks.head.weight_gradient;
   const PassCost forward = forward_timer.pass();
@@ -234,14 +238,15 @@ WorkCost message_cost(const TrainingJob& job, int stage, const CostSources& sour
 
 std::vector<StageEstimate> stages_of(const TrainingJob& job, const CostSources& sources) {
   const std::vector<StageLayers> layers = stage_layers_of(job);
-  const BlockTraffic layer_moves = layer_traffic(job);
   const BlockTraffic matrix_moves = token_matrix_traffic(job);
-  JobBlocks blocks{.layer = cost_of(layer_work(job), layer_moves, job, sources),
-                   .windowed = {},
+  JobBlocks blocks{.layers = {},
                    .embedding = cost_of(embedding_work(job), matrix_moves, job, sources),
                    .head = cost_of(head_work(job), matrix_moves, job, sources)};
-  if (std::ranges::any_of(layers, [](const StageLayers& of_stage) { return of_stage.windowed > 0; })) {
-    blocks.windowed = cost_of(layer_work(job, true), layer_moves, job, sources);
+  const std::optional<TrainingJob> dense = dense_job(job);
+  for (std::size_t kind = 0; kind < kLayerKinds; ++kind) {
+    if (std::ranges::none_of(layers, [kind](const StageLayers& of_stage) { return of_stage[kind] > 0; })) continue;
+    const TrainingJob& of_kind = kind >= kDense ? *dense : job;
+    blocks.layers[kind] = cost_of(layer_work(of_kind, (kind & kWindowed) != 0), layer_traffic(of_kind), job, sources);
   }
   std::vector<StageEstimate> stages;
   stages.reserve(layers.size());

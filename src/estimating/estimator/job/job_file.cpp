@@ -52,12 +52,11 @@ class YamlMembers final : public model::ConfigMembers {
   [[nodiscard]] std::vector<std::string> keys() const override { return map_.keys(); }
   [[nodiscard]] bool has(std::string_view key) const override { return map_.has(key); }
   [[nodiscard]] std::int64_t integer(std::string_view key) const override {
-    constexpr std::int64_t kLargest = std::int64_t{1} << 53;
     return map_.at(key).integer_in(-kLargest, kLargest);
   }
   [[nodiscard]] double number(std::string_view key) const override {
-    constexpr double kLargest = 1e300;
-    return map_.at(key).number_in(-kLargest, kLargest);
+    constexpr double kLargestNumber = 1e300;
+    return map_.at(key).number_in(-kLargestNumber, kLargestNumber);
   }
   [[nodiscard]] std::string text(std::string_view key) const override { return map_.at(key).text(); }
   [[nodiscard]] bool boolean(std::string_view key) const override { return map_.at(key).boolean(); }
@@ -66,6 +65,12 @@ class YamlMembers final : public model::ConfigMembers {
     std::vector<std::string> texts;
     for (std::size_t i = 0; i < list.size(); ++i) texts.push_back(list.at(i).text());
     return texts;
+  }
+  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key) const override {
+    const YamlView list = map_.at(key);
+    std::vector<std::int64_t> values;
+    for (std::size_t i = 0; i < list.size(); ++i) values.push_back(list.at(i).integer_in(-kLargest, kLargest));
+    return values;
   }
   [[nodiscard]] std::unique_ptr<ConfigMembers> object(std::string_view key) const override {
     if (!map_.at(key).is_map()) map_.at(key).fail("expected a map or null");
@@ -84,6 +89,8 @@ class YamlMembers final : public model::ConfigMembers {
   }
 
  private:
+  static constexpr std::int64_t kLargest = std::int64_t{1} << 53;
+
   YamlView map_;
 };
 

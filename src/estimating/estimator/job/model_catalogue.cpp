@@ -49,6 +49,7 @@ ModelConfig neox(std::int64_t vocabulary, std::int64_t hidden, std::int64_t laye
   ModelConfig config = gpt(hidden, layers, heads, 2048);
   config.vocabulary = vocabulary;
   config.positions = PositionKind::rotary;
+  config.rotary_share = 0.25;
   config.tied_embeddings = false;
   config.parallel_residual = true;
   return config;

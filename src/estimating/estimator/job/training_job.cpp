@@ -94,7 +94,10 @@ Fault find_tensor_fault(const TrainingJob& job) {
   constexpr std::string_view kMember = "parallel.tp";
   if (Fault fault = indivisible(kMember, tp, "heads", model.heads)) return fault;
   if (Fault fault = indivisible(kMember, tp, "heads of keys and values", model.kv_heads)) return fault;
-  if (!model.experts) return indivisible(kMember, tp, "columns of the MLP", model.intermediate);
+  if (!model.experts || !model.experts->dense.empty()) {
+    if (Fault fault = indivisible(kMember, tp, "columns of the MLP", model.intermediate)) return fault;
+  }
+  if (!model.experts) return std::nullopt;
   if (Fault fault = indivisible(kMember, tp, "columns of an expert", model.experts->intermediate)) return fault;
   return indivisible(kMember, tp, "columns of the shared expert", model.experts->shared_intermediate);
 }
@@ -302,6 +305,25 @@ std::vector<std::int64_t> layers_of_stages(const TrainingJob& job) {
     ++layers[static_cast<std::size_t>(stages - 1 - rest)];
   }
   return layers;
+}
+
+std::vector<std::int64_t> dense_layers_of_stages(const TrainingJob& job) {
+  std::vector<std::int64_t> counts = layers_of_stages(job);
+  if (!job.model.experts || job.model.experts->dense.empty()) return std::vector<std::int64_t>(counts.size(), 0);
+  auto layer = job.model.experts->dense.begin();
+  for (std::int64_t& count : counts) {
+    const auto end = layer + count;
+    count = std::count(layer, end, true);
+    layer = end;
+  }
+  return counts;
+}
+
+std::optional<TrainingJob> dense_job(const TrainingJob& job) {
+  if (!job.model.experts || job.model.experts->dense.empty()) return std::nullopt;
+  std::optional<TrainingJob> dense = job;
+  dense->model.experts.reset();
+  return dense;
 }
 
 }  // namespace lowgear::estimator

@@ -156,4 +156,10 @@ void require_valid(const TrainingJob& job);
 /// are the first to have one more, except the last, which has the head.
 [[nodiscard]] std::vector<std::int64_t> layers_of_stages(const TrainingJob& job);
 
+/// Of these, the dense ones among layers with experts.
+[[nodiscard]] std::vector<std::int64_t> dense_layers_of_stages(const TrainingJob& job);
+
+/// The job whose layers are all as those dense ones; empty where there are none.
+[[nodiscard]] std::optional<TrainingJob> dense_job(const TrainingJob& job);
+
 }  // namespace lowgear::estimator

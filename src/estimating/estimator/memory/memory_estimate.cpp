@@ -90,10 +90,15 @@ std::vector<double> peak_activations(const TrainingJob& job, const std::vector<d
   return peaks;
 }
 
-/// Where a layer keeps `layer` bytes.
-std::vector<double> stage_activations(const TrainingJob& job, double layer) {
+/// Where a layer keeps `layer` bytes, and a dense one among layers of experts `dense_layer`.
+std::vector<double> stage_activations(const TrainingJob& job, double layer, double dense_layer) {
+  const std::vector<std::int64_t> layers = layers_of_stages(job);
+  const std::vector<std::int64_t> dense_layers = dense_layers_of_stages(job);
   std::vector<double> bytes;
-  for (const std::int64_t layers : layers_of_stages(job)) bytes.push_back(static_cast<double>(layers) * layer);
+  for (std::size_t stage = 0; stage < layers.size(); ++stage) {
+    bytes.push_back(static_cast<double>(layers[stage] - dense_layers[stage]) * layer +
+                    static_cast<double>(dense_layers[stage]) * dense_layer);
+  }
   bytes.front() += embedding_activation_bytes(job);
   bytes.back() += head_activation_bytes(job);
   return bytes;
@@ -154,10 +159,13 @@ std::vector<double> parameters_of_ranks(const TrainingJob& job) {
 
 MemoryEstimate estimate_memory(const TrainingJob& job) {
   const std::vector<RankParameters> parameters = rank_parameters(job);
+  const std::optional<TrainingJob> dense = dense_job(job);
   const double layer = activation_bytes_per_layer(job);
-  const std::vector<double> activations = peak_activations(job, stage_activations(job, layer));
+  const double dense_layer = dense ? activation_bytes_per_layer(*dense) : 0;
+  const std::vector<double> activations = peak_activations(job, stage_activations(job, layer, dense_layer));
   const std::vector<double> without_layers =
-      job.offload == Offload::activations ? peak_activations(job, stage_activations(job, 0)) : activations;
+      job.offload == Offload::activations ? peak_activations(job, stage_activations(job, 0, 0)) : activations;
+  const double layer_workspace = std::max(layer_workspace_bytes(job), dense ? layer_workspace_bytes(*dense) : 0);
   MemoryEstimate estimate{.ranks = {}, .capacity = kUsableShare * job.gpu.memory_bytes};
   for (std::size_t rank = 0; rank < parameters.size(); ++rank) {
     RankMemory memory;
@@ -169,7 +177,7 @@ MemoryEstimate estimate_memory(const TrainingJob& job) {
     }
     const bool last = rank + 1 == parameters.size();
     // The backward of the head is over when that of the last layer begins.
-    const double workspace = std::max(layer_workspace_bytes(job), last ? head_workspace_bytes(job) : 0);
+    const double workspace = std::max(layer_workspace, last ? head_workspace_bytes(job) : 0);
     if (last) memory.logits = kept_logit_bytes(job);
     memory.workspace = workspace;
     memory.buffers += common_buffers(job) + workspace;

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <optional>
 
 #include "estimating/estimator/memory/activation_memory.h"
 #include "estimating/estimator/memory/memory_estimate.h"
@@ -21,7 +23,8 @@ std::string weights_reason(const TrainingJob& job, double bytes, double paramete
 }
 
 std::string workspace_reason(const TrainingJob& job, double bytes) {
-  if (bytes > layer_workspace_bytes(job)) {
+  const std::optional<TrainingJob> dense = dense_job(job);
+  if (bytes > std::max(layer_workspace_bytes(job), dense ? layer_workspace_bytes(*dense) : 0)) {
     return fmt::format("logits and their gradients in the backward of the {} loss", name(job.stack.loss));
   }
   return job.recompute == Recompute::full ? "backward of a layer with what it recomputes" : "backward of a layer";

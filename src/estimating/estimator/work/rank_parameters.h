@@ -14,7 +14,7 @@ struct RankParameters {
   [[nodiscard]] double total() const { return dense + experts; }
 };
 
-/// Parameters of one layer.
+/// Parameters of one layer, with experts if the model has them.
 [[nodiscard]] RankParameters layer_parameters(const TrainingJob& job);
 
 /// The token embedding, padded, on one tp rank: as large as the output matrix.

@@ -143,8 +143,13 @@ void add_head_copies(BlockBuilder& block, const TrainingJob& job, const RankShap
 
 void add_rotary(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
   const OperatorKind kind = job.stack.rotary_passes ? OperatorKind::permute : OperatorKind::rotary;
-  block.add(WorkPart::attention, kind, {shape.batch, shape.sequence, shape.heads + shape.kv_heads, shape.head_dim},
+  const std::int64_t heads = shape.heads + shape.kv_heads;
+  const std::int64_t turned = rotary_dims(job.model);
+  block.add(WorkPart::attention, kind, {shape.batch, shape.sequence, heads, turned},
             job.stack.rotary_passes.value_or(PassTimes{}));
+  if (turned == shape.head_dim) return;
+  // The other dimensions of a head are copied.
+  block.add(WorkPart::attention, OperatorKind::permute, {shape.batch, shape.sequence, heads, shape.head_dim - turned});
 }
 
 /// Copies around fused attention: keys and values for each head of queries, gradients of the joined product. Joining is
@@ -443,7 +448,7 @@ BlockWork embedding_work(const TrainingJob& job) {
   const RankShape shape(job);
   BlockBuilder block(job);
   block.add(WorkPart::embedding, OperatorKind::embedding,
-            {shape.tokens, padded_vocabulary(job) / job.parallel.tp, shape.hidden, 1});
+            {shape.tokens, padded_vocabulary(job) / job.parallel.tp, embedding_width(job.model), 1});
   const std::array<std::int64_t, 4> dims{shape.batch, shape.norm_sequence, shape.hidden, 1};
   if (job.model.positions == model::PositionKind::learned)
     block.add(WorkPart::embedding, OperatorKind::residual_add, dims);
@@ -473,7 +478,8 @@ BlockWork head_work(const TrainingJob& job) {
   BlockBuilder block(job);
   add_norm(block, job, shape);
   const std::int64_t vocabulary = padded_vocabulary(job) / job.parallel.tp;
-  const int product = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, shape.hidden, vocabulary, 1});
+  const int product =
+      block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, embedding_width(job.model), vocabulary, 1});
   keep_in_16_bits(block.work());
   TensorCollectives(job, shape.activation_bytes).column(block, product, last_index(block.work().backward));
   add_gradient_sums(block, job, token_matrix_parameters(job));

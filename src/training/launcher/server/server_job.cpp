@@ -140,7 +140,7 @@ std::string_view type_name(const TrainConfig& config) {
 std::string model_text(const TrainConfig& config) {
   const model::ModelConfig& model = config.model;
   std::string text = fmt::format("{} {}x{} heads {}/{} intermediate {} vocabulary {} sequence {} {}{}{}",
-                                 trained_type(model), model.layers, model.hidden, model.heads, model.kv_heads,
+                                 model.family, model.layers, model.hidden, model.heads, model.kv_heads,
                                  model.intermediate, model.vocabulary, config.sequence_length, type_name(config),
                                  config.recompute ? " recompute" : "", config.cuda ? "" : " cpu");
   if (const std::int64_t blocks = config.freeze.most_blocks(); blocks > 0) text += fmt::format(" frozen {}", blocks);

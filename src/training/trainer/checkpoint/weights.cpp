@@ -168,15 +168,10 @@ std::uint64_t hash(std::string_view text, std::uint64_t seed) {
   return value;
 }
 
-bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> endings) {
-  return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
-}
-
 at::Tensor initial_values(const Parameter& parameter, std::int64_t layers, std::uint64_t seed) {
   const std::vector<std::int64_t> shape = whole_shape(parameter);
   if (!parameter.decays) return parameter.name.ends_with(".bias") ? at::zeros(shape) : at::ones(shape);
-  const bool residual =
-      ends_with_any(parameter.name, {"o_proj.weight", "down_proj.weight", "attn.c_proj.weight", "mlp.c_proj.weight"});
+  const bool residual = parameter.linear == BlockLinear::attention_out || parameter.linear == BlockLinear::mlp_out;
   const double deviation = residual ? kDeviation / std::sqrt(2.0 * static_cast<double>(layers)) : kDeviation;
   return at::empty(shape).normal_(0, deviation, at::detail::createCPUGenerator(hash(parameter.name, seed)));
 }

@@ -102,8 +102,9 @@ void PipelineEngine::forward(const schedule::Action& action, const Microbatch& m
   const Key before{action.stage - 1, action.microbatch};
   const at::Tensor input = action.stage == 0 ? microbatch.ids : take(activations_, incoming_activations_, before);
   Stage& stage = *stages_.at(action.stage);
-  const at::Tensor output = action.stage < frozen_stages_ ? stage.evaluate(input, microbatch.targets)
-                                                          : stage.forward(action.microbatch, input, microbatch.targets);
+  const at::Tensor output = action.stage < frozen_stages_
+                                ? stage.evaluate(input, microbatch.targets, microbatch.samples)
+                                : stage.forward(action.microbatch, input, microbatch.targets, microbatch.samples);
   if (action.stage == last_stage_) {
     loss_.add_(output);
   } else {

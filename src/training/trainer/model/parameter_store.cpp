@@ -7,9 +7,11 @@ namespace lowgear::trainer {
 
 std::vector<std::int64_t> linear_weights(const model::ModelConfig& config) {
   const std::int64_t mlp_inputs = config.mlp == model::MlpKind::gated ? 2 : 1;
+  const std::int64_t width = config.experts ? config.experts->experts_per_token * config.experts->intermediate +
+                                                  config.experts->shared_intermediate
+                                            : config.intermediate;
   return {config.hidden * (config.heads + 2 * config.kv_heads) * config.head_dim,
-          config.heads * config.head_dim * config.hidden, mlp_inputs * config.hidden * config.intermediate,
-          config.intermediate * config.hidden};
+          config.heads * config.head_dim * config.hidden, mlp_inputs * config.hidden * width, width * config.hidden};
 }
 
 namespace {

@@ -15,12 +15,13 @@ enum class BlockLinear : std::int8_t {
   none = -1,     ///< of a parameter: it belongs to none
   attention_in,  ///< queries, keys and values
   attention_out,
-  mlp_in,  ///< Llama: gate and up
+  mlp_in,  ///< up, and gate; of all experts
   mlp_out
 };
 inline constexpr std::int64_t kBlockLinears = 4;
 
-/// Weights of each, of the whole model, in the order of BlockLinear: multiply-adds of a token.
+/// Weights of each in a block, of the whole model, in the order of BlockLinear: multiply-adds of a token. Dense layers
+/// among those with experts count as these.
 [[nodiscard]] std::vector<std::int64_t> linear_weights(const model::ModelConfig& config);
 
 /// The weight gradients that a step leaves out, by operation: block * kBlockLinears + linear. Both empty: none, ever.
@@ -48,7 +49,7 @@ inline constexpr std::int64_t kEmbeddingBlock = -1;
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;  ///< of this rank's part, as the computation uses it
-  TensorShard shard;
+  TensorShard shard = {};
   bool transposed = false;  ///< the files hold it transposed (GPT-2's Conv1D)
   bool decays = false;      ///< weight decay applies: matrices, but not norms and biases
   /// Another stage holds the same parameter (tied embeddings): the gradients of both are added. The first stage's is
@@ -60,9 +61,9 @@ struct Parameter {
   bool frozen = false;                     ///< not trained: no gradient and no update
   bool dropped = false;  ///< the present step gives it no gradient, and the optimizer leaves it and its moments
   std::int64_t skipped_steps =
-      0;                ///< of the optimizer, which left it as it was: AdamW's correction does not count them
-  at::Tensor value;     ///< for the computation, in its type; part of the store's values
-  at::Tensor gradient;  ///< sum over the microbatches so far, fp32; part of the store's gradients; none if frozen
+      0;                     ///< of the optimizer, which left it as it was: AdamW's correction does not count them
+  at::Tensor value = {};     ///< for the computation, in its type; part of the store's values
+  at::Tensor gradient = {};  ///< sum over the microbatches so far, fp32; part of the store's gradients; none if frozen
   std::int64_t offset = 0;
   ParameterStore* store = nullptr;  ///< that it belongs to
 

@@ -3,52 +3,46 @@
 #include <algorithm>
 #include <utility>
 
+#include "estimating/model/family.h"
 #include "training/trainer/model/operations.h"
 
 namespace lowgear::trainer {
 
 namespace {
 
-struct PartNames {
-  const char* embedding;
-  const char* positions;
-  const char* norm;
-};
-
-PartNames names_of(const model::ModelConfig& config) {
-  if (trained_type(config) == "gpt2") return {"transformer.wte.weight", "transformer.wpe.weight", "transformer.ln_f"};
-  return {"model.embed_tokens.weight", "", "model.norm"};
+Parameter& declare_vocabulary_matrix(const BlockContext& context, const std::string& name) {
+  return declare(
+      context, {.name = name + ".weight",
+                .shape = {context.config->vocabulary / context.tensor_group->size(), embedding_width(*context.config)},
+                .shard = {.dimension = 0},
+                .decays = true});
 }
 
-Parameter& declare_vocabulary_matrix(const BlockContext& context, const char* name) {
-  Parameter parameter;
-  parameter.name = name;
-  const int ranks = context.tensor_group->size();
-  parameter.shape = {context.config->vocabulary / ranks, context.config->hidden};
-  parameter.shard = {.dimension = 0, .rank = context.tensor_group->rank(), .ranks = ranks};
-  parameter.decays = true;
-  parameter.block = context.block;
-  return context.store->declare(std::move(parameter));
+Parameter& declare_positions(const BlockContext& context, const std::string& name) {
+  const model::ModelConfig& config = *context.config;
+  return declare(context, {.name = name + ".weight",
+                           .shape = {config.max_positions + config.position_offset, config.hidden},
+                           .decays = true});
 }
 
-Parameter& declare_positions(const BlockContext& context, const char* name) {
-  Parameter parameter;
-  parameter.name = name;
-  parameter.shape = {context.config->max_positions, context.config->hidden};
-  parameter.decays = true;
-  parameter.block = context.block;
-  return context.store->declare(std::move(parameter));
+/// A matrix between the embedding's width and the layers', which every rank has whole.
+LinearLayer::Shape projection(const std::string& name, std::int64_t inputs, std::int64_t outputs) {
+  return {.pieces = {{name, outputs}}, .inputs = inputs};
 }
 
 }  // namespace
 
 StageLayers::StageLayers(const BlockContext& context, const StageRange& range) : context_(context), range_(range) {
   const model::ModelConfig& config = *context_.config;
-  const PartNames names = names_of(config);
+  const model::TensorNames& names = family_of(config).tensors;
   if (range_.first) {
     embedding_ = &declare_vocabulary_matrix(context_, names.embedding);
     embedding_->tied = config.tied_embeddings;
     if (config.positions == model::PositionKind::learned) positions_ = &declare_positions(context_, names.positions);
+    if (config.embedding_width > 0) {
+      project_in_.emplace(context_, projection(names.project_in, config.embedding_width, config.hidden));
+    }
+    if (config.embedding_norm) embedding_norm_.emplace(context_, names.embedding_norm);
   }
   for (std::int64_t layer = range_.layers.begin; layer < range_.layers.end; ++layer) {
     blocks_.push_back(make_block(context_, layer));
@@ -56,8 +50,12 @@ StageLayers::StageLayers(const BlockContext& context, const StageRange& range) :
   if (range_.last) {
     BlockContext after = context_;
     after.block = config.layers;
-    norm_.emplace(after, names.norm);
-    output_weight_ = &declare_vocabulary_matrix(after, config.tied_embeddings ? names.embedding : "lm_head.weight");
+    after.fp8_blocks = nullptr;
+    if (config.final_norm) norm_.emplace(after, names.final_norm);
+    if (config.embedding_width > 0) {
+      project_out_.emplace(after, projection(names.project_out, config.hidden, config.embedding_width));
+    }
+    output_weight_ = &declare_vocabulary_matrix(after, config.tied_embeddings ? names.embedding : names.output);
     output_weight_->tied_copy = config.tied_embeddings;
     output_weight_->tied = config.tied_embeddings;
   }
@@ -65,7 +63,12 @@ StageLayers::StageLayers(const BlockContext& context, const StageRange& range) :
 
 void StageLayers::bind() {
   for (const auto& block : blocks_) block->bind();
-  if (norm_) norm_->bind();
+  for (std::optional<Norm>* const norm : {&embedding_norm_, &norm_}) {
+    if (*norm) (*norm)->bind();
+  }
+  for (std::optional<LinearLayer>* const layer : {&project_in_, &project_out_}) {
+    if (*layer) (*layer)->bind();
+  }
   if (positions_ != nullptr) positions_->value.requires_grad_(!positions_->frozen);
   if (output_weight_ != nullptr) {
     output_->weight = output_weight_->value;
@@ -78,13 +81,20 @@ void StageLayers::bind() {
 
 at::Tensor StageLayers::enter(const at::Tensor& input) const {
   if (!range_.first) return input;
+  const model::ModelConfig& config = *context_.config;
   at::Tensor activations = embed(input, *embedding_, anchor_, *context_.tensor_group);
-  if (positions_ != nullptr) activations = activations + positions_->value.narrow(0, 0, input.size(1));
-  return activations;
+  if (project_in_) activations = (*project_in_)(activations);
+  if (positions_ != nullptr) {
+    activations = activations + positions_->value.narrow(0, config.position_offset, input.size(1));
+  }
+  if (embedding_norm_) activations = (*embedding_norm_)({activations}).normalised;
+  return (*context_.dropout)(activations, config.embedding_dropout, {.layer = kEmbeddingBlock});
 }
 
 at::Tensor StageLayers::logits_of(const Activations& activations) {
-  return linear(enter_parallel((*norm_)(activations).normalised, *context_.tensor_group), output_);
+  at::Tensor last = norm_ ? (*norm_)(activations).normalised : activations.sum();
+  if (project_out_) last = (*project_out_)(last);
+  return linear(enter_parallel(last, *context_.tensor_group), output_);
 }
 
 Activations StageLayers::through_blocks(Activations activations, std::size_t begin, std::size_t end) const {
@@ -116,9 +126,10 @@ Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions 
       layers_(context_, range),
       end_parameter_(context_.store->parameters().size()) {}
 
-/// Weight gradients may be left for later.
+/// Weight gradients may be left for later, and masks follow from the samples of the pass.
 BlockContext Stage::with_queue(BlockContext context) {
   context.queue = &queue_;
+  context.dropout = &dropout_;
   return context;
 }
 
@@ -139,8 +150,9 @@ at::Tensor Stage::logits(const at::Tensor& ids) {
   return layers_.logits_of(layers_.through_blocks({layers_.enter(ids)}, 0, layers_.blocks().size()));
 }
 
-at::Tensor Stage::evaluate(const at::Tensor& input, const at::Tensor& targets) {
+at::Tensor Stage::evaluate(const at::Tensor& input, const at::Tensor& targets, const SampleKeys& samples) {
   const AutoGradMode no_gradient(false);
+  const Dropout::Guard drop(dropout_, samples);
   return layers_.leave(layers_.through_blocks({layers_.enter(input)}, 0, layers_.blocks().size()), targets);
 }
 
@@ -151,8 +163,11 @@ Activations Stage::enter(const at::Tensor& input) const {
   return layers_.through_blocks({layers_.enter(input)}, 0, first_trained());
 }
 
-at::Tensor Stage::forward(int microbatch, const at::Tensor& input, const at::Tensor& targets) {
+at::Tensor Stage::forward(int microbatch, const at::Tensor& input, const at::Tensor& targets,
+                          const SampleKeys& samples) {
+  const Dropout::Guard drop(dropout_, samples);
   Pass pass;
+  pass.samples = samples;
   pass.input = range_.first || !trains_before_ ? input : input.detach().requires_grad_(true);
   pass.targets = targets;
   if (options_.recompute) {
@@ -213,6 +228,7 @@ at::Tensor Stage::backward(int microbatch, const at::Tensor& output_gradient, We
   TORCH_INTERNAL_ASSERT(found != passes_.end(), "a backward pass without its forward pass");
   Pass pass = std::move(found->second);
   passes_.erase(found);
+  const Dropout::Guard drop(dropout_, pass.samples);
   const WeightGradientQueue::Guard defer(queue_, when == WeightGradients::later ? &deferred_[microbatch] : nullptr);
   at::Tensor input_gradient;
   if (options_.recompute) {

@@ -47,9 +47,12 @@ class StageLayers {
   BlockContext context_;
   StageRange range_;
   Parameter* embedding_ = nullptr;
-  Parameter* positions_ = nullptr;  ///< GPT-2's
+  Parameter* positions_ = nullptr;
+  std::optional<LinearLayer> project_in_;
+  std::optional<Norm> embedding_norm_;
   std::vector<std::unique_ptr<TransformerBlock>> blocks_;
   std::optional<Norm> norm_;
+  std::optional<LinearLayer> project_out_;
   Parameter* output_weight_ = nullptr;
   c10::intrusive_ptr<LinearWeight> output_ = c10::make_intrusive<LinearWeight>();
   at::Tensor anchor_;
@@ -58,8 +61,6 @@ class StageLayers {
 struct StageOptions {
   /// Keep only what enters each layer, and compute the layer again in the backward pass.
   bool recompute = false;
-  /// The model's output layer shares the embedding's weights, and another stage has the embedding.
-  bool embedding_elsewhere = false;
 };
 
 enum class WeightGradients : unsigned char {
@@ -83,9 +84,11 @@ class Stage {
   [[nodiscard]] const StageRange& range() const { return range_; }
 
   /// Input: ids on the first stage, else activations. Returns activations or, on the last stage, the mean loss.
-  [[nodiscard]] at::Tensor forward(int microbatch, const at::Tensor& input, const at::Tensor& targets);
+  /// `samples` are those of the microbatch, for dropout.
+  [[nodiscard]] at::Tensor forward(int microbatch, const at::Tensor& input, const at::Tensor& targets,
+                                   const SampleKeys& samples = {});
   /// The same for a microbatch without a backward: keeps nothing. Also where parts are not frozen, to evaluate.
-  [[nodiscard]] at::Tensor evaluate(const at::Tensor& input, const at::Tensor& targets);
+  [[nodiscard]] at::Tensor evaluate(const at::Tensor& input, const at::Tensor& targets, const SampleKeys& samples = {});
   /// Gradient of the microbatch's output to that of its input (undefined where nothing before the stage is trained). On
   /// the last stage the output is the loss, and its gradient a number.
   [[nodiscard]] at::Tensor backward(int microbatch, const at::Tensor& output_gradient, WeightGradients when);
@@ -108,6 +111,7 @@ class Stage {
     at::Tensor input;
     at::Tensor targets;
     at::Tensor output;
+    SampleKeys samples;
     std::vector<at::Tensor> layer_inputs;  ///< when layers are computed again
   };
 
@@ -122,6 +126,7 @@ class Stage {
   StageRange range_;
   StageOptions options_;
   WeightGradientQueue queue_;
+  Dropout dropout_;
   std::size_t first_parameter_;
   StageLayers layers_;
   std::size_t end_parameter_;

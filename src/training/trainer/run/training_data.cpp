@@ -20,8 +20,12 @@ std::vector<Microbatch> TrainingData::microbatches(std::int64_t step, int replic
                                                                    .microbatch = i});
     const at::Tensor samples = at::empty({slice.count, width}, at::kLong);
     sampler.read(step, slice, {samples.data_ptr<std::int64_t>(), static_cast<std::size_t>(samples.numel())});
+    SampleKeys keys;
+    for (std::int64_t sample = 0; sample < slice.count; ++sample) {
+      keys.push_back(sample_key(config_->seed, sampler.samples_done(step) + slice.first + sample));
+    }
     result.push_back({samples.narrow(1, 0, width - 1).contiguous().to(device),
-                      samples.narrow(1, 1, width - 1).contiguous().to(device)});
+                      samples.narrow(1, 1, width - 1).contiguous().to(device), std::move(keys)});
   }
   return result;
 }
@@ -44,7 +48,8 @@ double HeldOutLoss::measure(std::map<int, Stage*> stages) {
                     .activation_options = activations_});
   at::Tensor sum = at::zeros({1}, activations_.dtype(at::kDouble));
   for (std::int64_t batch = 0; batch < batches_; ++batch) {
-    const std::vector<Microbatch> microbatches = data_.microbatches(batch, place_.dp, activations_.device());
+    std::vector<Microbatch> microbatches = data_.microbatches(batch, place_.dp, activations_.device());
+    for (Microbatch& microbatch : microbatches) microbatch.samples.clear();
     sum += engine.run(microbatches, nullptr).to(at::kDouble).view({1});
   }
   // Tensor-parallel ranks have the same one.

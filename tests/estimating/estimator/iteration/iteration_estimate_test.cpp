@@ -353,6 +353,26 @@ TEST(EstimateIteration, TakesLessAttentionWithinAWindowInTheLayersThatHaveOne) {
               testing::Contains("in 16 of 32 layers a token attends to 4096 tokens at most (sliding window)"));
 }
 
+TEST(EstimateIteration, CountsDenseLayersAmongThoseWithExperts) {
+  TrainingJob job = job_with_window(0);
+  job.model = named_model("qwen3-30b-a3b");
+  const auto items_with = [&job](std::int64_t dense_layers) {
+    job.model.experts->dense.assign(static_cast<std::size_t>(job.model.layers), false);
+    std::fill_n(job.model.experts->dense.begin(), dense_layers, true);
+    const std::vector<CostItem> items = estimate(job).stages[0].forward_items;
+    return std::pair(item_s(items, "experts"), item_s(items, "linear"));
+  };
+  const std::int64_t layers = estimate(job).stages[0].layers;
+  const auto [experts_s, linear_s] = items_with(0);
+  const auto [half_experts_s, half_linear_s] = items_with(layers / 2);
+  const auto [no_experts_s, dense_linear_s] = items_with(layers);
+  EXPECT_EQ(no_experts_s, 0);
+  EXPECT_NEAR(half_experts_s, experts_s * static_cast<double>(layers - layers / 2) / static_cast<double>(layers),
+              1e-9 * experts_s);
+  EXPECT_GT(half_linear_s, linear_s);
+  EXPECT_GT(dense_linear_s, half_linear_s);
+}
+
 TEST(EstimateIteration, ComputesAllPairsInUnfusedAttentionAndSaysSo) {
   TrainingJob job = job_with_window(4096);
   job.attention = AttentionKind::unfused;

@@ -9,6 +9,7 @@
 #include "base/core/units.h"
 #include "estimating/estimator/job/model_catalogue.h"
 #include "estimating/estimator/memory/activation_memory.h"
+#include "estimating/estimator/work/rank_parameters.h"
 #include "planning/schedule/generators.h"
 
 namespace lowgear::estimator {
@@ -198,8 +199,8 @@ TEST(ParametersOfRanks, AreDividedAmongTensorAndExpertRanks) {
   const double whole = parameters_of_ranks(job).front();
   job.parallel.ep = 8;
   const double one_expert = parameters_of_ranks(job).front();
-  const model::ParameterCounts counts = parameter_counts(job.model);
-  EXPECT_DOUBLE_EQ(whole - one_expert, 32 * static_cast<double>(counts.experts_per_layer) * 7 / 8);
+  const model::LayerParameters counts = layer_parameters(job.model, true);
+  EXPECT_DOUBLE_EQ(whole - one_expert, 32 * static_cast<double>(counts.experts) * 7 / 8);
   job.parallel.ep = 1;
   job.parallel.tp = 8;
   EXPECT_NEAR(parameters_of_ranks(job).front() / (whole / 8), 1, 0.001);  // norms and routers are whole
@@ -289,11 +290,37 @@ TEST(EstimateMemory, Zero3KeepsTheDividedWeightsThatHaveNoMasterCopy) {
   EXPECT_DOUBLE_EQ(estimate_memory(job).ranks.front().states(), (8 + 8.0 / 16) * parameters);
 }
 
+/// Every other layer of Qwen3-30B-A3B is dense.
+TrainingJob half_dense_job() {
+  TrainingJob job = llama_memory_job();
+  job.model = named_model("qwen3-30b-a3b");
+  for (std::int64_t layer = 0; layer < job.model.layers; ++layer) job.model.experts->dense.push_back(layer % 2 == 0);
+  job.parallel = {.dp = 8, .tp = 1, .pp = 2};
+  return job;
+}
+
+TEST(EstimateMemory, CountsDenseLayersAmongThoseWithExperts) {
+  TrainingJob job = half_dense_job();
+  const double vocabulary = static_cast<double>(job.model.vocabulary) * static_cast<double>(job.model.hidden);
+  const double padding = 2 * (token_matrix_parameters(job) - vocabulary);
+  const std::vector<double> halves = parameters_of_ranks(job);
+  EXPECT_DOUBLE_EQ(halves[0] + halves[1], static_cast<double>(parameter_count(job.model)) + padding);
+  const auto activations = [&job](const std::vector<bool>& dense) {
+    job.model.experts->dense = dense;
+    return estimate_memory(job).ranks[0].activations;
+  };
+  const double half = activations(job.model.experts->dense);
+  const double none = activations({});
+  const double all = activations(std::vector<bool>(static_cast<std::size_t>(job.model.layers), true));
+  EXPECT_NEAR(half, (none + all) / 2, 1e-9 * half);
+  EXPECT_NE(none, all);
+}
+
 TEST(EstimateMemory, DividesExpertsAmongFewerReplicasThanTheRest) {
   TrainingJob job = llama_memory_job();
   job.model = named_model("mixtral-8x7b");
   job.parallel = {.dp = 8, .tp = 1, .pp = 1, .ep = 8};
-  const double experts = 32 * static_cast<double>(parameter_counts(job.model).experts_per_layer) / 8;
+  const double experts = 32 * static_cast<double>(layer_parameters(job.model, true).experts) / 8;
   const double rest = parameters_of_ranks(job).front() - experts;
   EXPECT_DOUBLE_EQ(estimate_memory(job).ranks.front().optimizer, 12 * (rest / 8 + experts));
 }

@@ -278,7 +278,7 @@ TEST(LayerWork, GathersShardedWeightsBeforeBothPasses) {
   ASSERT_EQ(work.backward.collectives.size(), 2U);
   EXPECT_EQ(work.backward.collectives[1].kind, CollectiveKind::reduce_scatter);
   EXPECT_DOUBLE_EQ(work.forward.collectives[0].bytes,
-                   2.0 * static_cast<double>(parameter_counts(job.model).per_layer()));
+                   2.0 * static_cast<double>(layer_parameters(job.model, false).total()));
 }
 
 TEST(LayerWork, ScattersGradientsOfEveryMicrobatchOnceTheyAreSharded) {
@@ -292,7 +292,7 @@ TEST(LayerWork, ScattersGradientsOfEveryMicrobatchOnceTheyAreSharded) {
   ASSERT_EQ(work.backward.collectives.size(), 1U);
   EXPECT_EQ(work.backward.collectives[0].kind, CollectiveKind::reduce_scatter);
   EXPECT_DOUBLE_EQ(work.backward.collectives[0].bytes,
-                   4.0 * static_cast<double>(parameter_counts(job.model).per_layer()))
+                   4.0 * static_cast<double>(layer_parameters(job.model, false).total()))
       << "bf16 is summed in fp32";
 }
 
@@ -317,15 +317,15 @@ TEST(LayerWork, ShardsExpertsAmongTheirOwnReplicas) {
   job.parallel.dp = 8;
   job.parallel.ep = 4;
   job.zero = 3;
-  const model::ParameterCounts counts = parameter_counts(job.model);
+  const model::LayerParameters counts = layer_parameters(job.model, true);
   double dense = 0;
   double experts = 0;
   for (const CollectiveUse& use : layer_work(job).forward.collectives) {
     if (use.kind != CollectiveKind::all_gather) continue;
     (use.group == expert_replica_groups(job).shards ? experts : dense) += use.bytes;
   }
-  EXPECT_DOUBLE_EQ(experts, 2.0 * static_cast<double>(counts.experts_per_layer) / 4);
-  EXPECT_DOUBLE_EQ(dense, 2.0 * static_cast<double>(counts.per_layer() - counts.experts_per_layer));
+  EXPECT_DOUBLE_EQ(experts, 2.0 * static_cast<double>(counts.experts) / 4);
+  EXPECT_DOUBLE_EQ(dense, 2.0 * static_cast<double>(counts.total() - counts.experts));
 }
 
 /// What a microbatch gathers or scatters of sharded weights, in elements of `bytes_each`.

@@ -111,7 +111,7 @@ TEST(TrainConfig, ReadsEverySection) {
       "energy: {recording: rec, profile: {clocks_mhz: [1410, 1200], settle_iterations: 2, iterations: 8}}\n"
       "simulated_gpu: {layer_forward_s: 0.01, embedding_forward_s: 0.001, head_forward_s: 0.002,\n"
       "                backward_factor: 1.5, memory_share: 0.25, load: 0.5}\n");
-  EXPECT_EQ(trained_type(config.model), "gpt2");
+  EXPECT_EQ(config.model.family, "gpt2");
   EXPECT_TRUE(config.model.tied_embeddings && config.model.qkv_biases && config.model.mlp_biases);
   EXPECT_THAT(config.tokens, ElementsAre("/jobs/tokens.bin"));
   EXPECT_FALSE(config.token_type);

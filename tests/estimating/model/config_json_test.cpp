@@ -1,6 +1,9 @@
+#include "estimating/model/config_json.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,7 +11,6 @@
 
 #include "base/core/error_of.h"
 #include "base/core/formats/json.h"
-#include "estimating/model/config_json.h"
 #include "estimating/model/known_models.h"
 
 namespace lowgear::model {
@@ -58,13 +60,15 @@ TEST(TrainableConfig, ReadsLlama) {
   EXPECT_EQ(config, expected);
 }
 
-TEST(TrainableConfig, ReadsMistralAsALlama) {
+TEST(TrainableConfig, ReadsTheWindowOfMistral) {
   const ModelConfig config = read(kMistral);
-  EXPECT_EQ(trained_type(config), "llama");
+  EXPECT_EQ(config.family, "mistral");
   EXPECT_EQ(config.kv_heads, 8);
   EXPECT_EQ(config.rope_theta, 1e6);
-  // A window that no sequence outgrows is none.
-  EXPECT_EQ(to_json(read(changed(kMistral, {{"sliding_window", 32768}}))), to_json(config));
+  EXPECT_EQ(config.window, 0);
+  const ModelConfig windowed = read(changed(kMistral, {{"sliding_window", kDrop}}));
+  EXPECT_EQ(windowed.window, 4096);
+  EXPECT_EQ(windowed.windowed, std::vector<bool>(32, true));
 }
 
 TEST(TrainableConfig, ReadsGpt2) {
@@ -76,6 +80,12 @@ TEST(TrainableConfig, ReadsGpt2) {
   EXPECT_EQ(read(changed(kGpt2, {{"n_inner", 1000}})).intermediate, 1000);
   EXPECT_EQ(read(changed(kGpt2, {{"n_inner", nullptr}})).intermediate, 3072);
   EXPECT_FALSE(read(changed(kGpt2, {{"tie_word_embeddings", false}})).tied_embeddings);
+}
+
+TEST(TrainableConfig, ReadsDropout) {
+  EXPECT_EQ(read(changed(kGpt2, {{"attn_pdrop", kDrop}})).attention_dropout, 0.1) << "what transformers takes";
+  EXPECT_EQ(read(changed(kGpt2, {{"resid_pdrop", 0.2}})).residual_dropout, 0.2);
+  EXPECT_EQ(read(changed(kGpt2, {{"embd_pdrop", 0.3}})).embedding_dropout, 0.3);
 }
 
 TEST(TrainableConfig, DefaultsAsTransformersDoes) {
@@ -101,6 +111,11 @@ TEST(TrainableConfig, ReadsRopeInAllItsForms) {
   EXPECT_EQ(scaling({{"type", "linear"}, {"factor", 2}}).kind, RopeScaling::Kind::linear);
   EXPECT_EQ(scaling({{"rope_type", "linear"}, {"type", "linear"}, {"factor", 2.5}}).factor, 2.5);
   EXPECT_EQ(scaling({{"rope_type", "default"}}), RopeScaling{});
+  EXPECT_EQ(scaling({{"type", "dynamic"}, {"factor", 4}}).original_max_positions, 4096) << "the model's own";
+  const RopeScaling yarn = scaling({{"rope_type", "yarn"}, {"factor", 4}, {"beta_fast", 16}});
+  EXPECT_EQ(yarn.beta_fast, 16);
+  EXPECT_EQ(yarn.beta_slow, 1);
+  EXPECT_DOUBLE_EQ(yarn.attention_factor, 0.1 * std::log(4) + 1);
   // transformers 5.
   const ModelConfig config = read(changed(kLlama31, {{"rope_scaling", kDrop},
                                                      {"rope_theta", kDrop},
@@ -118,10 +133,12 @@ TEST(TrainableConfig, RefusesRopeThatItDoesNotHave) {
   const auto llama_with = [](const std::string& key, const Json& value) {
     return refusal(changed(kLlama2, {{key, value}}));
   };
-  EXPECT_THAT(llama_with("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}}),
-              StartsWith("config.json: $.rope_scaling.rope_type: RoPE type \"yarn\" is not supported"));
-  EXPECT_THAT(llama_with("rope_scaling", {{"type", "dynamic"}, {"factor", 4}}),
-              StartsWith("config.json: $.rope_scaling.type: RoPE type \"dynamic\""));
+  EXPECT_THAT(llama_with("rope_scaling", {{"rope_type", "longrope"}, {"factor", 4}}),
+              HasSubstr("$.rope_scaling.rope_type: RoPE type \"longrope\" is not supported"));
+  EXPECT_THAT(llama_with("rope_scaling", {{"type", "su"}, {"factor", 4}}),
+              HasSubstr("$.rope_scaling.type: RoPE type \"su\""));
+  EXPECT_THAT(llama_with("rope_scaling", {{"type", "yarn"}, {"factor", 4}, {"beta_slow", 64}}),
+              HasSubstr("$.rope_scaling.beta_slow: beta_fast 32 is below beta_slow 64"));
   EXPECT_THAT(llama_with("rope_scaling", {{"type", "linear"}}), HasSubstr("\"factor\" is missing"));
   EXPECT_THAT(llama_with("rope_scaling", {{"type", "linear"}, {"factor", 0.5}}), HasSubstr("$.rope_scaling.factor"));
   EXPECT_THAT(llama_with("rope_scaling", {{"type", "linear"}, {"rope_type", "default"}, {"factor", 2}}),
@@ -144,21 +161,13 @@ TEST(TrainableConfig, RefusesRopeThatItDoesNotHave) {
 
 TEST(TrainableConfig, RefusesFeaturesThatTheTrainerDoesNotHave) {
   for (const auto& [text, what] : std::vector<std::pair<std::string, std::string>>{
-           {changed(kLlama2, {{"model_type", "qwen2"}}),
-            "$.model_type: \"qwen2\" is not supported in training; there are llama, mistral, gpt2"},
+           {changed(kLlama2, {{"model_type", "t5"}}), "$.model_type: \"t5\" is not supported; there are bloom, gpt2"},
            {changed(kLlama2, {{"architectures", {"LlamaForSequenceClassification"}}}), "only LlamaForCausalLM"},
            {changed(kGpt2, {{"architectures", {"GPT2Model"}}}), "only GPT2LMHeadModel"},
-           {changed(kLlama2, {{"hidden_act", "gelu"}}),
-            "$.hidden_act: \"gelu\" is not supported in training, only silu or swish"},
-           {changed(kGpt2, {{"activation_function", "relu"}}), "only gelu_new"},
-           {changed(kLlama2, {{"attention_dropout", 0.1}}),
-            "$.attention_dropout: dropout is not supported in training; set it to 0"},
-           {changed(kGpt2, {{"resid_pdrop", 0.1}}), "$.resid_pdrop: dropout is not supported in training; set it to 0"},
-           {changed(kGpt2, {{"attn_pdrop", kDrop}}),
-            "attn_pdrop is missing, which means 0.1: dropout is not supported in training; set it to 0"},
-           {changed(kMistral, {{"sliding_window", 4096}}), "$.sliding_window: a sliding window is not supported"},
-           {changed(kMistral, {{"sliding_window", kDrop}}),
-            "sliding_window is missing, which means a window of 4096 tokens"},
+           {changed(kLlama2, {{"hidden_act", "tanh"}}),
+            "$.hidden_act: \"tanh\" is not supported in training, only silu, swish, gelu"},
+           {changed(kGpt2, {{"activation_function", "tanh"}}), "$.activation_function: \"tanh\" is not supported"},
+           {changed(kGpt2, {{"attn_pdrop", 1}}), "$.attn_pdrop: 1 is not from 0 to 0.99"},
            {changed(kMistral, {{"attention_bias", true}}), "\"attention_bias\" is not known"},
            {changed(kGpt2, {{"scale_attn_weights", false}}),
             "$.scale_attn_weights: \"false\" is not supported in training, only true"},
@@ -174,6 +183,17 @@ TEST(TrainableConfig, RefusesFeaturesThatTheTrainerDoesNotHave) {
   }
 }
 
+TEST(TrainableConfig, IsRefusedAtLineAndColumn) {
+  std::string text = kLlama31;
+  text.replace(text.find("\"silu\""), 6, "\"tanh\"");
+  EXPECT_THAT(refusal(text), StartsWith("config.json:3:69: $.hidden_act: \"tanh\" is not supported in training"));
+  text = kLlama31;
+  text.replace(text.find("8.0"), 3, "0.5");
+  EXPECT_THAT(refusal(text), StartsWith("config.json:7:20: $.rope_scaling.factor: 0.5 is not from 1"));
+  EXPECT_THAT(refusal("{\n \"a\": \"\\\"model_type\\\":\",\n  \"model_type\": 3}"),
+              StartsWith("config.json:3:3: $.model_type: expected text"));
+}
+
 TEST(TrainableConfig, TakesMembersThatChangeNothingAtTheirValue) {
   EXPECT_EQ(read(changed(kLlama2, {{"is_decoder", false}, {"pruned_heads", Json::object()}, {"of_another", nullptr}})),
             read(kLlama2));
@@ -186,7 +206,7 @@ TEST(TrainableConfig, RefusesContradictions) {
            {changed(kLlama2, {{"num_attention_heads", 33}}), "$.num_attention_heads: 33 heads do not divide the width"},
            {changed(kLlama2, {{"num_attention_heads", 0}}), "$.num_attention_heads: 0 is not from 1"},
            {changed(kLlama2, {{"num_attention_heads", -32}}), "$.num_attention_heads: -32 is not from 1"},
-           {changed(kLlama2, {{"head_dim", 33}}), "head_dim: 33 is odd"},
+           {changed(kLlama2, {{"head_dim", 33}}), "32 of 33 dimensions cannot be turned in pairs"},
            {changed(kGpt2, {{"n_head", 7}}), "$.n_head: 7 heads do not divide the width of 768"},
            {changed(kLlama2, {{"vocab_size", 0}}), "$.vocab_size: 0 is not from 1 to 16777216"},
            {changed(kLlama2, {{"hidden_size", -4096}}), "$.hidden_size: -4096 is not from 1"},
@@ -235,7 +255,7 @@ TEST(TrainableConfig, IsReadBackAsItWasWritten) {
 }
 
 TEST(TrainableConfig, IsWrittenForTheClassesOfTransformers) {
-  EXPECT_EQ(parse_json(to_json(read(kMistral)), "config.json")["architectures"], Json::array({"LlamaForCausalLM"}));
+  EXPECT_EQ(parse_json(to_json(read(kMistral)), "config.json")["architectures"], Json::array({"MistralForCausalLM"}));
   EXPECT_EQ(parse_json(to_json(read(kGpt2)), "config.json")["architectures"], Json::array({"GPT2LMHeadModel"}));
 }
 

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "training/trainer/model/layers.h"
+#include "training/trainer/model/operations.h"
+#include "training/trainer/model/rotary.h"
+
+namespace lowgear::trainer {
+
+/// An RMS norm of each head: [..., head_dim]. Its weight is of all ranks that share the layer.
+class HeadNorm {
+ public:
+  HeadNorm(const BlockContext& context, const std::string& name);
+  void bind() { weight_->value.requires_grad_(!weight_->frozen); }
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& heads) const;
+
+ private:
+  Collective* group_;
+  double epsilon_;
+  Parameter* weight_;
+};
+
+/// Attention of one layer, each position to itself and those before it: [batch, time, hidden] to the same.
+class Attention {
+ public:
+  /// `prefix` begins the names of the layer's tensors.
+  Attention(const BlockContext& context, const std::string& prefix, std::int64_t layer);
+  void bind();
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& input);
+
+ private:
+  [[nodiscard]] RotatedHeads heads_of(const at::Tensor& joined);
+  [[nodiscard]] RotatedHeads split(const at::Tensor& joined) const;
+  [[nodiscard]] at::Tensor mixed(const RotatedHeads& heads) const;
+  [[nodiscard]] bool is_biased(std::int64_t time) const;
+  [[nodiscard]] at::Tensor bias(std::int64_t time, at::Device device) const;
+
+  BlockContext context_;
+  Collective* group_;
+  std::int64_t layer_;
+  kernels::AttentionHeads heads_;
+  double scale_;
+  std::int64_t window_;  ///< 0: none
+  bool rotates_whole_heads_;
+  RotaryAngles angles_;
+  LinearLayer qkv_;
+  std::optional<HeadNorm> query_norm_;
+  std::optional<HeadNorm> key_norm_;
+  LinearLayer output_;
+};
+
+}  // namespace lowgear::trainer

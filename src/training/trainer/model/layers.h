@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "estimating/model/model_config.h"
+#include "training/trainer/model/dropout.h"
+#include "training/trainer/model/linear.h"
+#include "training/trainer/model/norm_and_loss.h"
+#include "training/trainer/model/parameter_store.h"
+#include "training/trainer/transport/compat.h"
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear::trainer {
+
+/// What every block of a stage uses.
+struct BlockContext {
+  const model::ModelConfig* config = nullptr;
+  ParameterStore* store = nullptr;
+  WeightGradientQueue* queue = nullptr;
+  Collective* tensor_group = nullptr;
+  const Dropout* dropout = nullptr;
+  Fp8Blocks* fp8_blocks = nullptr;       ///< null: none, also for layers that are not of them
+  std::int64_t block = kEmbeddingBlock;  ///< of the model, to which parameters are declared
+};
+
+/// Declares a parameter of the context's block, which every rank holds whole unless it says otherwise.
+Parameter& declare(const BlockContext& context, Parameter parameter);
+
+/// A matrix, and its bias if it has one, that is used as one but stands in the files as several (q, k, v).
+class LinearLayer {
+ public:
+  struct Piece {
+    std::string name;       ///< without `.weight` or `.bias`
+    std::int64_t rows = 0;  ///< of the whole model
+    int groups = 1;         ///< equal groups of rows, each split among the ranks
+  };
+  enum class Split : unsigned char { none, columns, rows };  ///< columns: outputs; rows: inputs (Megatron's words)
+  struct Shape {
+    std::vector<Piece> pieces;
+    std::int64_t inputs = 0;  ///< of the whole model
+    Split split = Split::none;
+    bool bias = false;
+    bool transposed_in_files = false;
+    BlockLinear linear = BlockLinear::none;  ///< of the block
+  };
+
+  LinearLayer(const BlockContext& context, const Shape& shape);
+  void bind();
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const { return linear(input, weight_); }
+  /// The bias of a layer split by rows, which is added once, after the sum; undefined when there is none.
+  [[nodiscard]] Parameter* late_bias() const { return late_bias_; }
+
+ private:
+  BlockContext context_;
+  std::vector<Parameter*> weights_;
+  std::vector<Parameter*> biases_;
+  Parameter* late_bias_ = nullptr;
+  c10::intrusive_ptr<LinearWeight> weight_ = c10::make_intrusive<LinearWeight>();
+};
+
+/// The shape of one matrix that is split by rows: the second one of attention or of an MLP.
+[[nodiscard]] LinearLayer::Shape by_rows(const model::ModelConfig& config, std::string name, std::int64_t inputs,
+                                         bool bias, BlockLinear linear);
+
+/// The sum over the ranks with the bias of the layer that is split by rows.
+[[nodiscard]] at::Tensor with_late_bias(const at::Tensor& sum, const LinearLayer& layer);
+
+/// RMSNorm or LayerNorm, as the model has it, of the sum of activations.
+class Norm {
+ public:
+  Norm(const BlockContext& context, const std::string& name);
+  void bind();
+  [[nodiscard]] NormalisedSum operator()(const Activations& input) const {
+    return add_and_normalise(input, parameters_);
+  }
+
+ private:
+  NormParameters parameters_;
+};
+
+}  // namespace lowgear::trainer
