@@ -126,6 +126,9 @@ ConfigMember read_member(const std::string& name, const Json& value, const Json&
     const Json& known = notes.at(*note);
     member.note = known.at("text").get<std::string>();
     member.harmless = text_or(known, "harmless");
+  } else if (member.only) {
+    member.note = fmt::format("estimated as {}", *member.only);
+    member.harmless = *member.only;
   }
   return member;
 }

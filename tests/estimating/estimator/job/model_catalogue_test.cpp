@@ -80,7 +80,7 @@ model::ModelConfig read(std::string_view json) {
 
 /// Named like the file.
 model::ModelConfig catalogued(std::string_view name) {
-  model::ModelConfig config = named_model(name);
+  model::ModelConfig config = model::for_estimates(named_model(name));
   config.name = "config.json";
   return config;
 }
