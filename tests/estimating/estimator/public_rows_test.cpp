@@ -70,8 +70,7 @@ TEST(PublicRows, FlagPerfTakesTheBatchFromNotesAndScripts) {
 
 TEST(PublicRows, FlagPerfsLlama3IsWhatItsScriptAsksMegatronFor) {
   const PublishedRun run =
-      flagperf_runs(file_of("FlagPerf llama3_8B-megatron,A100 80GB,8,,,,,,,8192,1,2,,,,1,512,bf16,,,3698,76,"),
-                    "f.csv")
+      flagperf_runs(file_of("FlagPerf llama3_8B-megatron,A100 80GB,8,,,,,,,8192,1,2,,,,1,512,bf16,,,3698,76,"), "f.csv")
           .at(0);
   EXPECT_EQ(run.job.dropout, 0.1) << "Megatron's default";
   EXPECT_EQ(run.job.model.positions, model::PositionKind::learned);
