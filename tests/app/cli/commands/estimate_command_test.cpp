@@ -44,7 +44,7 @@ TEST(Estimate, SaysFirstThatAJobDoesNotFitAndWhatWouldHelp) {
   EXPECT_EQ(result.exit_code, 0) << "it is an answer";
   EXPECT_THAT(result.out, StartsWith("OUT OF MEMORY: pipeline rank 0 needs "));
   EXPECT_THAT(lines_of(result.out).at(0), testing::EndsWith("of it activations"));
-  EXPECT_THAT(result.out, HasSubstr("\n  with --cp 2 --dp 1 "));
+  EXPECT_THAT(result.out, HasSubstr("\n  with --offload optimizer "));
   EXPECT_THAT(result.out, HasSubstr("\n  with --sequence-parallel "));
   EXPECT_THAT(result.out, HasSubstr("GiB, which fits, "));
 }
@@ -70,6 +70,10 @@ TEST(Estimate, SaysThatAJobNearTheLimitMayRun) {
   EXPECT_THAT(lines_of(text).at(1), testing::AllOf(StartsWith("  with --"), HasSubstr("GiB, below the limit, ")));
   EXPECT_THAT(text, testing::Not(HasSubstr("too much")));
   EXPECT_THAT(lines_of(text).back(), StartsWith("Next: plan its clocks: "));
+  // Within the capacity, by 3 %: no change is needed.
+  const std::string within = run({"--memory-gb", fmt::format("{:.3f}", gigabytes / 0.98 * 1.03)}).out;
+  EXPECT_THAT(within, StartsWith("NEAR THE LIMIT OF MEMORY: pipeline rank 0 needs "));
+  EXPECT_EQ(lines_of(within).at(1), "");
 }
 
 TEST(Estimate, NamesOnlyOverlapThatTheJobHas) {
