@@ -19,8 +19,8 @@ namespace lowgear::steps {
 
 namespace {
 
-/// A deadline counts as kept within this share of it: sums of doubles in another order.
-constexpr double kRounding = 1e-12;
+/// A deadline counts as kept within this share of it: the solver rounds times up to the picosecond.
+constexpr double kRounding = 1e-10;
 /// Tries to make up for clocks that change late.
 constexpr int kTighterDeadlines = 4;
 

@@ -85,9 +85,9 @@ struct StepRun {
   std::vector<PlannedStep> steps;
 };
 
-/// Deals microbatches anew: longest first, each to the replica that would have least work with it, as many to each as
-/// before, so that activations fit as before. `load_s` is a microbatch's time over all stages at full clocks, by origin
-/// replica and microbatch, and `speed(replica)` by what a replica's workers multiply it.
+/// Deals microbatches anew: longest first, each to the replica that would end first with it, as many to each as before,
+/// so that activations fit as before. `load_s` is a microbatch's time over all stages at full clocks on a usual
+/// replica, by origin replica and microbatch; `slowness` by what each replica's workers multiply it.
 [[nodiscard]] std::vector<std::vector<Origin>> balanced_deal(const std::vector<std::vector<double>>& load_s,
                                                              std::span<const double> slowness);
 

@@ -235,6 +235,12 @@ std::string steps_text(const StepsPlan& plan) {
       fmt::format("clocks    one per {}, {}; margin {:.2f} % as dealt, {:.2f} % balanced\n", name(plan.file.clocks_per),
                   latency_words(plan), kHundred * plan.file.margins[0], kHundred * plan.file.margins[1]);
   text += fmt::format("planning  {} a step, at most {}\n", duration_text(time.mean_s), duration_text(time.most_s));
+  const auto bound_pct = [&](Deal deal) {
+    const StepTotals predicted = totals(plan.run, deal, Times::predicted, shown.which);
+    return change_pct(predicted.sums.full_clocks.energy_j, predicted.bound_j);
+  };
+  text += fmt::format("bound     by predicted times no clocks come below {} % energy as dealt, {} % balanced\n",
+                      signed_text(bound_pct(Deal::given), 2), signed_text(bound_pct(Deal::balanced), 2));
   const StepTotals given = totals(plan.run, Deal::given, shown.times, shown.which);
   text += fmt::format("{} ({}):\n{}", counted(given.steps, "step", "steps"), words(shown), table.text());
   text += fmt::format("report    {}\nnext      lowgear verify {}\n",
