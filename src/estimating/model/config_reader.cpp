@@ -44,6 +44,11 @@ class Parts {
     const ConfigMember* const member = find(part);
     return member != nullptr && members_->has(member->name);
   }
+  /// Whether it is given, or the family has a value for a missing one.
+  [[nodiscard]] bool is_stated(std::string_view part) const {
+    const ConfigMember* const member = find(part);
+    return member != nullptr && (member->missing || members_->has(member->name));
+  }
   /// Whether it is given as null, which is not always what a missing one means.
   [[nodiscard]] bool is_null(std::string_view part) const {
     const ConfigMember* const member = find(part);
@@ -81,13 +86,13 @@ class Parts {
   const Family* family_;
 };
 
+/// A missing number of heads of keys is that of the family; null, all. A missing width of heads is that of the family,
+/// or the part of the model's width that each has.
 void read_heads(const Parts& parts, ModelConfig& config) {
   config.heads = parts.size("heads");
-  config.kv_heads = parts.has("kv_heads") || (parts.find("kv_heads") != nullptr && parts.find("kv_heads")->missing &&
-                                              !parts.is_null("kv_heads"))
-                        ? parts.size("kv_heads")
-                        : config.heads;
-  if (parts.has("head_dim") || (parts.find("head_dim") != nullptr && parts.find("head_dim")->missing)) {
+  const bool all = parts.is_null("kv_heads") || !parts.is_stated("kv_heads");
+  config.kv_heads = all ? config.heads : parts.size("kv_heads");
+  if (parts.is_stated("head_dim")) {
     config.head_dim = parts.size("head_dim");
   } else if (config.hidden % config.heads == 0) {
     config.head_dim = config.hidden / config.heads;

@@ -188,7 +188,8 @@ TEST_P(OfTransformers, HasLogitsLossGradientsAndThirtySteps) {
   }
 }
 
-TEST_P(OfTransformers, IsInBf16NoFartherFromFp32) {
+/// Largest errors of some 1500 logits, which differ by a factor between one order of operations and another.
+TEST_P(OfTransformers, IsInBf16AboutAsFarFromFp32) {
   const Fixture fixture(folder());
   const model::ModelConfig config = fixture.config();
   InProcessHub hub;
@@ -198,7 +199,7 @@ TEST_P(OfTransformers, IsInBf16NoFartherFromFp32) {
   load_weights(fixture.folder(), config, part.store());
   const at::Tensor logits = part.stages().at(0)->logits(fixture.ids("inputs", 0)).to(at::kFloat);
   const double error = (logits - fixture.expected("logits")).abs().max().item<double>();
-  EXPECT_LE(error, 1.5 * fixture.expected("bf16_logits_error").item<double>());
+  EXPECT_LE(error, 2 * fixture.expected("bf16_logits_error").item<double>());
 }
 
 std::vector<std::string> fixture_names() {
