@@ -48,8 +48,9 @@ at::Tensor Dropout::operator()(const at::Tensor& input, double share, const Plac
         halves.push_back(static_cast<std::int32_t>(static_cast<std::uint32_t>(mixed(sample ^ mixed(site)) >> shift)));
       }
     }
-    const at::Tensor keys =
-        at::tensor(halves, at::kInt).view({2, static_cast<std::int64_t>(samples_.size()), 1}).to(input.device());
+    const at::Tensor keys = at::tensor(halves, at::kInt)
+                                .view({2, static_cast<std::int64_t>(samples_.size()), 1})
+                                .to(input.device(), at::kInt, /*non_blocking=*/true);
     const std::int64_t count = input.numel() / input.size(0);
     const at::Tensor places =
         at::arange(place.first, place.first + count, at::TensorOptions().dtype(at::kLong).device(input.device()))
