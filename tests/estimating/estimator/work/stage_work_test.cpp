@@ -301,7 +301,7 @@ TEST(LayerWork, SumsShardsWithTheGroupsThatHaveCopies) {
   job.parallel.dp = 32;
   job.zero = 3;
   job.shard_size = 8;
-  const auto parameters = static_cast<double>(parameter_counts(job.model).per_layer());
+  const auto parameters = static_cast<double>(layer_parameters(job.model, false).total());
   const BlockWork work = layer_work(job);
   EXPECT_EQ(work.forward.collectives.at(0).group.ranks, 8);
   ASSERT_EQ(work.backward.collectives.size(), 3U);
