@@ -6,6 +6,7 @@
 #include <bit>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/probability.h"
@@ -100,6 +101,16 @@ void BatchSampler::read(std::int64_t step, const BatchSlice& slice, std::span<st
     const std::int64_t first = window(step, slice.first + i) * options_.sequence_length;
     text_.read(first, out.subspan(static_cast<std::size_t>(i) * tokens, tokens));
   }
+}
+
+std::int64_t BatchSampler::counted_targets(std::int64_t step) const {
+  std::int64_t count = 0;
+  std::vector<std::int64_t> sample(static_cast<std::size_t>(sample_tokens()));
+  for (std::int64_t index = 0; index < options_.global_batch; ++index) {
+    read(step, {.first = index, .count = 1}, sample);
+    count += std::ranges::count_if(sample.begin() + 1, sample.end(), [](std::int64_t token) { return token >= 0; });
+  }
+  return count;
 }
 
 namespace {

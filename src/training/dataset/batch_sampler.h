@@ -57,6 +57,8 @@ class BatchSampler {
 
   [[nodiscard]] const TokenText& text() const { return text_; }
   [[nodiscard]] const BatchSamplerOptions& options() const { return options_; }
+  /// Of a step's targets, those that are not marked: they count in the loss. Reads all samples of the step.
+  [[nodiscard]] std::int64_t counted_targets(std::int64_t step) const;
   /// Windows of an epoch.
   [[nodiscard]] std::int64_t window_count() const { return windows_; }
   /// Tokens of a sample: `sequence_length` + 1, inputs and targets overlapping.
@@ -70,7 +72,8 @@ class BatchSampler {
   /// The window of the sample `index` of a step, in [0, window_count()). It starts at token window x sequence_length.
   [[nodiscard]] std::int64_t window(std::int64_t step, std::int64_t index) const;
   /// Copies the samples of a slice, one after the other: `out` has `slice.count` x `sample_tokens()` elements; inputs
-  /// are the first `sequence_length` of each, targets the last. Throws InputError on a token outside the vocabulary.
+  /// are the first `sequence_length` of each, targets the last; marked tokens are ~id. Throws InputError on a token
+  /// outside the vocabulary.
   void read(std::int64_t step, const BatchSlice& slice, std::span<std::int64_t> out) const;
 
  private:

@@ -33,6 +33,9 @@ constexpr auto kHeaderFormats = std::to_array<HeaderFormat>({
     {TokenType::uint16, 20240520, 1},
     {TokenType::uint32, 20240801, 7},
 });
+/// Lowgear's own, of uint32: other readers refuse it, as they would read marked tokens as other ones.
+constexpr std::int32_t kMarkedVersion = 1007;
+constexpr std::uint32_t kMark = 0x8000'0000;
 
 template <typename Word>
 Word word_at(std::string_view bytes, std::size_t index) {
@@ -103,7 +106,8 @@ void TokenView::read_header(std::string_view bytes) {
          "the file is truncated: create it again");
   }
   const auto version = word_at<std::int32_t>(bytes, 1);
-  if (version != format->version) {
+  marks_ = format->type == TokenType::uint32 && version == kMarkedVersion ? Marks::some : Marks::none;
+  if (version != format->version && marks_ == Marks::none) {
     fail(fmt::format("version {} of the token format {}, of which only {} is known", version, format->magic,
                      format->version),
          "make it again with `lowgear data tokenize`");
@@ -126,7 +130,7 @@ void TokenView::check_no_header(std::string_view bytes) const {
   if (bytes.size() < kTokenHeaderBytes) return;
   const HeaderFormat* const format = header_format(bytes);
   const auto version = word_at<std::int32_t>(bytes, 1);
-  if (format != nullptr && version == format->version) {
+  if (format != nullptr && (version == format->version || version == kMarkedVersion)) {
     fail("it has a header, but the configuration or an index next to it says that it has none",
          "leave the type of its tokens out");
   }
@@ -147,9 +151,11 @@ void TokenView::fail(std::string_view what, std::string_view fix) const {
 }
 
 void TokenView::check_vocabulary(std::int64_t first, std::span<const std::int64_t> tokens) const {
-  const auto bad = std::ranges::find_if(tokens, [this](std::int64_t token) { return token >= vocabulary_size_; });
+  const auto bad =
+      std::ranges::find_if(tokens, [this](std::int64_t token) { return token_id(token) >= vocabulary_size_; });
   if (bad == tokens.end()) return;
-  fail(fmt::format("token {} is {}, beyond a vocabulary of {}", first + (bad - tokens.begin()), *bad, vocabulary_size_),
+  fail(fmt::format("token {} is {}, beyond a vocabulary of {}", first + (bad - tokens.begin()), token_id(*bad),
+                   vocabulary_size_),
        "use the tokenizer and the model that the file was made for");
 }
 
@@ -169,6 +175,10 @@ void TokenView::read_unchecked(std::int64_t first, std::span<std::int64_t> out) 
     copy_tokens<std::uint16_t>(tokens_, begin, out);
   } else {
     copy_tokens<std::uint32_t>(tokens_, begin, out);
+  }
+  if (marks_ == Marks::none) return;
+  for (std::int64_t& token : out) {
+    if (token >= kMark) token = ~(token - kMark);
   }
 }
 
@@ -194,11 +204,13 @@ TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t vocabu
   return {std::move(file), std::move(tokens), index ? index->file : ""};
 }
 
-TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, TokenType type)
-    : path_(path.string()), file_(path), type_(type), buffer_(kTokenHeaderBytes, '\0') {}
+TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, TokenType type, Marks marks)
+    : path_(path.string()), file_(path), type_(type), marks_(marks), buffer_(kTokenHeaderBytes, '\0') {}
 
 void TokenFileWriter::append(std::span<const std::int64_t> tokens) {
+  const bool marked = marks_ == Marks::some;
   const std::int64_t highest = type_ == TokenType::uint16 ? std::numeric_limits<std::uint16_t>::max()
+                               : marked                   ? std::int64_t{kMark} - 1
                                                           : std::int64_t{std::numeric_limits<std::uint32_t>::max()};
   const SourceLocation where{path_, 0, 0};
   if (static_cast<std::int64_t>(tokens.size()) > kMaxHeaderTokens - count_) {
@@ -207,11 +219,12 @@ void TokenFileWriter::append(std::span<const std::int64_t> tokens) {
         "split the text over several files");
   }
   for (const std::int64_t token : tokens) {
-    if (token < 0 || token > highest) {
+    const std::int64_t id = marked ? token_id(token) : token;
+    if (id < 0 || id > highest) {
       throw_input_error(where, fmt::format("token {} is {}, which does not fit into {}", count_, token, name(type_)),
                         "write another type of token");
     }
-    const auto word = static_cast<std::uint32_t>(token);
+    const auto word = static_cast<std::uint32_t>(id) | (id == token ? 0 : kMark);
     std::array<char, sizeof word> bytes = {};
     std::memcpy(bytes.data(), &word, sizeof word);
     buffer_.append(bytes.data(), token_bytes(type_));  // little-endian: the low bytes come first
@@ -228,7 +241,8 @@ void TokenFileWriter::flush() {
 void TokenFileWriter::commit() {
   flush();
   const auto* const format = std::ranges::find(kHeaderFormats, type_, &HeaderFormat::type);
-  const std::array<std::int32_t, 3> words = {format->magic, format->version, static_cast<std::int32_t>(count_)};
+  const std::array<std::int32_t, 3> words = {format->magic, marks_ == Marks::some ? kMarkedVersion : format->version,
+                                             static_cast<std::int32_t>(count_)};
   std::array<char, sizeof words> header = {};
   std::memcpy(header.data(), words.data(), sizeof words);
   file_.overwrite(0, {header.data(), header.size()});  // zeros follow, written first

@@ -3,6 +3,9 @@
 /// Token files: a text as the ids of its tokens, little-endian, in the format of llm.c (`dev/data/data_common.py`
 /// there): a header of 256 int32 (magic, version, number of tokens, zeros), then the tokens. Files without a header, as
 /// Megatron's `.bin` and nanoGPT's are, hold nothing but tokens.
+///
+/// Marked files are Lowgear's own version of that header: the highest bit of a token (uint32) marks it as one that does
+/// not count in the loss, as those of a prompt. Here such a token is ~id, a negative number.
 
 #include <array>
 #include <cstddef>
@@ -34,6 +37,11 @@ inline constexpr auto kTokenTypes = std::to_array<TokenType>({TokenType::uint16,
   return vocabulary_size <= 65536 ? TokenType::uint16 : TokenType::uint32;
 }
 
+/// The id of a token, which may be marked.
+[[nodiscard]] constexpr std::int64_t token_id(std::int64_t token) { return token < 0 ? ~token : token; }
+/// Whether tokens of a file may be marked.
+enum class Marks : unsigned char { none, some };
+
 /// Bytes of the header of llm.c's files.
 inline constexpr std::size_t kTokenHeaderBytes = 1024;
 /// Largest number of tokens of a file with a header, which states it as int32.
@@ -52,10 +60,11 @@ class TokenView {
   [[nodiscard]] std::int64_t vocabulary_size() const { return vocabulary_size_; }
   [[nodiscard]] TokenType token_type() const { return type_; }
   [[nodiscard]] bool has_header() const { return has_header_; }
+  [[nodiscard]] Marks marks() const { return marks_; }
   [[nodiscard]] const std::string& source() const { return source_; }
 
-  /// Copies the tokens from the `first`-th on; `out` may be empty. Throws InputError naming the position of a token
-  /// that is not in the vocabulary, and Error when not all of them are in the file.
+  /// Copies the tokens from the `first`-th on, marked ones as ~id; `out` may be empty. Throws InputError naming the
+  /// position of a token that is not in the vocabulary, and Error when not all of them are in the file.
   void read(std::int64_t first, std::span<std::int64_t> out) const;
   /// The same, whatever the vocabulary.
   void read_unchecked(std::int64_t first, std::span<std::int64_t> out) const;
@@ -74,6 +83,7 @@ class TokenView {
   std::int64_t count_ = 0;
   TokenType type_ = TokenType::uint16;
   bool has_header_ = false;
+  Marks marks_ = Marks::none;
 };
 
 /// A token file mapped into memory (see MappedFile): opening it reads the header, the index next to it, and some
@@ -106,11 +116,11 @@ class TokenFile {
 /// Writes a token file with a header, whole or not at all (StagedFile).
 class TokenFileWriter {
  public:
-  /// Throws InputError when the file cannot be written.
-  TokenFileWriter(const std::filesystem::path& path, TokenType type);
+  /// Of a marked file the type is uint32. Throws InputError when the file cannot be written.
+  TokenFileWriter(const std::filesystem::path& path, TokenType type, Marks marks = Marks::none);
 
-  /// Appends. Throws InputError when a token does not fit the type or the file would hold more than kMaxHeaderTokens,
-  /// and Error when writing fails.
+  /// Appends; marked tokens as ~id. Throws InputError when a token does not fit the type or the file would hold more
+  /// than kMaxHeaderTokens, and Error when writing fails.
   void append(std::span<const std::int64_t> tokens);
   [[nodiscard]] std::int64_t token_count() const { return count_; }
   /// Writes the header and puts the file in its place.
@@ -122,6 +132,7 @@ class TokenFileWriter {
   std::string path_;
   StagedFile file_;
   TokenType type_;
+  Marks marks_;
   std::int64_t count_ = 0;
   std::string buffer_;
 };

@@ -28,6 +28,11 @@ std::string TokenText::source() const {
   return fmt::format("{} and {} more", parts_.front().source(), parts_.size() - 1);
 }
 
+Marks TokenText::marks() const {
+  const bool some = std::ranges::any_of(parts_, [](const TokenView& part) { return part.marks() == Marks::some; });
+  return some ? Marks::some : Marks::none;
+}
+
 std::size_t TokenText::part_of(std::int64_t index) const {
   return static_cast<std::size_t>(std::ranges::upper_bound(ends_, index) - ends_.begin());
 }

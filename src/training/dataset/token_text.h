@@ -25,6 +25,8 @@ class TokenText {
   TokenText(TokenView part) : TokenText(std::vector{std::move(part)}) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] std::int64_t token_count() const { return ends_.back(); }
+  /// Whether a part is a marked file.
+  [[nodiscard]] Marks marks() const;
   /// Name in messages: the file, or the first file and the number of others.
   [[nodiscard]] std::string source() const;
 

@@ -64,6 +64,18 @@ TEST(TokenView, ReadsBothKindsOfLlmC) {
   EXPECT_EQ(words.token_type(), TokenType::uint32);
 }
 
+TEST(TokenView, ReadsMarkedTokensAsComplements) {
+  const std::string bytes = file_bytes<std::uint32_t>(20240801, 1007, 3, {5, 0x8000'0005, 0x8000'0000});
+  const TokenView view(bytes, "t.bin", 6);
+  EXPECT_THAT(all_of(view), ElementsAre(5, ~5, ~0));
+  EXPECT_EQ(view.marks(), Marks::some);
+  EXPECT_EQ(token_id(view[1]), 5);
+  const std::string foreign = file_bytes<std::uint32_t>(20240801, 1007, 1, {0x8000'0006});
+  EXPECT_THAT(error_of([&] { (void)all_of(TokenView(foreign, "t.bin", 6)); }), HasSubstr("token 0 is 6, beyond"));
+  EXPECT_THAT(refusal(file_bytes<std::uint16_t>(20240520, 1007, 1, {1})), HasSubstr("version 1007"));
+  EXPECT_THAT(refusal(bytes, TokenType::uint32), HasSubstr("it has a header"));
+}
+
 TEST(TokenView, ReadsFilesWithoutHeaderWhenTold) {
   const std::string bytes("\x01\x00\x02\x00\x03\x00\x00\x00", 8);
   EXPECT_THAT(all_of(TokenView(bytes, "t.bin", 100, TokenType::uint16)), ElementsAre(1, 2, 3, 0));
@@ -124,6 +136,16 @@ class TokenFileTest : public ::testing::Test {
   [[nodiscard]] std::string path() const { return (folder_ / "t.bin").string(); }
   TemporaryFolder folder_;
 };
+
+TEST_F(TokenFileTest, WritesMarkedTokens) {
+  TokenFileWriter writer(path(), TokenType::uint32, Marks::some);
+  writer.append(std::vector<std::int64_t>{~0, 7, ~INT32_MAX, INT32_MAX});
+  EXPECT_THAT(error_of([&] { writer.append(std::vector<std::int64_t>{std::int64_t{1} << 31}); }),
+              HasSubstr("does not fit"));
+  writer.commit();
+  EXPECT_THAT(all_of(TokenFile::open(path(), std::int64_t{1} << 31).tokens()),
+              ElementsAre(~0, 7, ~std::int64_t{INT32_MAX}, INT32_MAX));
+}
 
 TEST_F(TokenFileTest, WritesWhatIsReadBack) {
   std::vector<std::int64_t> tokens(1'000'000);

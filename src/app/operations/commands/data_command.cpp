@@ -18,8 +18,10 @@
 #include "app/operations/commands/verbs.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/formats/json.h"
 #include "training/dataset/synthetic_corpus.h"
 #include "training/dataset/token_file.h"
+#include "training/tokenizer/chat.h"
 #include "training/tokenizer/tokenizer.h"
 
 namespace lowgear::operations {
@@ -34,6 +36,8 @@ constexpr auto kOptionsOfDataActions = std::to_array<cli::OptionOfAction>({
     {name(DataAction::tokenize), "--out"},
     {name(DataAction::tokenize), "--tokenizer"},
     {name(DataAction::tokenize), "--separator"},
+    {name(DataAction::tokenize), "--chat"},
+    {name(DataAction::tokenize), "--sequence-length"},
     {name(DataAction::synthetic), "--out"},
     {name(DataAction::synthetic), "--tokens"},
     {name(DataAction::synthetic), "--seed"},
@@ -53,6 +57,8 @@ struct DataArguments {
   std::vector<std::string> files;
   std::string tokenizer;
   std::string separator;
+  const tokenizer::ChatTemplate* chat = nullptr;  ///< of conversations; null: the files are texts
+  int sequence_length = 0;                        ///< that conversations are not cut by; 0: any
   std::string out;
   std::optional<int> tokens;
   int seed = 1;
@@ -70,7 +76,33 @@ struct Written {
   std::int64_t tokens = 0;
   std::uint64_t bytes = 0;
   dataset::TokenType type = dataset::TokenType::uint16;
+  std::optional<std::int64_t> counted = {};  ///< tokens that count in the loss; empty: all
 };
+
+/// One marked token file of the conversations in all files, each of which has one a line.
+Written tokenize_conversations(const DataArguments& arguments, const tokenizer::Tokenizer& tokenizer) {
+  const tokenizer::ChatEncoder encoder(tokenizer, *arguments.chat, arguments.separator, arguments.tokenizer);
+  Written written{.type = dataset::TokenType::uint32, .counted = 0};
+  dataset::TokenFileWriter writer(arguments.out, written.type, dataset::Marks::some);
+  const auto window = static_cast<std::size_t>(arguments.sequence_length);
+  cli::ProgressBar progress;
+  for (std::size_t i = 0; i < arguments.files.size(); ++i) {
+    const std::string text = read_file(arguments.files[i], kMaxFileBytes);
+    progress.update(fmt::format("tokenizing {}", printable(arguments.files[i], 40)),
+                    static_cast<double>(i) / static_cast<double>(arguments.files.size()));
+    for_each_json_line(text, arguments.files[i], [&](const JsonView& line) {
+      const std::vector<std::int64_t> tokens = encoder.encode(line);
+      const std::size_t used = window == 0 ? 0 : static_cast<std::size_t>(writer.token_count()) % window;
+      if (used > 0 && used + tokens.size() > window) writer.append(std::vector<std::int64_t>(window - used, ~0));
+      writer.append(tokens);
+      *written.counted += std::ranges::count_if(tokens, [](std::int64_t token) { return token >= 0; });
+    });
+    written.bytes += text.size();
+  }
+  written.tokens = writer.token_count();
+  writer.commit();
+  return written;
+}
 
 /// One token file of all texts, in their order.
 Written tokenize(const DataArguments& arguments, const tokenizer::Tokenizer& tokenizer) {
@@ -106,22 +138,29 @@ cli::ExitCode run_tokenize(const DataArguments& arguments, cli::Console& console
   require_out(arguments);
   if (arguments.files.empty()) throw InputError("the text is missing: name one or more files, or - for standard input");
   if (arguments.tokenizer.empty()) throw InputError("--tokenizer is missing: bytes, a tokenizer.json or a model");
+  if (arguments.sequence_length > 0 && arguments.chat == nullptr) {
+    throw InputError("--sequence-length is of conversations: add --chat");
+  }
   cli::refuse_to_overwrite(arguments.out, arguments.files);
   cli::refuse_to_overwrite(arguments.out, {arguments.tokenizer});
   const auto tokenizer = tokenizer::open_tokenizer(arguments.tokenizer);
-  const Written written = tokenize(arguments, *tokenizer);
+  const Written written =
+      arguments.chat != nullptr ? tokenize_conversations(arguments, *tokenizer) : tokenize(arguments, *tokenizer);
   if (written.tokens == 0) console.warn("the text is empty: there is no token to write");
   if (arguments.json) {
-    console.print_json({{"out", arguments.out},
-                        {"tokens", written.tokens},
-                        {"token_type", name(written.type)},
-                        {"text_bytes", written.bytes},
-                        {"vocabulary_size", tokenizer->vocabulary_size()},
-                        {"tokenizer", arguments.tokenizer}});
+    Json json = {{"out", arguments.out},
+                 {"tokens", written.tokens},
+                 {"token_type", name(written.type)},
+                 {"text_bytes", written.bytes},
+                 {"vocabulary_size", tokenizer->vocabulary_size()},
+                 {"tokenizer", arguments.tokenizer}};
+    set_if(json, "counted_tokens", written.counted);
+    console.print_json(json);
     return cli::ExitCode::ok;
   }
-  console.print(fmt::format("{}: {} tokens ({}) of {} bytes of text; vocabulary {}\n", printable(arguments.out),
-                            written.tokens, name(written.type), written.bytes, tokenizer->vocabulary_size()));
+  console.print(fmt::format("{}: {} tokens ({}) of {} bytes of text; vocabulary {}{}\n", printable(arguments.out),
+                            written.tokens, name(written.type), written.bytes, tokenizer->vocabulary_size(),
+                            written.counted ? fmt::format("; {} count in the loss", *written.counted) : ""));
   return cli::ExitCode::ok;
 }
 
@@ -146,18 +185,25 @@ cli::ExitCode run_synthetic(const DataArguments& arguments, cli::Console& consol
   return cli::ExitCode::ok;
 }
 
-/// The greatest id of all, -1 without any: a model's vocabulary must be greater.
-std::int64_t highest_token(const dataset::TokenFile& file) {
+struct TokenSummary {
+  std::int64_t highest = -1;  ///< id, -1 without any: a model's vocabulary must be greater
+  std::int64_t counted = 0;   ///< tokens that count in the loss
+};
+
+TokenSummary summary_of(const dataset::TokenFile& file) {
   cli::ProgressBar progress;
-  std::int64_t highest = -1;
+  TokenSummary summary;
   std::vector<std::int64_t> tokens;
   for (std::int64_t first = 0; first < file.token_count(); first += static_cast<std::int64_t>(tokens.size())) {
     tokens.resize(static_cast<std::size_t>(std::min<std::int64_t>(kReadTokens, file.token_count() - first)));
     file.read(first, tokens);
-    highest = std::max(highest, *std::ranges::max_element(tokens));
+    for (std::int64_t& token : tokens) {
+      summary.counted += token >= 0 ? 1 : 0;
+      summary.highest = std::max(summary.highest, dataset::token_id(token));
+    }
     progress.update("reading tokens", static_cast<double>(first) / static_cast<double>(file.token_count()));
   }
-  return highest;
+  return summary;
 }
 
 cli::ExitCode run_show(const DataArguments& arguments, cli::Console& console) {
@@ -165,10 +211,11 @@ cli::ExitCode run_show(const DataArguments& arguments, cli::Console& console) {
   const std::string& path = arguments.files.front();
   const auto tokenizer = arguments.tokenizer.empty() ? nullptr : tokenizer::open_tokenizer(arguments.tokenizer);
   const dataset::TokenFile file = dataset::TokenFile::open(path, kAnyVocabulary, arguments.token_type);
-  const std::int64_t highest = highest_token(file);
+  const auto [highest, counted] = summary_of(file);
   std::vector<std::int64_t> first(
       static_cast<std::size_t>(std::min<std::int64_t>(arguments.first, file.token_count())));
   file.read(0, first);
+  std::ranges::transform(first, first.begin(), dataset::token_id);
   const std::string text = tokenizer ? tokenizer->decode(first) : "";
   const dataset::TokenView& tokens = file.tokens();
   if (arguments.json) {
@@ -179,15 +226,17 @@ cli::ExitCode run_show(const DataArguments& arguments, cli::Console& console) {
                  {"tokens", file.token_count()},
                  {"highest_token", highest < 0 ? Json() : Json(highest)},
                  {"first_tokens", first}};
+    if (tokens.marks() == dataset::Marks::some) json["counted_tokens"] = counted;
     if (tokenizer) json["first_text"] = text;
     console.print_json(json);
     return cli::ExitCode::ok;
   }
   const std::string origin = file.index().empty() ? fmt::format("{} header", tokens.has_header() ? "with" : "without")
                                                   : fmt::format("as {} says", printable(file.index()));
-  console.print(fmt::format("{}: {} tokens ({}, {}){}\n", printable(path), file.token_count(),
-                            name(tokens.token_type()), origin,
-                            highest < 0 ? "" : fmt::format("; the highest is {}", highest)));
+  console.print(
+      fmt::format("{}: {} tokens ({}, {}){}{}\n", printable(path), file.token_count(), name(tokens.token_type()),
+                  origin, highest < 0 ? "" : fmt::format("; the highest is {}", highest),
+                  tokens.marks() == dataset::Marks::some ? fmt::format("; {} count in the loss", counted) : ""));
   if (!first.empty()) console.print(fmt::format("first: {}\n", fmt::join(first, " ")));
   if (tokenizer) console.print(fmt::format("text: {}\n", quote(text)));
   return cli::ExitCode::ok;
@@ -224,6 +273,15 @@ cli::VerbAction declare_data(CLI::App& app) {
       ->type_name("bytes|FILE");
   app.add_option("--separator", arguments->separator, "tokenize: text added after every file, as <|endoftext|>")
       ->type_name("TEXT");
+  cli::add_choice(
+      app, "--chat", tokenizer::kChatTemplateNames,
+      [arguments](std::size_t place) { arguments->chat = &tokenizer::kChatTemplates.at(place); },
+      "tokenize: the files are JSON lines of conversations; write them by this template, and mark all tokens but those "
+      "of answers: they do not count in the loss");
+  cli::add_whole_number(app, "--sequence-length", {.low = 1, .high = static_cast<int>(dataset::kMaxHeaderTokens)},
+                        cli::into(arguments->sequence_length),
+                        "tokenize --chat: sequence length of the training; a conversation that fits is not cut by the "
+                        "end of a sequence");
   app.add_option("--out", arguments->out, "tokenize, synthetic: token file to write")->type_name("FILE");
   cli::add_whole_number(app, "--tokens", {.low = 1, .high = static_cast<int>(dataset::kMaxHeaderTokens)},
                         cli::into(arguments->tokens), "synthetic: number of tokens to write");

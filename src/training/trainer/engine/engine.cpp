@@ -39,8 +39,9 @@ PipelineEngine::PipelineEngine(const schedule::Schedule& schedule, int position,
       peers_(&peers),
       options_(std::move(options)) {}
 
-at::Tensor PipelineEngine::run(std::span<const Microbatch> microbatches, UnitObserver* observer) {
+at::Tensor PipelineEngine::run(std::span<const Microbatch> microbatches, UnitObserver* observer, double loss_weight) {
   forget();
+  loss_weight_ = loss_weight;
   TransferGroup group(*peers_);
   for (const schedule::Action& action : *actions_) {
     if (is_message(action.kind)) {
@@ -114,7 +115,7 @@ void PipelineEngine::forward(const schedule::Action& action, const Microbatch& m
 
 void PipelineEngine::backward(const schedule::Action& action, WeightGradients when) {
   const Key after{action.stage + 1, action.microbatch};
-  const at::Tensor gradient = action.stage == last_stage_ ? at::full_like(loss_, options_.loss_gradient)
+  const at::Tensor gradient = action.stage == last_stage_ ? at::full_like(loss_, options_.loss_gradient * loss_weight_)
                                                           : take(gradients_, incoming_gradients_, after);
   at::Tensor input_gradient = stages_.at(action.stage)->backward(action.microbatch, gradient, when);
   if (action.stage > frozen_stages_) gradients_[{action.stage, action.microbatch}] = std::move(input_gradient);

@@ -14,7 +14,7 @@
 
 namespace lowgear::trainer {
 
-/// One microbatch of token ids, and the next token at each position, both [batch, time] int64.
+/// One microbatch of token ids, and the next token at each position, or kNoTarget, both [batch, time] int64.
 struct Microbatch {
   at::Tensor ids;
   at::Tensor targets;
@@ -46,9 +46,11 @@ class PipelineEngine {
                  EngineOptions options);
 
   /// One iteration: adds to the gradients of this rank's trained parameters. Returns the sum of the microbatches'
-  /// losses on the rank of the last stage, and zero on others. `observer` may be null. Throws Error when another rank
-  /// has failed; the gradients are then unusable.
-  [[nodiscard]] at::Tensor run(std::span<const Microbatch> microbatches, UnitObserver* observer);
+  /// losses on the rank of the last stage, and zero on others. In the gradients, losses count `loss_weight` times as
+  /// much as the options say. `observer` may be null. Throws Error when another rank has failed; the gradients are then
+  /// unusable.
+  [[nodiscard]] at::Tensor run(std::span<const Microbatch> microbatches, UnitObserver* observer,
+                               double loss_weight = 1);
 
  private:
   using Key = std::tuple<int, int>;  ///< stage, microbatch
@@ -86,6 +88,7 @@ class PipelineEngine {
   std::map<Key, Incoming> incoming_gradients_;
   std::deque<Outgoing> outgoing_;
   at::Tensor loss_;
+  double loss_weight_ = 1;
 };
 
 }  // namespace lowgear::trainer

@@ -32,8 +32,11 @@ struct NormalisedSum {
 /// The sum of the activations, and that normalised over its last dimension: RMS norm or layer norm, in fp32.
 [[nodiscard]] NormalisedSum add_and_normalise(const Activations& activations, const NormParameters& parameters);
 
-/// Mean over all positions of -log softmax(logits)[target], in fp32. `logits` [rows, part of the vocabulary], targets
-/// [rows]. On GPUs, the backward pass overwrites the logits.
+/// Of a position that does not count in the loss.
+inline constexpr std::int64_t kNoTarget = -100;
+
+/// Mean over all positions of -log softmax(logits)[target], 0 where the target is kNoTarget, in fp32. `logits` [rows,
+/// part of the vocabulary], targets [rows]. On GPUs, the backward pass overwrites the logits.
 [[nodiscard]] at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, Collective& group);
 
 }  // namespace lowgear::trainer

@@ -33,9 +33,10 @@ struct SplitCrossEntropy : torch::autograd::Function<SplitCrossEntropy> {
     if (local.foreign.defined()) chosen = chosen.masked_fill(local.foreign, 0);
     ranks.all_reduce(chosen);
     const at::Tensor probabilities = exponentials.div_(sums);
-    context->save_for_backward({probabilities, places, local.foreign});
+    const at::Tensor unused = targets.lt(0);
+    context->save_for_backward({probabilities, places, local.foreign, unused.unsqueeze(-1)});
     context->saved_data["type"] = static_cast<std::int64_t>(logits.scalar_type());
-    return (sums.squeeze(-1).log() - chosen).mean();
+    return (sums.squeeze(-1).log() - chosen).masked_fill_(unused, 0).mean();
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
@@ -45,14 +46,17 @@ struct SplitCrossEntropy : torch::autograd::Function<SplitCrossEntropy> {
     const at::Tensor difference = probabilities.scatter_add(-1, saved[1], hit.neg());
     const auto rows = static_cast<double>(probabilities.size(0));
     const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
-    return {difference.mul_(gradients.front() / rows).to(type), {}, {}};
+    return {difference.mul_(gradients.front() / rows).masked_fill_(saved[3], 0).to(type), {}, {}};
   }
 };
 
 }  // namespace
 
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, Collective& group) {
-  if (group.size() == 1) return at::cross_entropy_loss(logits.to(at::kFloat), targets);
+  if (group.size() == 1) {
+    const auto rows = static_cast<double>(logits.size(0));
+    return at::cross_entropy_loss(logits.to(at::kFloat), targets, {}, at::Reduction::Sum, kNoTarget).div(rows);
+  }
   return SplitCrossEntropy::apply(logits, targets, handle(group));
 }
 

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "training/trainer/model/kernels.h"
 #include "training/trainer/model/norm_and_loss.h"
 #include "training/trainer/model/operations.h"
@@ -63,10 +65,13 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
       ranks.all_reduce(rows.sums);
       ranks.all_reduce(rows.chosen);
     }
-    const at::Tensor log_sums = rows.sums.log().add_(rows.largest);
+    const at::Tensor unused = targets.lt(0);
+    // Where the sum is infinite, the gradient is 0.
+    const at::Tensor log_sums =
+        rows.sums.log().add_(rows.largest).masked_fill_(unused, std::numeric_limits<double>::infinity());
     context->save_for_backward({logits, targets, log_sums});
     context->saved_data["first"] = first;
-    return (log_sums - rows.chosen).mean();
+    return (log_sums - rows.chosen).masked_fill_(unused, 0).mean();
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {

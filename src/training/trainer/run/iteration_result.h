@@ -22,10 +22,11 @@ struct MovedLayers {
 
 /// An iteration of all ranks.
 struct IterationResult {
-  std::int64_t iteration = 0;           ///< from 0; the metrics' `step`
-  double loss = 0;                      ///< mean over the iteration's tokens, in nats
-  std::optional<double> held_out_loss;  ///< after the iteration, in nats; empty when it was not measured
-  double gradient_norm = 0;             ///< before clipping
+  std::int64_t iteration = 0;                       ///< from 0; the metrics' `step`
+  double loss = 0;                                  ///< mean over the iteration's tokens that count, in nats
+  std::optional<std::int64_t> counted_tokens = {};  ///< empty: all count
+  std::optional<double> held_out_loss;              ///< after the iteration, in nats; empty when it was not measured
+  double gradient_norm = 0;                         ///< before clipping
   double learning_rate = 0;
   std::int64_t frozen_blocks = 0;  ///< first blocks that the iteration did not train, with the embedding
   /// Weight gradients that the iteration left out, or as a placebo would have; empty: the job has no budget for them.

@@ -248,6 +248,7 @@ void ProgressReport::write_metrics(const IterationResult& result) {
                {"time_s", result.time_s},
                {"tokens", config_->tokens_per_step()}};
   if (result.iteration > 0 && result.iteration == summary().first_step) json["continued"] = true;
+  set_if(json, "counted_tokens", result.counted_tokens);
   if (result.held_out_loss) json["held_out_loss"] = *result.held_out_loss;
   if (!result.partition.empty()) json["partition"] = result.partition;
   if (result.moved) json["moved"] = {{"time_s", result.moved->time_s}, {"bytes", result.moved->bytes}};

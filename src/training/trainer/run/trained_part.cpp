@@ -106,9 +106,10 @@ void TrainedPart::use_fp8(bool on) {
   part_->use_fp8(on);
 }
 
-at::Tensor TrainedPart::compute_gradients(std::span<const Microbatch> microbatches, UnitObserver* observer) {
+at::Tensor TrainedPart::compute_gradients(std::span<const Microbatch> microbatches, UnitObserver* observer,
+                                          double loss_weight) {
   reducer_->begin();
-  at::Tensor loss = engine_->run(microbatches, observer);
+  at::Tensor loss = engine_->run(microbatches, observer, loss_weight);
   part_->reduce_tied_gradients();
   reducer_->finish();
   return loss;

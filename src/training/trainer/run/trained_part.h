@@ -36,8 +36,9 @@ class TrainedPart {
   /// schedule do not fit together.
   TrainedPart(launcher::TrainConfig config, at::Device device, Communicators& ranks);
 
-  /// One iteration: the sums of gradients, over replicas and tied stages, too. Returns what PipelineEngine::run does.
-  [[nodiscard]] at::Tensor compute_gradients(std::span<const Microbatch> microbatches, UnitObserver* observer);
+  /// One iteration: the sums of gradients, over replicas and tied stages, too. As PipelineEngine::run.
+  [[nodiscard]] at::Tensor compute_gradients(std::span<const Microbatch> microbatches, UnitObserver* observer,
+                                             double loss_weight);
   /// Freezes the first `frozen_blocks` blocks from here on, and divides the layers by `partition`
   /// (TrainConfig::partition). Weights, moments and fp32 values move between the ranks of each pipeline. All ranks call
   /// it between the same iterations. Empty: the layers stay. Throws InputError when the partition does not fit the

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "planning/schedule/schedule.h"
@@ -22,6 +23,10 @@ class TrainingData {
 
   /// The microbatches of a replica in a step, on `device`.
   [[nodiscard]] std::vector<Microbatch> microbatches(std::int64_t step, int replica, at::Device device) const;
+  /// Targets of a step that count in the loss, of all replicas; empty: no text is marked, and all do.
+  [[nodiscard]] std::optional<std::int64_t> counted_tokens(std::int64_t step) const;
+  /// What makes the mean over `steps` steps' targets that over those that count: 1 if all do, 0 if none does.
+  [[nodiscard]] double loss_weight(std::optional<std::int64_t> counted, std::int64_t steps = 1) const;
   [[nodiscard]] dataset::BatchSampler& sampler() { return text_.sampler(); }
 
  private:
@@ -38,8 +43,8 @@ class HeldOutLoss {
   HeldOutLoss(const launcher::TrainConfig& config, launcher::TrainConfig held_out, const launcher::RankPlace& place,
               const Communicators& ranks, const at::TensorOptions& activations, std::int64_t batches = 1);
 
-  /// Mean over the sequences of all batches, in nats, of the model that the ranks' stages are. A meeting of all ranks,
-  /// between steps: forwards alone.
+  /// Mean over the tokens of all batches that count, in nats, of the model that the ranks' stages are. A meeting of all
+  /// ranks, between steps: forwards alone.
   [[nodiscard]] double measure(std::map<int, Stage*> stages);
 
  private:

@@ -127,18 +127,20 @@ void TrainingRun::follow_profile_clock(std::int64_t step) {
 }
 
 /// Of the mean over all ranks; tensor-parallel ranks have the same sum.
-double TrainingRun::loss_share(const at::Tensor& sum) const {
-  return part_.place().tp == 0 ? sum.item<double>() / (config_.microbatches * config_.parallel.dp) : 0;
+double TrainingRun::loss_share(const at::Tensor& sum, double loss_weight) const {
+  if (part_.place().tp != 0) return 0;
+  return sum.item<double>() / (config_.microbatches * config_.parallel.dp) * loss_weight;
 }
 
 ChosenPrecision TrainingRun::choose_precision(const std::function<bool()>& asked_to_end) {
   if (const std::string reason = fp8::missing(part_.device()); !reason.empty()) return {.reason = reason};
   (void)apply_changes(steps_.done);
   const auto train = [this](std::int64_t step) {
+    const double loss_weight = data_.loss_weight(data_.counted_tokens(step));
     const at::Tensor loss =
-        part_.compute_gradients(data_.microbatches(step, part_.place().dp, part_.device()), nullptr);
+        part_.compute_gradients(data_.microbatches(step, part_.place().dp, part_.device()), nullptr, loss_weight);
     part_.optimizer().step(learning_rate(config_.optimizer, step, config_.steps), changes_.slower_at(step));
-    return loss_share(loss);
+    return loss_share(loss, loss_weight);
   };
   PrecisionProbe probe(*config_.fp8->probe, {.use_fp8 = [this](bool on) { part_.use_fp8(on); },
                                              .train = train,
@@ -168,9 +170,11 @@ IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bo
       {.number = static_cast<std::uint64_t>(number), .settling = profile_clocks_.settles_at(number)});
   const ChangeLoop::Applied applied = apply_changes(number);
   activations_.prepare(number, part_.store().frozen_blocks(), model::partition_text(part_.partition()));
-  const at::Tensor loss = part_.compute_gradients(microbatches, &marks_);
   IterationResult result;
   result.iteration = number;
+  result.counted_tokens = data_.counted_tokens(number);
+  const double loss_weight = data_.loss_weight(result.counted_tokens);
+  const at::Tensor loss = part_.compute_gradients(microbatches, &marks_, loss_weight);
   result.frozen_blocks = part_.store().frozen_blocks();
   result.dropped_gradients = changes_.drops_at(number);
   result.learning_rate = learning_rate(config_.optimizer, number, config_.steps);
@@ -179,7 +183,8 @@ IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bo
   synchronize_computation(part_.device());
   client_->iteration_end();
   result.policy = policy_;
-  IterationTotals totals = totals_of(loss, applied, result);
+  IterationTotals totals = totals_of(applied, result);
+  totals.loss = loss_share(loss, loss_weight);
   if (envpipe_) {
     envpipe_->observe(
         number, {.energy_j = totals.without_energy > 0 ? std::numeric_limits<double>::quiet_NaN() : totals.energy_j,
@@ -199,11 +204,9 @@ IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bo
 }
 
 /// Of this rank.
-IterationTotals TrainingRun::totals_of(const at::Tensor& loss, const ChangeLoop::Applied& applied,
-                                       IterationResult& result) {
+IterationTotals TrainingRun::totals_of(const ChangeLoop::Applied& applied, IterationResult& result) {
   const auto measured = client_->measured_iteration(static_cast<std::uint64_t>(result.iteration));
   IterationTotals totals;
-  totals.loss = loss_share(loss);
   if (measured && measured->energy_j) {
     totals.energy_j = *measured->energy_j;
     totals.energy_uncertainty_j = measured->energy_error_j.value_or(0);

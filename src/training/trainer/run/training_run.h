@@ -58,12 +58,11 @@ class TrainingRun {
   };
 
   [[nodiscard]] IterationResult iterate(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end);
-  [[nodiscard]] IterationTotals totals_of(const at::Tensor& loss, const ChangeLoop::Applied& applied,
-                                          IterationResult& result);
+  [[nodiscard]] IterationTotals totals_of(const ChangeLoop::Applied& applied, IterationResult& result);
   void add_envpipe();
   void load_state();
   [[nodiscard]] ChangeLoop::Applied apply_changes(std::int64_t iteration);
-  [[nodiscard]] double loss_share(const at::Tensor& sum) const;
+  [[nodiscard]] double loss_share(const at::Tensor& sum, double loss_weight) const;
   [[nodiscard]] ChosenPrecision choose_precision(const std::function<bool()>& asked_to_end);
   void require_finite(const IterationResult& result) const;
   void follow_profile_clock(std::int64_t step);

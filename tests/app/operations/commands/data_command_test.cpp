@@ -79,6 +79,45 @@ TEST_F(DataCommand, TokenizesByATokenizerJson) {
   EXPECT_EQ(json({"show", path("t.bin")})["first_tokens"], (Json{256, 256, 65'700}));
 }
 
+TEST_F(DataCommand, TokenizesConversations) {
+  write_text(folder_ / "a.jsonl", R"({"question": "1+1?", "answer": "2"})"
+                                  "\n"
+                                  R"({"question": "2?", "answer": "2"})"
+                                  "\n");
+  const Json made = json({"tokenize", "--chat", "plain", "--tokenizer", "bytes", "--separator", "$", "--out",
+                          path("t.bin"), path("a.jsonl")});
+  EXPECT_EQ(made["tokens"], 14);
+  EXPECT_EQ(made["counted_tokens"], 6);
+  EXPECT_EQ(made["token_type"], "uint32");
+  const Json shown = json({"show", "--tokenizer", "bytes", path("t.bin")});
+  EXPECT_EQ(shown["first_text"], "1+1?\n2\n$2?\n2\n$");
+  EXPECT_EQ(shown["counted_tokens"], 6);
+  EXPECT_EQ(shown["highest_token"], '?');
+  // The second one, of 6 tokens, does not fit after the first one, of 8.
+  (void)json({"tokenize", "--chat", "plain", "--tokenizer", "bytes", "--separator", "$", "--sequence-length", "10",
+              "--out", path("w.bin"), path("a.jsonl")});
+  EXPECT_EQ(json({"show", "--tokenizer", "bytes", path("w.bin")})["first_text"],
+            std::string("1+1?\n2\n$\0\0002?\n2\n$", 16));
+}
+
+TEST_F(DataCommand, RefusesWhatIsNoConversation) {
+  write_text(folder_ / "role.jsonl", R"({"question": "1+1?", "answer": "2"})"
+                                     "\n"
+                                     R"({"messages": [{"role": "tool", "content": "2"}]})");
+  const auto tokenize = [&](const std::string& file, const char* chat) {
+    return std::vector<std::string>{"tokenize", "--chat", chat,          "--tokenizer",
+                                    "bytes",    "--out",  path("t.bin"), path(file)};
+  };
+  expect_refused(tokenize("role.jsonl", "plain"), "role.jsonl:2: $.messages[0].role: the template plain has no role");
+  expect_refused(tokenize("role.jsonl", "chatml"), "bytes: no token \"<|im_start|>\"");
+  expect_refused(tokenize("role.jsonl", "alpaca"), "chatml or llama-3 or plain");
+  write_text(folder_ / "text.jsonl", "Once upon a time");
+  expect_refused(tokenize("text.jsonl", "plain"), "text.jsonl:1:1");
+  expect_refused(
+      {"tokenize", "--sequence-length", "8", "--tokenizer", "bytes", "--out", path("t.bin"), path("text.jsonl")},
+      "add --chat");
+}
+
 TEST_F(DataCommand, MakesTextUp) {
   const Json made = json({"synthetic", "--tokens", "1000", "--seed", "3", "--out", path("s.bin")});
   EXPECT_EQ(made["tokens"], 1000);
