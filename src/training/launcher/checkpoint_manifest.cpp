@@ -174,6 +174,9 @@ std::string write_manifest(const CheckpointManifest& manifest) {
   if (manifest.frozen_blocks > 0) document["frozen_blocks"] = manifest.frozen_blocks;
   if (!manifest.freezing.empty()) document["freezing"] = Json::parse(manifest.freezing);
   if (manifest.data) document["data"] = data_json(*manifest.data);
+  if (const auto& loss = manifest.loss_scale) {
+    document["loss_scale"] = {{"scale", loss->scale}, {"good_steps", loss->good_steps}};
+  }
   return document.dump(2) + "\n";
 }
 
@@ -192,6 +195,11 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& sour
                        .tp = int_at(parallel, "tp", 1, kMaxRanks),
                        .chunks = int_at(parallel, "chunks", 1, kMaxRanks)};
   if (root.has("data")) manifest.data = read_data(root.at("data"));
+  if (root.has("loss_scale")) {
+    const JsonView loss = root.at("loss_scale");
+    manifest.loss_scale = LossScaleState{.scale = number_in(loss.at("scale"), kLowestLossScale, kHighestLossScale),
+                                         .good_steps = integer_at(loss, "good_steps", 0, kMaxSteps)};
+  }
   manifest.model = model::parse_trainable_config(root.at("model").json().dump(), source + ": $.model");
   if (root.has("frozen_blocks")) {
     manifest.frozen_blocks = integer_at(root, "frozen_blocks", 0, manifest.model.layers);

@@ -50,6 +50,14 @@ struct CheckpointData {
   friend bool operator==(const CheckpointData&, const CheckpointData&) = default;
 };
 
+/// The loss scale of fp16, and the steps in a row without one that was not finite.
+struct LossScaleState {
+  double scale = 1;
+  std::int64_t good_steps = 0;
+
+  friend bool operator==(const LossScaleState&, const LossScaleState&) = default;
+};
+
 /// The content of kManifestName: the training that a checkpoint belongs to, and its files.
 struct CheckpointManifest {
   struct File {
@@ -62,10 +70,11 @@ struct CheckpointManifest {
   std::int64_t optimizer_steps = 0;
   std::uint64_t seed = 0;
   model::ModelConfig model;
-  protocol::JobParallel parallel;           ///< of the ranks that wrote it
-  std::int64_t frozen_blocks = 0;           ///< first blocks that the last step did not train
-  std::string freezing = {};                ///< state of everything that changes, as JSON; empty: none
-  std::optional<CheckpointData> data = {};  ///< empty: every step before took as many samples as the next will
+  protocol::JobParallel parallel;                 ///< of the ranks that wrote it
+  std::int64_t frozen_blocks = 0;                 ///< first blocks that the last step did not train
+  std::string freezing = {};                      ///< state of everything that changes, as JSON; empty: none
+  std::optional<CheckpointData> data = {};        ///< empty: every step before took as many samples as the next will
+  std::optional<LossScaleState> loss_scale = {};  ///< empty: not in fp16
   std::vector<File> files;
 };
 

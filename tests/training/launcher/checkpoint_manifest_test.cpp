@@ -44,6 +44,7 @@ CheckpointManifest small_manifest() {
           .model = small_model(),
           .parallel = {.pp = 2, .dp = 1, .tp = 2, .chunks = 1},
           .data = small_data(),
+          .loss_scale = LossScaleState{.scale = 4096, .good_steps = 17},
           .files = {{"rank-00000.safetensors", 3}, {"rank-00001.safetensors", 5}}};
 }
 
@@ -75,6 +76,7 @@ TEST(CheckpointManifest, IsReadAsItWasWritten) {
   EXPECT_EQ(read.parallel.pp, 2);
   EXPECT_EQ(read.parallel.tp, 2);
   EXPECT_EQ(read.data, manifest.data);
+  EXPECT_EQ(read.loss_scale, manifest.loss_scale);
   EXPECT_EQ(read.files, manifest.files);
 }
 

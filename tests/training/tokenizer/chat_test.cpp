@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/core/error_of.h"
@@ -43,7 +42,8 @@ std::string written(const Tokenizer& tokenizer, std::string_view name, const std
   std::string text;
   bool counts = false;
   for (const std::int64_t token : encoder.encode(JsonView(document, "chat.jsonl:7"))) {
-    if (std::exchange(counts, token >= 0) != counts) text += counts ? "[" : "]";
+    if (counts != (token >= 0)) text += counts ? "]" : "[";
+    counts = token >= 0;
     const std::int64_t id = counts ? token : ~token;
     text += tokenizer.decode({&id, 1});
   }

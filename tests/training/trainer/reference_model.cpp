@@ -98,8 +98,8 @@ at::Tensor reference_loss(const model::ModelConfig& config, const Weights& weigh
   }
   x = norm(config, weights, gpt2 ? "transformer.ln_f" : "model.norm", x);
   const at::Tensor logits = x.matmul(weights.at(config.tied_embeddings ? embedding : "lm_head.weight").t());
-  const at::Tensor likelihoods = logits.log_softmax(-1).gather(-1, targets.unsqueeze(-1));
-  return -likelihoods.mean();
+  const at::Tensor likelihoods = logits.log_softmax(-1).gather(-1, targets.clamp_min(0).unsqueeze(-1));
+  return -likelihoods.index({targets.ge(0)}).mean();
 }
 
 }  // namespace lowgear::trainer

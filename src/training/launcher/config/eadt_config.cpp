@@ -73,8 +73,8 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"lr_scheduler_type",
      "the learning rate falls along half a cosine, to optimizer.min_learning_rate; lowgear train has no other schedule "
      "for it"},
-    {"fp16", "there is no fp16, which needs loss scaling: types are fp32, bf16, fp8 and auto; set type: bf16"},
-    {"deepspeed.fp16.enabled", "there is no fp16, which needs loss scaling: set type: bf16"},
+    {"initial_scale_power", "the power of two of fp16.loss_scale"},
+    {"loss_scale_window", "fp16.growth_steps"},
     {"adaptive_precision",
      "in EADT it changes a label and no arithmetic; here all steps of a run have one type: type: auto measures bf16 "
      "and fp8 before the first step"},
@@ -175,7 +175,9 @@ class Translator {
 
   void add(const Leaf& leaf) {
     if (leaf.name == "model_name_or_path") return add_model(leaf);
-    if (leaf.name == "bf16" || is_of(leaf, "bf16.enabled")) return add_bf16(leaf);
+    for (const char* type : {"bf16", "fp16"}) {
+      if (leaf.name == type || is_of(leaf, fmt::format("{}.enabled", type))) return add_type(type, leaf);
+    }
     if (is_of(leaf, "zero_optimization.stage") && leaf.text == "1") return set("optimizer.zero1", "true", leaf);
     const auto* const setting = std::ranges::find(kSettings, leaf.name, &Setting::key);
     if (setting != kSettings.end()) return add_setting(setting->setting, leaf);
@@ -243,8 +245,8 @@ class Translator {
                                  printable(name), printable(folder)));
   }
 
-  void add_bf16(const Leaf& leaf) {
-    if (is_true(leaf)) return set("type", "bf16", leaf);
+  void add_type(const char* type, const Leaf& leaf) {
+    if (is_true(leaf)) return set("type", type, leaf);
     if (!is_false(leaf)) refuse(leaf, "neither true nor false: set type");
   }
 

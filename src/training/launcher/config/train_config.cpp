@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <system_error>
 #include <utility>
 
@@ -403,6 +404,18 @@ bool reads_bf16(const YamlView& type) {
   return name == "bf16";
 }
 
+void read_fp16(const YamlView& root, TrainConfig& config) {
+  if (!root.has("fp16")) return;
+  const YamlView map = root.at("fp16");
+  if (!config.fp16) map.fail("there is no loss to scale", "set type: fp16");
+  map.require_only({"loss_scale", "growth_steps"});
+  read_optional(map, "loss_scale", kLowestLossScale, kHighestLossScale, config.fp16->loss_scale);
+  if (const double scale = config.fp16->loss_scale; std::exp2(std::round(std::log2(scale))) != scale) {
+    map.at("loss_scale").fail(fmt::format("{} is no power of two", scale), "set 65536");
+  }
+  read_optional(map, "growth_steps", 1, kMaxSteps, config.fp16->growth_steps);
+}
+
 void read_fp8(const YamlView& root, TrainConfig& config) {
   if (!config.fp8) {
     if (root.has("fp8")) root.at("fp8").fail("there are no products in fp8", "set type: fp8");
@@ -448,9 +461,10 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
         "`lowgear train FILE` alone prints its settings that have the same meaning here, and explains the others");
   }
   root.require_only(
-      {"model",  "partition",     "data",      "parallel", "schedule",   "microbatches", "microbatch_size", "type",
-       "device", "recompute",     "optimizer", "steps",    "seed",       "checkpoint",   "export",          "metrics",
-       "energy", "simulated_gpu", "server",    "adapt",    "evaluation", "fp8",          "early_forwards"});
+      {"model",  "partition", "data",          "parallel",      "schedule", "microbatches", "microbatch_size",
+       "type",   "device",    "recompute",     "optimizer",     "steps",    "seed",         "checkpoint",
+       "export", "metrics",   "energy",        "simulated_gpu", "server",   "adapt",        "evaluation",
+       "fp8",    "fp16",      "early_forwards"});
   TrainConfig config;
   config.steps = root.at("steps").integer_in(1, kMaxSteps);
   read_model(root, folder, config);
@@ -463,9 +477,10 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   if (root.has("early_forwards")) read_early_forwards(root.at("early_forwards"), config);
   if (root.has("type")) {
     const std::string type = root.at("type").text();
-    if (type != "fp32" && type != "bf16" && type != "fp8" && type != "auto")
-      root.at("type").fail(fmt::format("unknown type {}", quote(type)), "there are fp32, bf16, fp8, auto");
-    config.bf16 = type != "fp32";
+    if (type != "fp32" && type != "bf16" && type != "fp16" && type != "fp8" && type != "auto")
+      root.at("type").fail(fmt::format("unknown type {}", quote(type)), "there are fp32, bf16, fp16, fp8, auto");
+    config.bf16 = type != "fp32" && type != "fp16";
+    if (type == "fp16") config.fp16.emplace();
     if (type == "fp8" || type == "auto") config.fp8.emplace();
     if (type == "auto") config.fp8->probe.emplace();
   }
@@ -478,6 +493,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   }
   read_optional(root, "recompute", config.recompute);
   read_fp8(root, config);
+  read_fp16(root, config);
   read_optimizer(root, config);
   if (root.has("adapt")) read_adapt(root.at("adapt"), folder, config.model.layers, config.freeze, config.adapt);
   read_evaluation(root, folder, config);

@@ -85,6 +85,15 @@ struct Fp8Config {
   std::optional<PrecisionProbeConfig> probe;  ///< `type: auto`: only if a probe before the first step shows a saving
 };
 
+inline constexpr double kLowestLossScale = 1;
+inline constexpr double kHighestLossScale = 4294967296;  // 2^32
+
+/// The loss scale of fp16 (docs/training.md): `type: fp16` and the section `fp16`.
+struct Fp16Config {
+  double loss_scale = 65536;         ///< in the first step: a power of two
+  std::int64_t growth_steps = 2000;  ///< steps in a row with finite gradients after which it doubles
+};
+
 /// The YAML file of `lowgear train` (docs/training.md).
 struct TrainConfig {
   std::optional<std::filesystem::path> model_file;  ///< a Hugging Face config.json
@@ -103,9 +112,10 @@ struct TrainConfig {
   std::vector<int> early_forwards;  ///< of the schedule `envpipe`, by rank; none: by the profile or the rule
   int microbatches = 1;
   std::int64_t microbatch_size = 1;
-  bool bf16 = false;             ///< values and activations
-  std::optional<Fp8Config> fp8;  ///< empty: no product is in fp8; else values and activations are in bf16
-  bool cuda = false;             ///< ranks compute on this machine's GPUs, rank by rank
+  bool bf16 = false;               ///< values and activations
+  std::optional<Fp16Config> fp16;  ///< values and activations are in fp16, on CPUs rounded to it; empty: they are not
+  std::optional<Fp8Config> fp8;    ///< empty: no product is in fp8; else values and activations are in bf16
+  bool cuda = false;               ///< ranks compute on this machine's GPUs, rank by rank
   bool recompute = false;
 
   OptimizerConfig optimizer;

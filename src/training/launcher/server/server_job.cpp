@@ -132,7 +132,7 @@ protocol::JobEnvPipe envpipe_of(const policies::EnvPipeOptions& options) {
 
 std::string_view type_name(const TrainConfig& config) {
   if (config.fp8) return config.fp8->probe ? "auto" : "fp8";
-  return config.bf16 ? "bf16" : "fp32";
+  return config.fp16 ? "fp16" : config.bf16 ? "bf16" : "fp32";
 }
 
 }  // namespace

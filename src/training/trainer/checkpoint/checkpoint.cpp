@@ -210,6 +210,7 @@ void save_checkpoint(const fs::path& folder, std::int64_t step, const launcher::
   manifest.parallel = config.parallel;
   manifest.frozen_blocks = state.store().frozen_blocks();
   if (state.changes != nullptr) manifest.freezing = state.changes->save();
+  if (state.loss_scale != nullptr) manifest.loss_scale = state.loss_scale->state();
   manifest.data = launcher::checkpoint_data(*state.sampler, state.sampler->samples_done(step));
   Collective& world = *ranks.world;
   together(world, [&] { require_numbers(state); });
@@ -238,6 +239,7 @@ std::int64_t load_checkpoint(const fs::path& path, const launcher::TrainConfig& 
     }
     read_state(CheckpointReader(path, manifest), state);
   });
+  if (state.loss_scale != nullptr && manifest.loss_scale) state.loss_scale->restore(*manifest.loss_scale);
   state.optimizer->set_steps(manifest.optimizer_steps);
   state.optimizer->publish();
   return manifest.step;

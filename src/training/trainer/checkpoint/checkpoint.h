@@ -13,6 +13,7 @@
 #include "training/launcher/config/train_config.h"
 #include "training/tensorfile/safetensors.h"
 #include "training/trainer/checkpoint/job_folder.h"
+#include "training/trainer/engine/loss_scale.h"
 #include "training/trainer/engine/optimizer.h"
 #include "training/trainer/model/parameter_store.h"
 #include "training/trainer/transport/transport.h"
@@ -33,7 +34,8 @@ class SavedState {
 struct TrainingState {
   AdamW* optimizer = nullptr;
   dataset::BatchSampler* sampler = nullptr;
-  SavedState* changes = nullptr;  ///< may be null
+  SavedState* changes = nullptr;    ///< may be null
+  LossScale* loss_scale = nullptr;  ///< null: not in fp16
 
   [[nodiscard]] ParameterStore& store() const { return optimizer->store(); }
 };

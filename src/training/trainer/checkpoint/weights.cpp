@@ -66,12 +66,14 @@ at::Tensor gathered(const Parameter& parameter, Collective& group) {
 }
 
 std::vector<tensorfile::TensorSpec> tensors_of(const ParameterStore& store) {
-  const bool narrow = store.values().scalar_type() == at::kBFloat16;
+  const at::ScalarType type = store.values().scalar_type();
+  const auto file_type = type == at::kBFloat16 ? tensorfile::TensorType::bf16
+                         : type == at::kHalf   ? tensorfile::TensorType::f16
+                                               : tensorfile::TensorType::f32;
   std::vector<tensorfile::TensorSpec> specs;
   for (const Parameter& parameter : store.parameters()) {
     if (parameter.tied_copy) continue;
-    specs.push_back(
-        {parameter.name, narrow ? tensorfile::TensorType::bf16 : tensorfile::TensorType::f32, file_shape(parameter)});
+    specs.push_back({parameter.name, file_type, file_shape(parameter)});
   }
   return specs;
 }

@@ -17,6 +17,7 @@ using torch::autograd::AutoGradMode;
 AdamW::AdamW(ParameterStore& store, const launcher::OptimizerConfig& config, Communicators& ranks)
     : store_(&store), config_(config), ranks_(&ranks) {
   const AutoGradMode no_gradient(false);
+  store.round_values(store.values());
   cut();
   state_.master = own_values(state_, gradients_.numel());
   state_.mean = at::zeros_like(state_.master);
@@ -38,8 +39,8 @@ void AdamW::cut() {
 /// fp32, the store's own where those are.
 at::Tensor AdamW::own_values(const OptimizerState& state, std::int64_t count) const {
   const at::Tensor values = store_->values().narrow(0, state.begin, count);
-  if (values.scalar_type() == at::kFloat) return values;
-  return &state == &frozen_ ? values.to(at::kCPU, at::kFloat) : values.to(at::kFloat);
+  if (!keeps_masters()) return values;
+  return values.to(&state == &frozen_ ? at::kCPU : values.device(), at::kFloat, /*non_blocking=*/false, /*copy=*/true);
 }
 
 void AdamW::freeze(std::int64_t blocks, const std::function<void()>& rebind) {
@@ -115,13 +116,13 @@ at::Tensor AdamW::gathered(at::Tensor trained, const at::Tensor& frozen, const B
   return all;
 }
 
-double AdamW::step(double learning_rate, const SlowerBlocks& slower) {
+double AdamW::step(double learning_rate, const SlowerBlocks& slower, double loss_scale) {
   const AutoGradMode no_gradient(false);
-  const double norm = global_norm();
+  const double norm = global_norm() / loss_scale;
   if (std::isfinite(norm)) {
     ++steps_;
     const bool clip = config_.clip_norm > 0 && norm > config_.clip_norm;
-    update(learning_rate, slower, clip ? config_.clip_norm / norm : 1.0);
+    update(learning_rate, slower, (clip ? config_.clip_norm / norm : 1.0) / loss_scale);
     publish(state_, 0, store_->trained());
   }
   store_->zero_gradients();
@@ -210,7 +211,10 @@ void AdamW::publish(const OptimizerState& state, std::int64_t begin, std::int64_
   const AutoGradMode no_gradient(false);
   const at::Tensor& values = store_->values();
   const at::Tensor own = values.narrow(0, state.begin, state.master.numel());
-  if (!state.master.is_alias_of(values)) own.copy_(state.master);
+  if (!state.master.is_alias_of(values)) {
+    own.copy_(state.master);
+    store_->round_values(own);
+  }
   if (shared()) ranks_->data->all_gather(values.narrow(0, begin, count), own.clone());
 }
 

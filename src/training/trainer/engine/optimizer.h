@@ -15,7 +15,7 @@ namespace lowgear::trainer {
 /// with ZeRO-1 1/dp of it.
 struct OptimizerState {
   std::int64_t begin = 0;  ///< first element of the buffers
-  at::Tensor master;       ///< fp32 values; the store's own where those are fp32
+  at::Tensor master;       ///< fp32 values; the store's own where those are fp32 (and not rounded)
   at::Tensor mean;         ///< AdamW's first moment
   at::Tensor variance;     ///< and second
 };
@@ -39,9 +39,9 @@ class AdamW {
   AdamW(ParameterStore& store, const launcher::OptimizerConfig& config, Communicators& ranks);
 
   /// The gradients are summed over the replicas by now (GradientReducer). Clips them by the global norm of all trained
-  /// parameters over all ranks, updates, and sets the gradients to zero. Returns the norm before clipping; when it is
-  /// not finite, nothing is updated.
-  double step(double learning_rate, const SlowerBlocks& slower = {});
+  /// parameters over all ranks, updates, and sets the gradients to zero. They count 1 / `loss_scale` times. Returns the
+  /// norm before clipping; when it is not finite, nothing is updated.
+  double step(double learning_rate, const SlowerBlocks& slower = {}, double loss_scale = 1);
 
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
@@ -95,7 +95,9 @@ class AdamW {
   [[nodiscard]] at::Tensor own_values(const OptimizerState& state, std::int64_t count) const;
   void arrange_moments(OptimizerState trained, OptimizerState frozen, const BufferLayout& before,
                        const Exchange& exchange);
-  [[nodiscard]] bool keeps_masters() const { return store_->values().scalar_type() != at::kFloat; }
+  [[nodiscard]] bool keeps_masters() const {
+    return store_->values().scalar_type() != at::kFloat || store_->emulates_fp16();
+  }
   [[nodiscard]] at::Tensor gathered(at::Tensor trained, const at::Tensor& frozen, const BufferLayout& layout) const;
 
   ParameterStore* store_;

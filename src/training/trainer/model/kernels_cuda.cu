@@ -296,21 +296,22 @@ at::Tensor masked_softmax_backward(const at::Tensor& weights, const at::Tensor& 
   return gradient;
 }
 
-/// cuBLAS adds bf16 products to an fp32 sum within the multiplication (as Megatron's fused weight gradients do).
+/// cuBLAS adds products of bf16 or fp16 to an fp32 sum within the multiplication (as Megatron's fused weight gradients do).
 void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradient, const at::Tensor& input) {
-  if (input.scalar_type() != at::kBFloat16) {
+  if (input.scalar_type() == at::kFloat) {
     sum.add_(at::mm(output_gradient.t(), input));
     return;
   }
   const at::Tensor g = output_gradient.contiguous();
   const at::Tensor x = input.contiguous();
+  const cudaDataType_t type = x.scalar_type() == at::kHalf ? CUDA_R_16F : CUDA_R_16BF;
   const float one = 1.0F;
   const int in = static_cast<int>(x.size(1));
   const int out = static_cast<int>(g.size(1));
   // cuBLAS counts columns first: sumᵀ [in, out] += xᵀ [in, rows] · g [rows, out].
   TORCH_CUDABLAS_CHECK(cublasGemmEx(at::cuda::getCurrentCUDABlasHandle(), CUBLAS_OP_N, CUBLAS_OP_T, in, out,
-                                    static_cast<int>(x.size(0)), &one, x.data_ptr(), CUDA_R_16BF, in, g.data_ptr(),
-                                    CUDA_R_16BF, out, &one, sum.data_ptr(), CUDA_R_32F, in, CUBLAS_COMPUTE_32F,
+                                    static_cast<int>(x.size(0)), &one, x.data_ptr(), type, in, g.data_ptr(),
+                                    type, out, &one, sum.data_ptr(), CUDA_R_32F, in, CUBLAS_COMPUTE_32F,
                                     CUBLAS_GEMM_DEFAULT));
 }
 

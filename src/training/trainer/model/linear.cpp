@@ -139,6 +139,9 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   }
 };
 
+/// To numbers of fp16, and so is the gradient.
+at::Tensor rounded_to_fp16(const at::Tensor& values) { return values.to(at::kHalf).to(at::kFloat); }
+
 }  // namespace
 
 void add_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const at::Tensor& input,
@@ -154,6 +157,9 @@ void add_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const at::Ten
 
 at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight) {
   if (weight->fp8_blocks != nullptr && weight->fp8_blocks->on) return fp8_linear(input, weight);
+  if (weight->store != nullptr && weight->store->emulates_fp16()) {
+    return rounded_to_fp16(LinearFunction::apply(rounded_to_fp16(input), weight));
+  }
   return LinearFunction::apply(input, weight);
 }
 

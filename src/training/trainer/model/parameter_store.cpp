@@ -47,7 +47,8 @@ bool in_frozen_prefix(const Parameter& parameter, std::int64_t blocks) {
 }
 
 void ParameterStore::allocate(at::ScalarType type, at::Device device, std::int64_t multiple) {
-  options_ = at::TensorOptions().device(device).dtype(type);
+  emulates_fp16_ = type == at::kHalf && device.is_cpu();
+  options_ = at::TensorOptions().device(device).dtype(emulates_fp16_ ? at::kFloat : type);
   multiple_ = multiple;
   lay_out();
 }
@@ -56,6 +57,11 @@ void ParameterStore::freeze(std::int64_t blocks) {
   frozen_blocks_ = blocks;
   for (Parameter& parameter : parameters_) parameter.frozen = in_frozen_prefix(parameter, blocks);
   if (values_.defined()) lay_out();
+}
+
+void ParameterStore::round_values(const at::Tensor& part) const {
+  const torch::autograd::AutoGradMode no_gradient(false);
+  if (emulates_fp16_) part.copy_(part.to(at::kHalf));
 }
 
 void ParameterStore::drop(const WeightGradientDrops& drops) {

@@ -105,7 +105,8 @@ class ParameterStore {
   /// that neighbours may be used as one tensor. References stay valid.
   Parameter& declare(Parameter parameter);
   /// Makes the buffers, of which both parts are `multiple` elements long or a multiple of that, and gives every
-  /// parameter its part. Values are undefined until they are loaded or initialised; gradients are zero.
+  /// parameter its part. Values are undefined until they are loaded or initialised; gradients are zero. CPUs do not
+  /// compute in fp16: the values are fp32 there, and round_values makes them numbers of fp16.
   void allocate(at::ScalarType type, at::Device device, std::int64_t multiple);
   /// Freezes the embedding and the first `blocks` blocks of the model, 0: nothing, and trains all others. After
   /// `allocate` it makes new buffers: values are kept, gradients are zero, and tensors that parameters had are stale.
@@ -113,6 +114,9 @@ class ParameterStore {
   /// Sets the gradients that the next steps leave out, until the next call: between steps.
   void drop(const WeightGradientDrops& drops);
   [[nodiscard]] std::int64_t frozen_blocks() const { return frozen_blocks_; }
+  [[nodiscard]] bool emulates_fp16() const { return emulates_fp16_; }
+  /// Rounds a part of the values, or all, to the type that the store emulates; else does nothing.
+  void round_values(const at::Tensor& part) const;
   [[nodiscard]] BufferLayout layout() const;
 
   [[nodiscard]] std::deque<Parameter>& parameters() { return parameters_; }
@@ -142,6 +146,7 @@ class ParameterStore {
 
   std::deque<Parameter> parameters_;
   at::TensorOptions options_;
+  bool emulates_fp16_ = false;
   std::int64_t multiple_ = 1;
   std::int64_t frozen_blocks_ = 0;
   at::Tensor values_;

@@ -27,6 +27,7 @@ struct IterationResult {
   std::optional<std::int64_t> counted_tokens = {};  ///< empty: all count
   std::optional<double> held_out_loss;              ///< after the iteration, in nats; empty when it was not measured
   double gradient_norm = 0;                         ///< before clipping
+  std::optional<double> loss_scale = {};  ///< of fp16; a step whose norm is not finite was skipped; empty: not in fp16
   double learning_rate = 0;
   std::int64_t frozen_blocks = 0;  ///< first blocks that the iteration did not train, with the embedding
   /// Weight gradients that the iteration left out, or as a placebo would have; empty: the job has no budget for them.

@@ -206,6 +206,11 @@ void ProgressReport::add(const IterationResult& result) {
   count_server(result);
   note_energy(result);
   note_simulation(result);
+  if (result.loss_scale && !std::isfinite(result.gradient_norm)) {
+    say(fmt::format(
+        "step {}: gradients are beyond fp16 at a loss scale of {}: the step is skipped, and the scale halved",
+        result.iteration + 1, *result.loss_scale));
+  }
   if (metrics_) write_metrics(result);
   if (result.precision && output_ == Output::lines) {
     fmt::print("type: {}: {}; {} steps were tried and undone in {:.3g} s\n", type_name(*result.precision),
@@ -249,6 +254,7 @@ void ProgressReport::write_metrics(const IterationResult& result) {
                {"tokens", config_->tokens_per_step()}};
   if (result.iteration > 0 && result.iteration == summary().first_step) json["continued"] = true;
   set_if(json, "counted_tokens", result.counted_tokens);
+  set_if(json, "loss_scale", result.loss_scale);
   if (result.held_out_loss) json["held_out_loss"] = *result.held_out_loss;
   if (!result.partition.empty()) json["partition"] = result.partition;
   if (result.moved) json["moved"] = {{"time_s", result.moved->time_s}, {"bytes", result.moved->bytes}};
@@ -345,6 +351,7 @@ void DecisionReports::add(const IterationResult& result) {
   client_->set_work({.layers = static_cast<int>(config_->model.layers),
                      .frozen_layers = static_cast<int>(result.frozen_blocks),
                      .precision = in_fp8_         ? "fp8"
+                                  : config_->fp16 ? "fp16"
                                   : config_->bf16 ? "bf16"
                                                   : "fp32"});
   for (const adapt::ChangeDecision& decision : result.decisions) client_->report(reported(decision, *config_));

@@ -72,7 +72,9 @@ TrainedPart::TrainedPart(launcher::TrainConfig config, at::Device device, Commun
 
 std::unique_ptr<ModelPart> TrainedPart::make_part(std::int64_t frozen_blocks) const {
   return std::make_unique<ModelPart>(config_.model, partition_, stages_of_rank(schedule_, place_.pp),
-                                     ModelPartOptions{.type = config_.bf16 ? at::kBFloat16 : at::kFloat,
+                                     ModelPartOptions{.type = config_.fp16   ? at::kHalf
+                                                              : config_.bf16 ? at::kBFloat16
+                                                                             : at::kFloat,
                                                       .device = device_,
                                                       .recompute = config_.recompute,
                                                       .buffer_multiple = config_.parallel.dp,

@@ -69,9 +69,11 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, Backend backend, client::
       ranks_(std::move(backend.ranks)),
       client_(&client),
       data_(config_),
+      loss_scale_(config_.fp16 ? std::optional<LossScale>(*config_.fp16) : std::nullopt),
       profile_clocks_(config_.profile),
       part_(with_prepared_outputs(config_, *ranks_.world), backend.device, ranks_),
-      peak_flop_s_(peak_flop_s(backend.gpu_name, config_.bf16 ? gpu::MatrixType::bf16 : gpu::MatrixType::fp32)),
+      peak_flop_s_(
+          peak_flop_s(backend.gpu_name, config_.bf16 || config_.fp16 ? gpu::MatrixType::bf16 : gpu::MatrixType::fp32)),
       simulated_(client.status().simulated),
       measures_energy_(!client.status().gpu_uuid.empty()),
       marks_(config_, client, backend.device, std::move(simulated_gpu),
@@ -111,7 +113,9 @@ void TrainingRun::load_state() {
   }
   SavedState* const saved = envpipe_ ? static_cast<SavedState*>(&*envpipe_) : &changes_;
   if (config_.checkpoint) {
-    checkpoints_.emplace(config_, TrainingState{&part_.optimizer(), &data_.sampler(), saved}, ranks_);
+    checkpoints_.emplace(
+        config_, TrainingState{&part_.optimizer(), &data_.sampler(), saved, loss_scale_ ? &*loss_scale_ : nullptr},
+        ranks_);
     steps_.before = steps_.done = checkpoints_->resume();
   }
   changes_.begin(steps_.before);
@@ -174,11 +178,16 @@ IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bo
   result.iteration = number;
   result.counted_tokens = data_.counted_tokens(number);
   const double loss_weight = data_.loss_weight(result.counted_tokens);
-  const at::Tensor loss = part_.compute_gradients(microbatches, &marks_, loss_weight);
+  const double loss_scale = loss_scale_ ? loss_scale_->scale() : 1;
+  const at::Tensor loss = part_.compute_gradients(microbatches, &marks_, loss_weight * loss_scale);
   result.frozen_blocks = part_.store().frozen_blocks();
   result.dropped_gradients = changes_.drops_at(number);
   result.learning_rate = learning_rate(config_.optimizer, number, config_.steps);
-  result.gradient_norm = part_.optimizer().step(result.learning_rate, changes_.slower_at(number));
+  result.gradient_norm = part_.optimizer().step(result.learning_rate, changes_.slower_at(number), loss_scale);
+  if (loss_scale_) {
+    result.loss_scale = loss_scale;
+    loss_scale_->observe(std::isfinite(result.gradient_norm));
+  }
   changes_.after_update(number, result.learning_rate);
   synchronize_computation(part_.device());
   client_->iteration_end();
@@ -258,10 +267,18 @@ void TrainingRun::require_finite(const IterationResult& result) const {
   if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
   const std::string what = fmt::format("step {}: the loss is {} and the norm of the gradients {}: ", result.iteration,
                                        result.loss, result.gradient_norm);
-  if (result.iteration == 0 && config_.weights)
+  if (result.iteration == 0 && config_.weights && (!loss_scale_ || !std::isfinite(result.loss))) {
     throw Diverged(what + blame_of_weights(*config_.weights, config_.model));
-  throw Diverged(fmt::format("{}training has diverged; lower the learning rate{}", what,
-                             checkpoints_ ? "; " + checkpoints_->newest_text() : ""));
+  }
+  const std::string newest = checkpoints_ ? "; " + checkpoints_->newest_text() : "";
+  if (loss_scale_) {
+    if (!loss_scale_->exhausted()) return;
+    throw Diverged(
+        fmt::format("{}numbers are beyond fp16 even at the lowest loss scale, {}; lower the learning rate, or "
+                    "set type: bf16{}",
+                    what, launcher::kLowestLossScale, newest));
+  }
+  throw Diverged(fmt::format("{}training has diverged; lower the learning rate{}", what, newest));
 }
 
 void TrainingRun::finish() {

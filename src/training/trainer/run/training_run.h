@@ -10,6 +10,7 @@
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/engine/backend.h"
+#include "training/trainer/engine/loss_scale.h"
 #include "training/trainer/envpipe/envpipe_loop.h"
 #include "training/trainer/measuring/activation_meter.h"
 #include "training/trainer/measuring/profile_clocks.h"
@@ -72,6 +73,7 @@ class TrainingRun {
   Communicators ranks_;
   client::Client* client_;
   TrainingData data_;
+  std::optional<LossScale> loss_scale_;  ///< of fp16
   ProfileClocks profile_clocks_;
   TrainedPart part_;
   std::optional<double> peak_flop_s_;  ///< of the GPU; empty: not known

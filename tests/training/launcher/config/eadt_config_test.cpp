@@ -99,16 +99,18 @@ TEST(EadtConfig, NamesTheFolderOfAModelThatIsToBeDownloaded) {
 TEST(EadtConfig, SaysWhatIsUnknownRefusedOrTwice) {
   const EadtTranslation result = translated(
       "training: {fp16: true, adaptive_precision: false, colour: red, learning_rate: 1e-4}\n"
-      "deepspeed: {fp16: {enabled: true}, train_micro_batch_size_per_gpu: 2, gradient_clipping: 0.5,\n"
+      "deepspeed: {fp16: {enabled: true, loss_scale_window: 500}, bf16: {enabled: true}, "
+      "train_micro_batch_size_per_gpu: 2, gradient_clipping: 0.5,\n"
       "  zero_optimization: {stage: 1, offload_param: {device: cpu}}, optimizer: {params: {learning_rate: 2e-4}}}\n");
   for (const char* reason :
-       {"training.fp16: there is no fp16, which needs loss scaling", "training.adaptive_precision: off there, and here",
-        "training.colour: not known of EADT's configuration",
+       {"training.adaptive_precision: off there, and here", "training.colour: not known of EADT's configuration",
         "deepspeed.optimizer.params.learning_rate: training.learning_rate says 1e-4 already",
-        "deepspeed.fp16.enabled: there is no fp16",
+        "deepspeed.fp16.loss_scale_window: fp16.growth_steps",
+        "deepspeed.bf16.enabled: training.fp16 says fp16 already",
         "deepspeed.zero_optimization.offload_param.device: there is no offloading"}) {
     EXPECT_THAT(result.reasons, Contains(HasSubstr(reason)));
   }
+  EXPECT_THAT(result.config, HasSubstr("type: fp16  # training.fp16"));
   EXPECT_THAT(result.config, HasSubstr("zero1: true  # deepspeed.zero_optimization.stage"));
   EXPECT_THAT(result.config, HasSubstr("clip_norm: 0.5"));
 }
