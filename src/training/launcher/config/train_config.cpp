@@ -404,6 +404,25 @@ bool reads_bf16(const YamlView& type) {
   return name == "bf16";
 }
 
+bool recomputes_at(const YamlView& view) {
+  const std::string word = view.text();
+  return word == "full" || (word != "none" && view.boolean());
+}
+
+/// Of all ranks, or a list with that of each pipeline rank.
+void read_recompute(const YamlView& view, TrainConfig& config) {
+  if (!view.is_list()) {
+    config.recompute = recomputes_at(view);
+    return;
+  }
+  for (std::size_t rank = 0; rank < view.size(); ++rank) {
+    config.ranks_recompute.push_back(recomputes_at(view.at(rank)));
+  }
+  if (std::cmp_equal(view.size(), config.parallel.pp)) return;
+  view.fail(fmt::format("{} words for {} pipeline ranks", view.size(), config.parallel.pp),
+            "give none or full for each");
+}
+
 void read_fp16(const YamlView& root, TrainConfig& config) {
   if (!root.has("fp16")) return;
   const YamlView map = root.at("fp16");
@@ -491,7 +510,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
     }
     config.cuda = device == "cuda";
   }
-  read_optional(root, "recompute", config.recompute);
+  if (root.has("recompute")) read_recompute(root.at("recompute"), config);
   read_fp8(root, config);
   read_fp16(root, config);
   read_optimizer(root, config);

@@ -116,7 +116,8 @@ struct TrainConfig {
   std::optional<Fp16Config> fp16;  ///< values and activations are in fp16, on CPUs rounded to it; empty: they are not
   std::optional<Fp8Config> fp8;    ///< empty: no product is in fp8; else values and activations are in bf16
   bool cuda = false;               ///< ranks compute on this machine's GPUs, rank by rank
-  bool recompute = false;
+  bool recompute = false;          ///< layers compute their activations again in their backward
+  std::vector<bool> ranks_recompute;  ///< by pipeline rank, in place of `recompute`; empty: all alike
 
   OptimizerConfig optimizer;
   FreezeConfig freeze;
@@ -139,6 +140,9 @@ struct TrainConfig {
   std::optional<SimulatedGpuConfig> simulated_gpu;
   std::optional<TrainServerConfig> server;
 
+  [[nodiscard]] bool recomputes(int pipeline_rank) const {
+    return ranks_recompute.empty() ? recompute : ranks_recompute.at(static_cast<std::size_t>(pipeline_rank));
+  }
   [[nodiscard]] std::int64_t tokens_per_step() const {
     return microbatches * microbatch_size * sequence_length * parallel.dp;
   }

@@ -135,14 +135,22 @@ std::string_view type_name(const TrainConfig& config) {
   return config.fp16 ? "fp16" : config.bf16 ? "bf16" : "fp32";
 }
 
+std::string recompute_text(const TrainConfig& config) {
+  std::string text = config.recompute ? " recompute" : "";
+  for (std::size_t rank = 0; rank < config.ranks_recompute.size(); ++rank) {
+    text += fmt::format("{}{}", rank == 0 ? " recompute " : ",", config.ranks_recompute[rank] ? "full" : "none");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string model_text(const TrainConfig& config) {
   const model::ModelConfig& model = config.model;
-  std::string text = fmt::format("{} {}x{} heads {}/{} intermediate {} vocabulary {} sequence {} {}{}{}",
-                                 model.family, model.layers, model.hidden, model.heads, model.kv_heads,
-                                 model.intermediate, model.vocabulary, config.sequence_length, type_name(config),
-                                 config.recompute ? " recompute" : "", config.cuda ? "" : " cpu");
+  std::string text =
+      fmt::format("{} {}x{} heads {}/{} intermediate {} vocabulary {} sequence {} {}{}{}", model.family, model.layers,
+                  model.hidden, model.heads, model.kv_heads, model.intermediate, model.vocabulary,
+                  config.sequence_length, type_name(config), recompute_text(config), config.cuda ? "" : " cpu");
   if (const std::int64_t blocks = config.freeze.most_blocks(); blocks > 0) text += fmt::format(" frozen {}", blocks);
   if (const auto& gpu = config.simulated_gpu) {
     text += fmt::format(" simulated {}+{}+{} s x{} memory {} load {}", gpu->layer_forward_s, gpu->embedding_forward_s,

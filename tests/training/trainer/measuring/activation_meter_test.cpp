@@ -329,6 +329,18 @@ std::vector<std::int64_t> of_one_step(const launcher::TrainConfig& config) {
   return by_step.at(1);
 }
 
+TEST(ActivationSteps, AreThoseOfTheRanksThatRecompute) {
+  const Outcome none = train(small_job({.pp = 2}));
+  const Outcome full = train(recomputing_job({.pp = 2}));
+  launcher::TrainConfig config = small_job({.pp = 2});
+  config.ranks_recompute = {true, false};
+  const Outcome first = train(config);
+  EXPECT_THAT(first.activation_bytes.at(1),
+              ElementsAre(full.activation_bytes.at(1)[0], none.activation_bytes.at(1)[1]));
+  EXPECT_LT(full.activation_bytes.at(1)[0], none.activation_bytes.at(1)[0]);
+  EXPECT_EQ(first.losses, none.losses);
+}
+
 TEST(ActivationSteps, AreTheSecondOne) {
   const std::vector<std::int64_t> bytes = of_one_step(recomputing_job({.pp = 2}));
   ASSERT_THAT(bytes, SizeIs(2));
