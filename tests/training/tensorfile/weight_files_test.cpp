@@ -84,6 +84,12 @@ TEST_F(WeightFilesTest, RefuseAFolderWithout) {
   EXPECT_THAT(error_of([&] { (void)WeightFiles::open(folder_ / "none"); }), HasSubstr("No such file"));
 }
 
+TEST_F(WeightFilesTest, RefuseAPointerOfGitLfs) {
+  write_file_atomically(folder_ / "model.safetensors",
+                        "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+  EXPECT_THAT(refusal(), HasSubstr("model.safetensors: a Git LFS pointer, not the file itself; run `git lfs pull`"));
+}
+
 TEST_F(WeightFilesTest, RefuseAnIndexThatLeadsElsewhere) {
   write_tensors("m.safetensors", {"a"});
   const std::string outside = (folder_ / "m.safetensors").string();

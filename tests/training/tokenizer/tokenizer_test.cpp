@@ -47,6 +47,10 @@ TEST(OpenTokenizer, TakesBytesOrAFile) {
   write_file_atomically(folder / "t.model", "no model");
   EXPECT_THAT(error_of([&] { (void)open_tokenizer(folder / "t.model"); }), HasSubstr("no model of SentencePiece"));
   EXPECT_THAT(error_of([&] { (void)open_tokenizer(folder / "missing.json"); }), HasSubstr("cannot be read"));
+  for (const char* name : {"lfs.json", "lfs.model"}) {
+    write_file_atomically(folder / name, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+    EXPECT_THAT(error_of([&] { (void)open_tokenizer(folder / name); }), HasSubstr("a Git LFS pointer")) << name;
+  }
 }
 
 }  // namespace
