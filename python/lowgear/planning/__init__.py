@@ -10,7 +10,7 @@ its messages. Nothing else but Python's standard library is needed; pandas only 
 from .._library import LowgearWarning
 from .clusters import CellRow, EmulatedRow, PointRow, WindowRow, emulate, evaluate, thin, windows
 from .dumps import ProfilingResult, load_prof, total_time_and_energy
-from .estimates import Estimate, PublishedEstimate, SearchResult
+from .estimates import Estimate, PowerSearchResult, PublishedEstimate, SearchResult
 from .jobs import estimate, search
 from .pipelines import plan, simulate, verify
 from .replans import Scale, replan
@@ -27,6 +27,7 @@ __all__ = [
     "PlanResult",
     "PlannedWork",
     "PointRow",
+    "PowerSearchResult",
     "ProfilingResult",
     "PublishedEstimate",
     "ReplanResult",

@@ -241,6 +241,45 @@ class PublishedEstimate:
         return f"<div><p>{html.escape(repr(self)[1:-1])}</p>{self.predictions._repr_html_()}</div>"
 
 
+class GpuCount(NamedTuple):
+    """The best tokens a second of a number of GPUs within a power: *estimated* at full clocks, *planned* otherwise."""
+
+    gpus: int
+    full_clocks: Optional[float]
+    one_clock: Optional[float]
+    planned: Optional[float]
+    bound: float  # no plan makes more
+
+
+class PowerSearchResult:
+    """Most tokens a second within a facility's power (`search(power=...)`).
+
+    answer: the result in words. counts: numbers of GPUs. gap: distance of the best plan from the bound, a share.
+    document: everything, as `lowgear.power_search/1` of docs/formats.md. notes: assumptions, one line each.
+    """
+
+    def __init__(self, document: Mapping[str, Any], notes: Tuple[str, ...] = ()):
+        self.document = dict(document)
+        self.notes = (*notes, *document["notes"])
+        self.answer: str = document["answer"]
+        self.gap: float = document["gap"]
+
+        def tokens(row: Optional[Mapping[str, Any]]) -> Optional[float]:
+            return row and row["tokens_per_s"]
+
+        rows = (
+            GpuCount(row["gpus"], *(tokens(row[name]) for name in GpuCount._fields[1:4]), row["bound_tokens_per_s"])
+            for row in document["counts"]
+        )
+        self.counts = Table(GpuCount, rows, "tokens a second by number of GPUs (estimated and planned)")
+
+    def __repr__(self) -> str:
+        return f"<PowerSearchResult: {self.answer} At most {100 * self.gap:.2f} % more is possible.>"
+
+    def _repr_html_(self) -> str:
+        return f"<div><p>{html.escape(repr(self)[1:-1])}</p>{self.counts._repr_html_()}</div>"
+
+
 class SearchResult:
     """Layouts of a job, best first, with *estimated* figures.
 

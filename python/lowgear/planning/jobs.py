@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any, Dict, Literal, Mapping, Union, overload
+from typing import Any, Dict, Literal, Mapping, Optional, Union, overload
 
 from .._keywords import with_suggestions
 from .._library import InvalidUse
 from .call import Request
-from .estimates import Estimate, ProfileRow, PublishedEstimate, SearchResult
+from .estimates import Estimate, PowerSearchResult, ProfileRow, PublishedEstimate, SearchResult
 from .inputs import PathLike, job_option
 from .table import Table
 
@@ -82,19 +82,32 @@ def estimate(job: JobLike = None, *, formula: str = "lowgear", **options: Any) -
     return Estimate(reply.result, _read_profile(reply.files[_PROFILE].decode()), notes)
 
 
+@overload
+def search(job: JobLike = None, *, power: None = None, **options: Any) -> SearchResult: ...
+@overload
+def search(job: JobLike = None, *, power: float, **options: Any) -> PowerSearchResult: ...
 @with_suggestions()
-def search(job: JobLike = None, **options: Any) -> SearchResult:
-    """Finds the layout of a training job with the least time, energy or cost.
+def search(
+    job: JobLike = None, *, power: Optional[float] = None, **options: Any
+) -> Union[SearchResult, PowerSearchResult]:
+    """Finds the layout of a training job with the least time, energy or cost, or the number of GPUs, layout and clocks
+    with most tokens a second within a power.
 
     Args:
         job: as `estimate` takes it; its own layout is ignored.
+        power: of a facility, in W; the result is then a PowerSearchResult, and gpus the largest number to try.
         options: every option of `lowgear search`, with underscores. Most used: model, gpu (names), gpus, global_batch
             (sequences), seq (tokens), objective (`time`, `energy`, `cost`), top (layouts to plan), operators (folder of
             samples); tp, pp, dp, cp, ep, virtual_stages, micro_batch, zero, recompute keep to one value; max_cp,
-            max_micro_batch, max_virtual_stages; gpu_hour, kwh (USD), co2 (g a kWh); threads; report (file).
+            max_micro_batch, max_virtual_stages; gpu_hour, kwh (USD), co2 (g a kWh); threads; report (file); with a
+            power, gpu_overhead and node_overhead (W).
 
     Raises InvalidUse with the command's message where the job cannot be run, or no layout divides it.
     """
     request = Request("search")
-    reply = request.run(_translated({"job": job_option(request, job), **options}))
-    return SearchResult(reply.result, reply.notes)
+    words = _translated({"job": job_option(request, job), **options})
+    if power is None:
+        reply = request.run(words)
+        return SearchResult(reply.result, reply.notes)
+    reply = request.run({**words, "power": power})
+    return PowerSearchResult(reply.result, reply.notes)

@@ -16,6 +16,7 @@
 #include "app/cli/terminal/table.h"
 #include "app/cli/text/estimate_text.h"
 #include "app/cli/text/job_facts.h"
+#include "app/cli/text/power_search_text.h"
 #include "app/cli/text/search_page.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -23,6 +24,7 @@
 #include "base/core/numbers/figure_text.h"
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/gpu_model.h"
+#include "estimating/estimator/search/power_search.h"
 #include "estimating/estimator/search/search_run.h"
 #include "planning/simulator/cluster.h"
 
@@ -116,34 +118,25 @@ std::string front_text(const estimator::SearchReportData& found) {
       leanest.time_s, energy_text(leanest.planned_energy_j), describe(leanest.layout));
 }
 
-/// A schedule is asked for where the layout needs another than the job has. One stage has no clocks to plan.
-std::string next_text(const estimator::SearchRequest& request, const estimator::SearchLayout& layout,
-                      const std::string& estimate_command) {
+/// A schedule is asked for where the layout needs another than the job has.
+std::string command_for(const estimator::SearchRequest& request, const estimator::SearchLayout& layout,
+                        const std::string& estimate_command) {
   estimator::TrainingJob job = request.job;
   apply(layout, job);
-  const std::string command = fmt::format("{} {}{}", estimate_command, options_of(layout),
-                                          job.schedule == request.job.schedule ? "" : " --schedule " + job.schedule);
+  return fmt::format("{} {}{}", estimate_command, options_of(layout),
+                     job.schedule == request.job.schedule ? "" : " --schedule " + job.schedule);
+}
+
+/// One stage has no clocks to plan.
+std::string next_text(const estimator::SearchRequest& request, const estimator::SearchLayout& layout,
+                      const std::string& estimate_command) {
+  const std::string command = command_for(request, layout, estimate_command);
   if (layout.parallel.pp > 1)
     return fmt::format("\nNext: estimate the first and plan its clocks: {} --plan\n", command);
   return fmt::format(
       "\nPlans save nothing in the same time where no stage waits for another (pp 1): --objective energy finds layouts "
       "that use less;\nlowgear run --search slowdown=2% finds one lower clock.\nNext: estimate the first: {}\n",
       command);
-}
-
-Json layout_json(const estimator::SearchLayout& layout) {
-  const estimator::ParallelLayout& parallel = layout.parallel;
-  return {{"dp", parallel.dp},
-          {"tp", parallel.tp},
-          {"pp", parallel.pp},
-          {"virtual_stages", parallel.virtual_stages},
-          {"ep", parallel.ep},
-          {"cp", parallel.cp},
-          {"sequence_parallel", parallel.sequence_parallel},
-          {"micro_batch", layout.micro_batch},
-          {"recompute", name(layout.recompute)},
-          {"zero", layout.zero},
-          {"shard_size", layout.shard_size}};
 }
 
 Json result_json(const estimator::SearchRequest& request, const estimator::SearchResult& result) {
@@ -219,6 +212,7 @@ struct SearchArguments {
   PriceArguments prices;
   std::optional<int> gpus;
   std::optional<int> shard_size;
+  estimator::FacilityPower facility;  ///< without a limit: a search for one number of GPUs
   estimator::SearchLimits limits;
   estimator::SearchObjective objective = estimator::SearchObjective::time;
   int top = 10;
@@ -256,8 +250,9 @@ void require_prices(const SearchArguments& arguments) {
   throw InputError("--objective cost: give the price of a GPU hour (--gpu-hour) or of a kWh (--kwh)");
 }
 
-/// Those that are said, else those of the job file.
+/// Those that are said, else those of the job file. Within a power they are an upper limit that is said or none.
 int gpus_of(const SearchArguments& arguments, const estimator::TrainingJob& job) {
+  if (arguments.facility.limit_w > 0) return arguments.gpus.value_or(estimator::kMaxJobGpus);
   const int gpus = arguments.gpus.value_or(job.parallel.gpus());
   if (!arguments.gpus && gpus == 1) throw InputError("--gpus is missing: give the number of GPUs");
   return gpus;
@@ -273,7 +268,7 @@ std::string estimate_command(const SearchArguments& arguments, int gpus) {
 estimator::SearchRequest request_of(const SearchArguments& arguments) {
   require_prices(arguments);
   estimator::SearchRequest request;
-  request.job = load_job(arguments.job, arguments.gpus ? "" : "--gpus");
+  request.job = load_job(arguments.job, arguments.gpus || arguments.facility.limit_w > 0 ? "" : "--gpus");
   if (arguments.shard_size) request.job.shard_size = *arguments.shard_size;
   request.limits = arguments.limits;
   request.limits.gpus = gpus_of(arguments, request.job);
@@ -285,11 +280,42 @@ estimator::SearchRequest request_of(const SearchArguments& arguments) {
   return request;
 }
 
+estimator::SearchTools search_tools() {
+  return {.run = run_parallel, .now_s = wall_clock(), .available_bytes = available_memory_bytes};
+}
+
+/// Estimates the best layout within a power, and plans its clocks for the time that was found.
+std::string next_within_power(const SearchArguments& arguments, const PowerSearchResult& result) {
+  constexpr double kDigits = 1e4;
+  const estimator::PoweredLayout& best = result.found.best;
+  const std::string command =
+      command_for(result.request, best.layout, estimate_command(arguments, best.layout.parallel.gpus()));
+  return fmt::format("\nNext: estimate the best and plan its clocks: {} --plan --deadline {}\n", command,
+                     std::ceil(best.figures.time_s * kDigits) / kDigits);
+}
+
+ExitCode run_power_search_command(const SearchArguments& arguments, Console& console) {
+  const estimator::SearchRequest request = request_of(arguments);
+  std::optional<ProgressBar> progress(std::in_place);
+  const estimator::PowerSearchData found = run_power_search(request, arguments.facility, search_tools(), *progress);
+  progress.reset();
+  const PowerSearchResult result{request, arguments.facility, found};
+  if (!arguments.report.empty()) {
+    write_file_atomically(arguments.report, render_html_page(power_search_page(result, arguments.command)));
+  }
+  if (arguments.json) {
+    console.print_json(power_search_json(result));
+  } else {
+    console.print(power_search_text(result) + notes_text(estimator::search_notes(request.job)) +
+                  next_within_power(arguments, result));
+  }
+  return ExitCode::ok;
+}
+
 ExitCode run_search_command(const SearchArguments& arguments, Console& console) {
   const estimator::SearchRequest request = request_of(arguments);
   std::optional<ProgressBar> progress(std::in_place);
-  const estimator::SearchTools tools{
-      .run = run_parallel, .now_s = wall_clock(), .available_bytes = available_memory_bytes};
+  const estimator::SearchTools tools = search_tools();
   const estimator::SearchReportData found = run_search(request, tools, *progress);
   progress.reset();
   if (!arguments.report.empty()) {
@@ -302,6 +328,23 @@ ExitCode run_search_command(const SearchArguments& arguments, Console& console) 
     console.print(search_text(request, arguments.prices, found, estimate_command(arguments, request.limits.gpus)));
   }
   return ExitCode::ok;
+}
+
+/// Numbers of GPUs are chosen within a power. Prices and other objectives go with one number of GPUs.
+void add_power_options(CLI::App& app, estimator::FacilityPower& facility) {
+  constexpr NumberRange<double> kPower{1, 1e12};
+  constexpr NumberRange<double> kOverhead{0, 1e9};
+  CLI::Option* const power =
+      add_quantity(app, "--power", Unit::watt, kPower, into(facility.limit_w),
+                   "Power of a facility (1MW): find the number of GPUs, layout and clocks with most tokens a second "
+                   "within it. --gpus is then the largest number to try, --top of layouts to plan");
+  const auto add = [&](const char* option, double& overhead_w, const char* help) {
+    add_quantity(app, option, Unit::watt, kOverhead, into(overhead_w), help)->needs(power);
+  };
+  add("--gpu-overhead", facility.gpu_overhead_w, "Power that each GPU takes besides its own (default 0)");
+  add("--node-overhead", facility.node_overhead_w, "Power that each node takes besides (default 0)");
+  for (const char* const other : {"--objective", "--gpu-hour", "--kwh", "--co2"})
+    power->excludes(app.get_option(other));
 }
 
 }  // namespace
@@ -325,6 +368,7 @@ VerbAction declare_search(CLI::App& app) {
                  "if it has any")
       ->type_name("DIR");
   add_price_options(app, arguments->prices);
+  add_power_options(app, arguments->facility);
   app.add_flag("--tp-across-nodes", arguments->limits.tensor_across_nodes, "Also try tensor parallelism across nodes");
   add_whole_number(app, "--max-virtual-stages", {1, kMaxVirtualStages}, into(arguments->limits.max_virtual_stages),
                    "Largest number of virtual stages per rank to try (default 8)");
@@ -345,7 +389,8 @@ VerbAction declare_search(CLI::App& app) {
                  "--recompute", "--tp-across-nodes", "--max-virtual-stages", "--max-cp", "--max-microbatch"});
   return [arguments, &app](Console& console) {
     arguments->command = command_line(app);
-    return run_search_command(*arguments, console);
+    return arguments->facility.limit_w > 0 ? run_power_search_command(*arguments, console)
+                                           : run_search_command(*arguments, console);
   };
 }
 

@@ -47,7 +47,10 @@ constexpr auto kPlanningVerbs = std::to_array<Verb>({
      "lowgear estimate --model llama-3-70b --gpu h100-sxm --gpus 64 --tp 8 --pp 4 --global-batch 512 --seq 8192",
      declare_estimate, true},
     {"search", group::kBeforeGpus, "Find the layout of a job with the least time, energy or cost",
-     "lowgear search --model llama-3-70b --gpu h100-sxm --gpus 64 --global-batch 512 --seq 8192", declare_search, true},
+     "lowgear search --model llama-3-70b --gpu h100-sxm --gpus 64 --global-batch 512 --seq 8192\n"
+     "  lowgear search --model llama-3-8b --gpu h100-sxm --power 20kW --gpu-overhead 200W --global-batch 64 --seq 8192 "
+     "--max-cp 1",
+     declare_search, true},
     {"profile", group::kOnGpus, "Make a stage profile from recordings or a few measured clocks",
      "lowgear profile recordings --out profile.csv --clocks few --supported-clocks 1410-210/15\n"
      "  lowgear profile --fill measured.csv --supported-clocks 1410-855/15 --out profile.csv\n"

@@ -359,6 +359,20 @@ std::string planned_text(const estimator::PlannedEstimate& planned, int gpus, co
   return text;
 }
 
+Json layout_json(const estimator::SearchLayout& layout) {
+  const estimator::ParallelLayout& parallel = layout.parallel;
+  return {{"dp", parallel.dp},
+          {"tp", parallel.tp},
+          {"pp", parallel.pp},
+          {"virtual_stages", parallel.virtual_stages},
+          {"ep", parallel.ep},
+          {"cp", parallel.cp},
+          {"sequence_parallel", parallel.sequence_parallel},
+          {"micro_batch", layout.micro_batch},
+          {"recompute", name(layout.recompute)},
+          {"zero", layout.zero}};
+}
+
 Json planned_json(const estimator::PlannedEstimate& planned, int gpus, const PriceArguments& prices) {
   const double full_j = planned.rows.front().figures.energy_j;
   Json rows = Json::array();

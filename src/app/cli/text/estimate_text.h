@@ -8,6 +8,7 @@
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/job/training_job.h"
+#include "estimating/estimator/search/search.h"
 #include "rivals/published_estimator/published_formula.h"
 
 namespace lowgear::cli {
@@ -20,6 +21,9 @@ namespace lowgear::cli {
 
 /// The estimate as an object of the format `lowgear.estimate/1` (docs/formats.md).
 [[nodiscard]] Json estimate_json(const estimator::JobEstimate& estimate);
+
+/// A layout as an object of `lowgear.search/1` (docs/formats.md).
+[[nodiscard]] Json layout_json(const estimator::SearchLayout& layout);
 
 /// The savings of planned clocks, as a table and as an object of `lowgear.estimate/1` (docs/formats.md).
 [[nodiscard]] std::string planned_text(const estimator::PlannedEstimate& planned, int gpus,

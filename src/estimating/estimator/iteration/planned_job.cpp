@@ -108,9 +108,15 @@ std::optional<double> PlannedJob::energy_error_j(const plan::OpChoicesView& choi
   return std::sqrt(squares);
 }
 
-int PlannedJob::lowest_clock_mhz(double time_s) {
-  const std::vector<int> clocks_mhz = choices_for(plan_within(time_s), planner_.dag()).clocks_mhz;
-  return *std::ranges::min_element(clocks_mhz);
+std::vector<int> PlannedJob::clocks_mhz(double time_s) {
+  return choices_for(plan_within(time_s), planner_.dag()).clocks_mhz;
+}
+
+double PlannedJob::least_energy_j(double time_s) const {
+  const planner::Frontier& frontier = planner_.frontier();
+  const TimePs within_ps =
+      std::clamp(ps_from_s(scale_.pipeline_s(time_s)), frontier.fastest_ps(), frontier.slowest_ps());
+  return scale_.job(s_from_ps(within_ps), frontier.lower_bound_j_at(within_ps)).energy_j;
 }
 
 PolicyFigures PlannedJob::plan_with(const planner::Policy& policy, std::optional<double> time_s) const {
@@ -234,7 +240,8 @@ PlannedEstimate plan_estimate(const JobEstimate& estimate, const EstimatePlanOpt
   planned.rows.push_back({"no later", "planned", planner.plan_in_time()});
   add_asked_row(planned, planner, options);
   planned.rows.push_back({"least energy", "planned", planner.plan(planner.slowest_s())});
-  add_curve_note(planned, job.gpu, planner.lowest_clock_mhz(planner.slowest_s()));
+  const std::vector<int> clocks_mhz = planner.clocks_mhz(planner.slowest_s());
+  add_curve_note(planned, job.gpu, *std::ranges::min_element(clocks_mhz));
   return planned;
 }
 

@@ -80,8 +80,10 @@ class PlannedJob {
   [[nodiscard]] std::vector<JobFigures> frontier() const;
   /// The plan for an iteration of at most `time_s`, clamped to T_min and T*, with its energy's error.
   [[nodiscard]] JobFigures plan(double time_s);
-  /// The lowest clock of that plan.
-  [[nodiscard]] int lowest_clock_mhz(double time_s);
+  /// The clock of each op of that plan.
+  [[nodiscard]] std::vector<int> clocks_mhz(double time_s);
+  /// Proven: no plan for an iteration of at most `time_s` uses less energy, nor beyond T* any plan.
+  [[nodiscard]] double least_energy_j(double time_s) const;
   /// The plan that takes no longer than full clocks.
   [[nodiscard]] JobFigures plan_in_time() { return plan(full_clocks_.time_s); }
   /// The clocks of another policy, replayed; for an iteration of at most `time_s` if the policy has a deadline. Throws

@@ -38,35 +38,20 @@ SearchOutcome evaluate_all(const SearchRequest& request, const SearchTools& tool
   return all;
 }
 
-/// Fewer threads where memory does not hold so many plans at a time. Throws InputError where it does not hold one.
-std::size_t planning_threads(const SearchRequest& request, const SearchTools& tools,
-                             std::span<const SearchResult> results) {
-  const std::optional<std::uint64_t> available = tools.available_bytes ? tools.available_bytes() : std::nullopt;
-  double most = 0;
-  TrainingJob job = request.job;
-  for (const SearchResult& result : results) {
-    apply(result.layout, job);
-    const auto microbatches = static_cast<int>(job.microbatches());
-    api::require_planning_memory(job.parallel.pp, microbatches, job.parallel.virtual_stages, available);
-    most = std::max(most, api::planning_memory_bytes(job.parallel.pp, microbatches, job.parallel.virtual_stages));
-  }
-  const auto threads = static_cast<double>(request.threads);
-  return static_cast<std::size_t>(available ? std::clamp(static_cast<double>(*available) / most, 1.0, threads)
-                                            : threads);
-}
-
 std::vector<PlannedLayout> plan_all(const SearchRequest& request, const SearchTools& tools,
                                     std::span<const SearchResult> results, const CostSources& sources,
                                     Progress& progress) {
   std::vector<TrainingJob> jobs(results.size(), request.job);
   std::vector<IterationEstimate> estimates;
+  std::vector<SearchLayout> layouts;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    apply(results[i].layout, jobs[i]);
+    layouts.push_back(results[i].layout);
+    apply(layouts[i], jobs[i]);
     estimates.push_back(estimate_iteration(jobs[i], sources));
   }
   std::vector<PlannedLayout> planned(results.size());
   tools.run(
-      results.size(), planning_threads(request, tools, results), "planning the best", progress,
+      results.size(), planning_threads(request, tools, layouts), "planning the best", progress,
       [&](const ParallelTask& task) {
         const std::size_t i = task.index;
         PlannedJob planner(jobs[i], estimates[i], kEstimatePlannerOptions, &task.progress);
@@ -98,6 +83,22 @@ std::size_t rival_of_first(const std::vector<SearchResult>& results) {
 }
 
 }  // namespace
+
+std::size_t planning_threads(const SearchRequest& request, const SearchTools& tools,
+                             std::span<const SearchLayout> layouts) {
+  const std::optional<std::uint64_t> available = tools.available_bytes ? tools.available_bytes() : std::nullopt;
+  double most = 0;
+  TrainingJob job = request.job;
+  for (const SearchLayout& layout : layouts) {
+    apply(layout, job);
+    const auto microbatches = static_cast<int>(job.microbatches());
+    api::require_planning_memory(job.parallel.pp, microbatches, job.parallel.virtual_stages, available);
+    most = std::max(most, api::planning_memory_bytes(job.parallel.pp, microbatches, job.parallel.virtual_stages));
+  }
+  const auto threads = static_cast<double>(request.threads);
+  return static_cast<std::size_t>(available ? std::clamp(static_cast<double>(*available) / most, 1.0, threads)
+                                            : threads);
+}
 
 SearchReportData run_search(const SearchRequest& request, const SearchTools& tools, Progress& progress) {
   const JobCosts costs(request.job, request.samples);

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/core/progress.h"
@@ -50,6 +52,11 @@ struct SearchReportData {
   std::int64_t too_large = 0;         ///< number of layouts that do not fit into memory
   double evaluate_s = 0;              ///< wall clock, all threads
 };
+
+/// Threads to plan these layouts on: fewer where memory does not hold so many plans at a time. Throws InputError where
+/// it does not hold one.
+[[nodiscard]] std::size_t planning_threads(const SearchRequest& request, const SearchTools& tools,
+                                           std::span<const SearchLayout> layouts);
 
 /// Evaluates every layout on `threads` threads, and plans the best. Throws InputError if no layout fits, or memory does
 /// not hold a plan, and what `progress` throws to stop.

@@ -202,5 +202,43 @@ TEST(SearchCommand, RepeatsTheNotesOnTheModel) {
   EXPECT_EQ(parse_json(run_lowgear(json).out, "stdout")["notes"], Json::array({note}));
 }
 
+std::vector<std::string> search_power(std::vector<std::string> others = {}) {
+  std::vector<std::string> command{"search", "--model",        "llama-2-7b", "--gpu",    "a100", "--power",
+                                   "9kW",    "--gpu-overhead", "200W",       "--max-cp", "1",    "--zero",
+                                   "1",      "--global-batch", "24",         "--seq",    "4096", "--max-microbatch",
+                                   "1"};
+  command.insert(command.end(), others.begin(), others.end());
+  return command;
+}
+
+TEST(SearchCommand, FindsGpusAndClocksWithinAPower) {
+  const ProgramResult text = run_lowgear(search_power());
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("llama-2-7b on a100-80gb-sxm within 9 kW, 200 W more for each GPU"),
+                              HasSubstr("full clocks, estimated"), HasSubstr("best plan, planned"),
+                              HasSubstr("more tokens than"), HasSubstr("above the best plan."),
+                              HasSubstr("\nNext: estimate the best and plan its clocks: lowgear estimate --model")));
+  const TemporaryFolder folder;
+  const auto page = (folder / "power.html").string();
+  const ProgramResult result = run_lowgear(search_power({"--json", "--html", page}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json found = parse_json(result.out, "stdout");
+  EXPECT_EQ(found["format"], "lowgear.power_search/1");
+  const double best = found["best"]["tokens_per_s"].get<double>();
+  EXPECT_LE(found["best"]["power_w"].get<double>(), 9000 * (1 + 1e-9));
+  EXPECT_LT(found["reference"]["tokens_per_s"].get<double>(), best);
+  EXPECT_LE(best, found["bound_tokens_per_s"].get<double>() * (1 + 1e-9));
+  EXPECT_LT(found["gap"].get<double>(), 0.03);
+  EXPECT_NEAR(found["gain"]["total"].get<double>(), best / found["reference"]["tokens_per_s"].get<double>(), 1e-9);
+  EXPECT_THAT(read_file(page), AllOf(HasSubstr("Tokens a second by number of GPUs"), HasSubstr("the best plan")));
+}
+
+TEST(SearchCommand, RefusesPowersThatDoNotSuffice) {
+  EXPECT_THAT(error_of(search_power({"--power", "250"})), HasSubstr("250 W do not suffice for one a100-80gb-sxm"));
+  EXPECT_THAT(error_of(search_power({"--objective", "energy"})), AllOf(HasSubstr("--objective"), HasSubstr("--power")));
+  EXPECT_THAT(error_of(search_power({"--power", "9 GB"})), HasSubstr("--power"));
+  EXPECT_THAT(error_of(search({"--gpu-overhead", "200W"})), HasSubstr("--power"));
+}
+
 }  // namespace
 }  // namespace lowgear::cli
