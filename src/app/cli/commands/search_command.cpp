@@ -140,7 +140,7 @@ std::string next_text(const estimator::SearchRequest& request, const estimator::
 }
 
 Json result_json(const estimator::SearchRequest& request, const estimator::SearchResult& result) {
-  return {{"layout", layout_json(result.layout)},
+  return {{"layout", search_layout_json(result.layout)},
           {"options", options_of(result.layout)},
           {"time_s", result.time_s},
           {"error_s", result.error_s},

@@ -359,7 +359,7 @@ std::string planned_text(const estimator::PlannedEstimate& planned, int gpus, co
   return text;
 }
 
-Json layout_json(const estimator::SearchLayout& layout) {
+Json search_layout_json(const estimator::SearchLayout& layout) {
   const estimator::ParallelLayout& parallel = layout.parallel;
   return {{"dp", parallel.dp},
           {"tp", parallel.tp},

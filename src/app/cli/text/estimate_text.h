@@ -23,7 +23,7 @@ namespace lowgear::cli {
 [[nodiscard]] Json estimate_json(const estimator::JobEstimate& estimate);
 
 /// A layout as an object of `lowgear.search/1` (docs/formats.md).
-[[nodiscard]] Json layout_json(const estimator::SearchLayout& layout);
+[[nodiscard]] Json search_layout_json(const estimator::SearchLayout& layout);
 
 /// The savings of planned clocks, as a table and as an object of `lowgear.estimate/1` (docs/formats.md).
 [[nodiscard]] std::string planned_text(const estimator::PlannedEstimate& planned, int gpus,

@@ -129,7 +129,7 @@ std::vector<std::string> cells_of(const PowerSearchResult& result, const NamedLa
 
 Json row_json(const PowerSearchResult& result, const estimator::PoweredLayout& layout) {
   const double tokens_per_s = tokens(result.request) / layout.figures.time_s;
-  return {{"layout", layout_json(layout.layout)},
+  return {{"layout", search_layout_json(layout.layout)},
           {"options", options_of(layout.layout)},
           {"gpus", gpus_of(layout)},
           {"time_s", layout.figures.time_s},

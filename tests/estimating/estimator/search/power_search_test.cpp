@@ -31,7 +31,7 @@ SearchRequest tiny_request() {
   request.job.gpu = named_gpu("a100");
   request.job.cluster = default_cluster(request.job.gpu);
   request.job.cluster.gpus_per_node = 2;
-  request.job.batch = {24, 1, 1024};
+  request.job.batch = {12, 1, 1024};
   request.limits = {.gpus = kMaxJobGpus,
                     .fixed = {.cp = 1, .micro_batch = 1, .recompute = Recompute::none, .zero = 1},
                     .max_virtual_stages = 1};
@@ -47,28 +47,32 @@ PowerSearchData search(const SearchRequest& request, const FacilityPower& facili
   return run_power_search(request, facility, {.run = run_one_by_one, .now_s = {}, .available_bytes = {}}, progress);
 }
 
-/// The least time of all layouts and numbers of GPUs: each planned for many times, with no bound to choose among them.
+/// The fastest plan of a layout within a power of its GPUs, by bisection over deadlines: power falls with time.
+double fastest_plan_s(const TrainingJob& job, double power_w) {
+  PlannedJob planner(job, estimate(job));
+  double above_s = planner.fastest_s();
+  double within_s = planner.slowest_s();
+  if (planner.plan(above_s).mean_power_w() <= power_w) return above_s;
+  if (planner.plan(within_s).mean_power_w() > power_w) return std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 10; ++i) {
+    const double middle_s = (above_s + within_s) / 2;
+    (planner.plan(middle_s).mean_power_w() > power_w ? above_s : within_s) = middle_s;
+  }
+  return planner.plan(within_s).time_s;
+}
+
+/// The least time of all layouts and numbers of GPUs: all are planned, with no bound to choose among them.
 double best_of_all_s(const SearchRequest& request, const FacilityPower& facility, int least, int most) {
   double best_s = std::numeric_limits<double>::infinity();
   for (int gpus = least; gpus <= most; ++gpus) {
     SearchLimits limits = request.limits;
     limits.gpus = gpus;
+    const double overhead_w = facility.gpu_overhead_w * gpus + facility.node_overhead_w * ((gpus + 1) / 2);
     for (const SearchLayout& layout : enumerate_layouts(request.job, limits).layouts) {
       TrainingJob job = request.job;
       apply(layout, job);
       if (!estimate_memory(job).within_capacity()) continue;
-      PlannedJob planner(job, estimate(job));
-      constexpr int kDeadlines = 60;
-      for (int i = 0; i <= kDeadlines; ++i) {
-        const double share = static_cast<double>(i) / kDeadlines;
-        const JobFigures plan =
-            planner.plan(planner.fastest_s() + share * share * (planner.slowest_s() - planner.fastest_s()));
-        const double power_w =
-            plan.mean_power_w() + facility.gpu_overhead_w * gpus + facility.node_overhead_w * ((gpus + 1) / 2);
-        if (power_w > facility.limit_w) continue;
-        best_s = std::min(best_s, plan.time_s);
-        break;
-      }
+      best_s = std::min(best_s, fastest_plan_s(job, facility.limit_w - overhead_w));
     }
   }
   return best_s;
