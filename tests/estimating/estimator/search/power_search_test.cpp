@@ -33,7 +33,15 @@ SearchRequest tiny_request() {
   request.job.cluster.gpus_per_node = 2;
   request.job.batch = {12, 1, 1024};
   request.limits = {.gpus = kMaxJobGpus,
-                    .fixed = {.cp = 1, .micro_batch = 1, .recompute = Recompute::none, .zero = 1},
+                    .fixed = {.dp = {},
+                              .tp = {},
+                              .pp = {},
+                              .virtual_stages = {},
+                              .ep = {},
+                              .cp = 1,
+                              .micro_batch = 1,
+                              .recompute = Recompute::none,
+                              .zero = 1},
                     .max_virtual_stages = 1};
   request.top = 100;
   request.threads = 2;
