@@ -202,9 +202,9 @@ TEST(SearchCommand, RepeatsTheNotesOnTheModel) {
   EXPECT_EQ(parse_json(run_lowgear(json).out, "stdout")["notes"], Json::array({note}));
 }
 
-std::vector<std::string> search_power(std::vector<std::string> others = {}) {
+std::vector<std::string> search_power(std::vector<std::string> others = {}, const std::string& power = "9kW") {
   std::vector<std::string> command{"search", "--model",        "llama-2-7b", "--gpu",    "a100", "--power",
-                                   "9kW",    "--gpu-overhead", "200W",       "--max-cp", "1",    "--zero",
+                                   power,    "--gpu-overhead", "200W",       "--max-cp", "1",    "--zero",
                                    "1",      "--global-batch", "24",         "--seq",    "4096", "--max-microbatch",
                                    "1"};
   command.insert(command.end(), others.begin(), others.end());
@@ -234,9 +234,9 @@ TEST(SearchCommand, FindsGpusAndClocksWithinAPower) {
 }
 
 TEST(SearchCommand, RefusesPowersThatDoNotSuffice) {
-  EXPECT_THAT(error_of(search_power({"--power", "250"})), HasSubstr("250 W do not suffice for one a100-80gb-sxm"));
+  EXPECT_THAT(error_of(search_power({}, "250")), HasSubstr("250 W do not suffice for one a100-80gb-sxm"));
   EXPECT_THAT(error_of(search_power({"--objective", "energy"})), AllOf(HasSubstr("--objective"), HasSubstr("--power")));
-  EXPECT_THAT(error_of(search_power({"--power", "9 GB"})), HasSubstr("--power"));
+  EXPECT_THAT(error_of(search_power({}, "9 GB")), HasSubstr("--power"));
   EXPECT_THAT(error_of(search({"--gpu-overhead", "200W"})), HasSubstr("--power"));
 }
 
