@@ -63,7 +63,7 @@ TEST_F(PlanSteps, PlansLengthsVerifiesAndReports) {
   EXPECT_EQ(parse_json(verified.out, "stdout")["replicas"], 8 * 2 * 2);
 
   std::string table = read_file(folder_ / "out/steps.csv");
-  const std::size_t row = table.find("\n3,balanced,0,") + 14;
+  const std::size_t row = table.find("\n5,balanced,0,") + 14;
   table[row] = table[row] == '9' ? '8' : '9';
   write_text(folder_ / "out/steps.csv", table);
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 1);
