@@ -45,8 +45,8 @@ Json profiling_json(const JobRecord& job) {
 
 /// Of the state, and which ranks have no part in it.
 std::string reason_of(const JobRecord& job) {
-  const bool has_plans =
-      job.state() == JobState::profiling || job.state() == JobState::planning || job.state() == JobState::running;
+  const bool has_plans = job.state() == JobState::profiling || job.state() == JobState::baseline ||
+                         job.state() == JobState::planning || job.state() == JobState::running;
   const auto& [ranks, first_rank] = job.history.not_following();
   if (!has_plans || ranks == 0) return job.status.reason;
   if (ranks == 1) return fmt::format("{}; rank {} does not follow the plan", job.status.reason, first_rank);

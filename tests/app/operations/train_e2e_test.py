@@ -594,7 +594,7 @@ class BadInput(TrainTest):
             code, out, err = self.train(*mode)
             self.assertEqual(code, 2, err)
             self.assertIn("microbatch_size: 4  # training.per_device_train_batch_size", out)
-            self.assertIn("training.fp16: there is no fp16", err)
+            self.assertIn("type: fp16  # training.fp16", out)
             self.assertIn("mps.enabled: MPS saves energy", err)
             self.assertIn("lowgear train trains nothing", err)
 
