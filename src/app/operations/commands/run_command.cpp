@@ -319,7 +319,7 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   folder.reset();
   std::istringstream followed(result.followed);
   for (std::string line; std::getline(followed, line);) console.note(printable(line, 1000));
-  if (result.attached && !result.told && speaks_for_job()) {
+  if (result.attached && !result.told && needs_of(arguments).agent && speaks_for_job()) {
     console.note(
         "whether plans were followed is not known here: the job does not see this machine's temporary folder, "
         "as in a container; the server's dashboard says it");

@@ -404,15 +404,16 @@ bool reads_bf16(const YamlView& type) {
   return name == "bf16";
 }
 
-bool recomputes_at(const YamlView& view) {
-  const std::string word = view.text();
-  return word == "full" || (word != "none" && view.boolean());
+bool recomputes_at(const YamlView& rank) {
+  const std::string word = rank.text();
+  if (word != "none" && word != "full") rank.fail(fmt::format("expected none or full, not {}", quote(word)));
+  return word == "full";
 }
 
 /// Of all ranks, or a list with that of each pipeline rank.
 void read_recompute(const YamlView& view, TrainConfig& config) {
   if (!view.is_list()) {
-    config.recompute = recomputes_at(view);
+    config.recompute = view.boolean();
     return;
   }
   for (std::size_t rank = 0; rank < view.size(); ++rank) {
