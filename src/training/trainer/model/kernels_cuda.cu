@@ -296,7 +296,7 @@ at::Tensor masked_softmax_backward(const at::Tensor& weights, const at::Tensor& 
   return gradient;
 }
 
-/// cuBLAS adds products of bf16 or fp16 to an fp32 sum within the multiplication (as Megatron's fused weight gradients do).
+/// cuBLAS adds products of bf16 or fp16 to an fp32 sum within the multiplication, as Megatron's fused weight gradients.
 void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradient, const at::Tensor& input) {
   if (input.scalar_type() == at::kFloat) {
     sum.add_(at::mm(output_gradient.t(), input));
