@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <system_error>
@@ -64,7 +65,10 @@ void RecordingWriter::open(Table& table, const char* name, const char* header) {
   table.path = folder_ / name;
   table.stream.open(table.path);
   table.stream << header << std::flush;
-  if (!table.stream) throw InputError(fmt::format("{}: cannot be written", printable(table.path.string())));
+  if (!table.stream) {
+    throw InputError(fmt::format("{}: cannot be written: {}", printable(table.path.string()),
+                                 std::generic_category().message(errno)));
+  }
   table.whole_bytes = static_cast<std::uint64_t>(table.stream.tellp());
 }
 

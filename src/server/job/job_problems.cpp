@@ -18,6 +18,8 @@ constexpr std::size_t kNamedGpus = 4;
 constexpr double kLimitRoundingW = 1;
 /// A slowdown is one where it is more than so many of its standard errors.
 constexpr double kSignificance = 2;
+/// A first iteration that takes longer may hang; one that compiles takes minutes, too.
+constexpr double kLongFirstIterationS = 120;
 
 /// `GPU-2c6f (node-1), GPU-77aa (node-1) and 2 more`
 std::string text_of_gpus(const std::vector<int>& ranks, const JobRecord& job) {
@@ -86,6 +88,17 @@ void add_invalid(const JobRecord& job, std::vector<JobProblem>& problems) {
        .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
        .text = fmt::format("times and energies of this job are meaningless, and no saving is stated: {}", job.invalid),
        .todo = "start the run again with longer kernels (simulated_gpu.layer_forward_s) or a smaller model"});
+}
+
+/// Ranks ask for plans while their training hangs.
+void add_no_iteration(const JobRecord& job, std::vector<JobProblem>& problems) {
+  const double waited_s = job.status.heard_s - job.status.created_s;
+  if (job.state() != JobState::baseline || !job.history.kept().empty() || waited_s < kLongFirstIterationS) return;
+  problems.push_back({.kind = kNoIteration,
+                      .is_critical = false,
+                      .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
+                      .text = fmt::format("no iteration has ended in the {:.0f} s since the job came", waited_s),
+                      .todo = "if it does not compile for that long, it hangs: look at the output of its ranks"});
 }
 
 void add_slow_baseline(const JobRecord& job, std::vector<JobProblem>& problems) {
@@ -271,6 +284,7 @@ std::vector<JobProblem> problems_of(const JobRecord& job) {
   std::vector<JobProblem> problems;
   add_unfollowed(job, problems);
   add_invalid(job, problems);
+  add_no_iteration(job, problems);
   add_slow_baseline(job, problems);
   add_energies_left_out(job, problems);
   add_limits_that_differ(job, problems);

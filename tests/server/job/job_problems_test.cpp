@@ -72,6 +72,18 @@ TEST(JobProblems, StateNoSavingWhereTheTrainingProgramCallsItsFiguresInvalid) {
   EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_number());
 }
 
+TEST(JobProblems, SayThatNoIterationHasEnded) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::baseline, 0) || training.record().state() == JobState::baseline);
+  (void)training.job().plan_after(0, 0, training.record().status.created_s + 60);
+  EXPECT_THAT(problems_of(training.record()), IsEmpty());
+  (void)training.job().plan_after(0, 0, training.record().status.created_s + 130);
+  ASSERT_THAT(kinds(training.record()), ElementsAre("no_iteration"));
+  training.run(1);
+  EXPECT_THAT(problems_of(training.record()), IsEmpty());
+}
+
 TEST(JobProblems, StateNoSavingAgainstABaselineThatSomethingElseHasSlowed) {
   SimulatedJob training(small_job(2));
   training.slow_all(2);
