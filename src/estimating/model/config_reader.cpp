@@ -262,10 +262,19 @@ void read_rope(const Parts& parts, ModelConfig& config) {
   const bool theta_given = parts.has("rope_theta");
   parts.number("rope_theta", 1, kMaxRopeTheta, config.rope_theta);
   config.rotary_interleaved = parts.flag("rotary_interleaved", false);
+  const auto read_theta = [&](const ConfigMembers& object) {
+    if (!object.has("rope_theta")) return;
+    const double theta = number_from(object, "rope_theta", 1, kMaxRopeTheta);
+    if (theta_given && theta != config.rope_theta) {
+      object.fail("rope_theta", "contradicts rope_theta next to it", "remove one of them");
+    }
+    config.rope_theta = theta;
+  };
   const bool scaling_given = parts.has("rope_scaling");
   if (scaling_given) {
-    config.rope_scaling =
-        read_rope_scaling(*members.object(parts.find("rope_scaling")->name), config.max_positions, own);
+    const auto object = members.object(parts.find("rope_scaling")->name);
+    config.rope_scaling = read_rope_scaling(*object, config.max_positions, own);
+    read_theta(*object);
   }
   if (!parts.has("rope_parameters")) return;
   const std::string& key = parts.find("rope_parameters")->name;
@@ -275,12 +284,7 @@ void read_rope(const Parts& parts, ModelConfig& config) {
     members.fail(key, "contradicts rope_scaling", "remove one of them");
   }
   config.rope_scaling = scaling;
-  if (!object->has("rope_theta")) return;
-  const double theta = number_from(*object, "rope_theta", 1, kMaxRopeTheta);
-  if (theta_given && theta != config.rope_theta) {
-    object->fail("rope_theta", "contradicts rope_theta next to it", "remove one of them");
-  }
-  config.rope_theta = theta;
+  read_theta(*object);
 }
 
 void read_activation(const Parts& parts, ModelConfig& config) {

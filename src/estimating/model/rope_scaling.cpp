@@ -106,7 +106,12 @@ RopeScaling read_rope_scaling(const ConfigMembers& object, std::int64_t max_posi
     RopeScaling scaling;
     scaling.kind = dynamic ? RopeScaling::Kind::dynamic : RopeScaling::Kind::linear;
     scaling.factor = read_factor(object);
-    if (dynamic) scaling.original_max_positions = object.has(kOriginal) ? read_original(object) : max_positions;
+    if (!dynamic) return scaling;
+    scaling.original_max_positions = max_positions;
+    if (object.has(kOriginal) && read_original(object) != max_positions) {
+      object.fail(kOriginal, fmt::format("dynamic scaling begins at max_position_embeddings, {}", max_positions),
+                  "remove it, or set max_position_embeddings");
+    }
     return scaling;
   }
   if (type != "default") {

@@ -23,6 +23,8 @@ struct Message {
 constexpr auto kPairs =
     std::to_array<std::pair<std::string_view, std::string_view>>({{"prompt", "completion"}, {"question", "answer"}});
 
+constexpr auto kFormats = std::to_array<std::string_view>({"messages", "prompt", "question"});
+
 std::string content_of(const JsonView& view, const ChatTemplate& chat) {
   std::string text = view.text();
   if (!chat.trims) return text;
@@ -39,7 +41,22 @@ std::string role_of(const JsonView& view, const ChatTemplate& chat) {
             fmt::format("there are {}", fmt::join(chat.roles, ", ")));
 }
 
+/// What the model is to learn must not depend on a member that is left out.
+void refuse_left_out(const JsonView& conversation) {
+  const auto formats =
+      std::ranges::count_if(kFormats, [&conversation](std::string_view member) { return conversation.has(member); });
+  if (formats > 1) conversation.fail("more than one of messages, prompt and question", "leave one");
+  if (!conversation.has("messages")) return;
+  const JsonView list = conversation.at("messages");
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    for (const char* const call : {"tool_calls", "function_call"}) {
+      if (list.at(i).has(call)) list.at(i).at(call).fail("templates have no calls", "write them into content");
+    }
+  }
+}
+
 std::vector<Message> messages_of(const JsonView& conversation, const ChatTemplate& chat) {
+  refuse_left_out(conversation);
   std::vector<Message> messages;
   for (const auto& [prompt, answer] : kPairs) {
     if (!conversation.has(prompt)) continue;
@@ -89,9 +106,29 @@ class Stretches {
 
 }  // namespace
 
+namespace {
+
+/// Stretches of a conversation are encoded one by one: models of SentencePiece put a space before each, and may drop
+/// line feeds.
+void require_joinable(const Tokenizer& tokenizer, const std::string& name) {
+  std::vector<std::int64_t> tokens = tokenizer.encode("a\n");
+  const std::vector<std::int64_t> next = tokenizer.encode("b");
+  tokens.insert(tokens.end(), next.begin(), next.end());
+  const std::string text = tokenizer.decode(tokens);
+  if (text == "a\nb") return;
+  throw_input_error({name, 0, 0},
+                    fmt::format("\"a\\nb\" becomes {} when it is encoded in two parts, as those of a conversation are; "
+                                "models of SentencePiece do that",
+                                quote(text)),
+                    "use the model's tokenizer.json");
+}
+
+}  // namespace
+
 ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const ChatTemplate& chat, std::string separator,
                          const std::string& tokenizer_name)
     : tokenizer_(&tokenizer), chat_(&chat), separator_(std::move(separator)) {
+  require_joinable(tokenizer, tokenizer_name);
   for (const std::string_view token : chat.tokens) {
     if (tokenizer.encode(token).size() == 1) continue;
     throw_input_error({tokenizer_name, 0, 0},

@@ -49,9 +49,9 @@ class ChatEncoder {
               const std::string& tokenizer_name);
 
   /// The tokens of a conversation, ~id where they do not count in the loss: {"messages": [{"role", "content"}, ...]},
-  /// {"prompt", "completion"} or {"question", "answer"}; other members are ignored. Prompts and answers are encoded
-  /// apart, as they are when a model responds. Throws InputError at anything else, a role that the template lacks, and
-  /// a conversation without a message of the assistant.
+  /// {"prompt", "completion"} or {"question", "answer"}; calls of tools are refused, other members ignored. Prompts and
+  /// answers are encoded apart, as they are when a model responds. Throws InputError at anything else, a role that the
+  /// template lacks, and a conversation without a message of the assistant.
   [[nodiscard]] std::vector<std::int64_t> encode(const JsonView& conversation) const;
 
  private:

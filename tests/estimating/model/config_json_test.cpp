@@ -112,6 +112,14 @@ TEST(TrainableConfig, ReadsRopeInAllItsForms) {
   EXPECT_EQ(scaling({{"rope_type", "linear"}, {"type", "linear"}, {"factor", 2.5}}).factor, 2.5);
   EXPECT_EQ(scaling({{"rope_type", "default"}}), RopeScaling{});
   EXPECT_EQ(scaling({{"type", "dynamic"}, {"factor", 4}}).original_max_positions, 4096) << "the model's own";
+  EXPECT_THAT(
+      refusal(changed(
+          kLlama2, {{"rope_scaling", {{"type", "dynamic"}, {"factor", 4}, {"original_max_position_embeddings", 8}}}})),
+      HasSubstr("dynamic scaling begins at max_position_embeddings, 4096"));
+  EXPECT_EQ(read(changed(kLlama2, {{"rope_theta", kDrop},
+                                   {"rope_scaling", {{"type", "linear"}, {"factor", 2}, {"rope_theta", 500.0}}}}))
+                .rope_theta,
+            500);
   const RopeScaling yarn = scaling({{"rope_type", "yarn"}, {"factor", 4}, {"beta_fast", 16}});
   EXPECT_EQ(yarn.beta_fast, 16);
   EXPECT_EQ(yarn.beta_slow, 1);

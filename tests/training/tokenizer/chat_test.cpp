@@ -90,8 +90,31 @@ TEST(Chat, RefusesWhatATemplateLacks) {
               HasSubstr("chat.jsonl:7: $.messages[0].content"));
   EXPECT_THAT(refusal(R"({"prompt": "a", "answer": "b"})"), HasSubstr("completion"));
   EXPECT_THAT(refusal(R"({"text": "a"})"), HasSubstr("not a conversation; write messages, prompt and completion"));
+  EXPECT_THAT(refusal(R"({"messages": [{"role": "assistant", "content": "a", "tool_calls": []}]})"),
+              HasSubstr("messages[0].tool_calls: templates have no calls"));
+  EXPECT_THAT(refusal(R"({"prompt": "a", "completion": "b", "messages": []})"), HasSubstr("more than one of messages"));
   EXPECT_THAT(refusal("{}", "chatml"),
               HasSubstr("tokenizer.json: no token \"<|im_start|>\", which the template chatml needs"));
+}
+
+/// As a model of SentencePiece: a space before each text.
+class PrefixingTokenizer final : public Tokenizer {
+ public:
+  [[nodiscard]] std::int64_t vocabulary_size() const override { return 256; }
+  using Tokenizer::encode;
+  void encode(std::string_view text, const BlockSink& sink) const override {
+    const std::vector<std::int64_t> tokens = ByteTokenizer().encode(" " + std::string(text));
+    sink(tokens, text.size());
+  }
+  [[nodiscard]] std::string decode(std::span<const std::int64_t> tokens) const override {
+    return ByteTokenizer().decode(tokens).substr(1);
+  }
+};
+
+TEST(Chat, RefusesTokenizersThatChangeTextsInParts) {
+  const PrefixingTokenizer tokenizer;
+  EXPECT_THAT(error_of([&] { (void)ChatEncoder(tokenizer, chat("plain"), "", "sp.model"); }),
+              HasSubstr("sp.model: \"a\\nb\" becomes \"a\\n b\" when it is encoded in two parts"));
 }
 
 }  // namespace

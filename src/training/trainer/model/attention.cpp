@@ -59,7 +59,8 @@ at::Tensor composed_attention(const RotatedHeads& heads, const at::Tensor& bias,
   const std::int64_t group = heads.query.size(1) / heads.key.size(1);
   const at::Tensor keys = group == 1 ? heads.key : heads.key.repeat_interleave(group, 1);
   const at::Tensor values = group == 1 ? heads.value : heads.value.repeat_interleave(group, 1);
-  const at::Tensor scores = at::matmul(heads.query, keys.transpose(2, 3)).to(at::kFloat).mul(scale) + bias;
+  // Scaled before the product, which fp16 may not hold otherwise.
+  const at::Tensor scores = at::matmul(heads.query * scale, keys.transpose(2, 3)).to(at::kFloat) + bias;
   return at::matmul(drop(scores.softmax(-1).to(values.scalar_type())), values);
 }
 

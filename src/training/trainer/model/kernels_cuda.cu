@@ -243,6 +243,7 @@ at::Tensor swiglu(const at::Tensor& gate_up) {
   std::vector<std::int64_t> shape = input.sizes().vec();
   shape.back() /= 2;
   at::Tensor output = at::empty(shape, input.options());
+  if (output.numel() == 0) return output;  // of an expert that no token chose
   with_vectors(input, takes_vectors(shape.back(), {input}), [&](auto* type) {
     using Vector = std::remove_pointer_t<decltype(type)>;
     const std::int64_t count = output.numel() / Vector::kElements;
@@ -257,6 +258,7 @@ at::Tensor swiglu_backward(const at::Tensor& gate_up, const at::Tensor& output_g
   const at::Tensor input = gate_up.contiguous();
   const at::Tensor incoming = output_gradient.contiguous();
   at::Tensor gradient = at::empty_like(input);
+  if (gradient.numel() == 0) return gradient;
   const std::int64_t width = incoming.size(-1);
   with_vectors(input, takes_vectors(width, {input, incoming}), [&](auto* type) {
     using Vector = std::remove_pointer_t<decltype(type)>;
@@ -298,6 +300,7 @@ at::Tensor masked_softmax_backward(const at::Tensor& weights, const at::Tensor& 
 
 /// cuBLAS adds products of bf16 or fp16 to an fp32 sum within the multiplication, as Megatron's fused weight gradients.
 void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradient, const at::Tensor& input) {
+  if (input.size(0) == 0) return;
   if (input.scalar_type() == at::kFloat) {
     sum.add_(at::mm(output_gradient.t(), input));
     return;

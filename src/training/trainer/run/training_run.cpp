@@ -166,6 +166,7 @@ ChangeLoop::Applied TrainingRun::apply_changes(std::int64_t iteration) {
 
 IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
   const std::vector<Microbatch> microbatches = data_.microbatches(number, part_.place().dp, part_.device());
+  const auto counted_tokens = data_.counted_tokens(number);
   client_->stagger(static_cast<std::uint64_t>(number));
   // A wait for the job's turn counts neither in the iteration's time nor in its energy.
   const double begin_s = monotonic_s();
@@ -176,7 +177,7 @@ IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bo
   activations_.prepare(number, part_.store().frozen_blocks(), model::partition_text(part_.partition()));
   IterationResult result;
   result.iteration = number;
-  result.counted_tokens = data_.counted_tokens(number);
+  result.counted_tokens = counted_tokens;
   const double loss_weight = data_.loss_weight(result.counted_tokens);
   const double loss_scale = loss_scale_ ? loss_scale_->scale() : 1;
   const at::Tensor loss = part_.compute_gradients(microbatches, &marks_, loss_weight * loss_scale);
