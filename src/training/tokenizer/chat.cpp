@@ -116,11 +116,12 @@ void require_joinable(const Tokenizer& tokenizer, const std::string& name) {
   tokens.insert(tokens.end(), next.begin(), next.end());
   const std::string text = tokenizer.decode(tokens);
   if (text == "a\nb") return;
-  throw_input_error({name, 0, 0},
-                    fmt::format("\"a\\nb\" becomes {} when it is encoded in two parts, as those of a conversation are; "
-                                "models of SentencePiece do that",
-                                quote(text)),
-                    "use the model's tokenizer.json");
+  throw_input_error(
+      {name, 0, 0},
+      fmt::format("{} becomes {} when it is encoded in two parts, as those of a conversation are; models of "
+                  "SentencePiece do that",
+                  quote("a\nb"), quote(text)),
+      "use the model's tokenizer.json");
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ class PrefixingTokenizer final : public Tokenizer {
 TEST(Chat, RefusesTokenizersThatChangeTextsInParts) {
   const PrefixingTokenizer tokenizer;
   EXPECT_THAT(error_of([&] { (void)ChatEncoder(tokenizer, chat("plain"), "", "sp.model"); }),
-              HasSubstr("sp.model: \"a\\nb\" becomes \"a\\n b\" when it is encoded in two parts"));
+              HasSubstr(R"(sp.model: "a\x0ab" becomes "a\x0a b" when it is encoded in two parts)"));
 }
 
 }  // namespace
