@@ -132,6 +132,8 @@ std::string write_steps_file(const StepsFile& file) {
                      {"lengths", file.lengths},
                      {"recorded", file.recorded},
                      {"schedule", file.schedule},
+                     {"steps", file.steps},
+                     {"fitted_steps", file.fitted_steps},
                      {"replicas", file.replicas},
                      {"ranks", file.ranks},
                      {"microbatches", file.microbatches},
@@ -151,6 +153,12 @@ std::string write_steps_file(const StepsFile& file) {
   return json.dump(1) + '\n';
 }
 
+bool is_steps_file(const planner::PlanFolder::File& file) {
+  const Json json = parse_json(file.text, file.name);
+  return json.is_object() && json.contains("format") && json["format"].is_string() &&
+         json["format"].get<std::string>().starts_with(kFormat.substr(0, kFormat.find('/') + 1));
+}
+
 StepsFile read_steps_file(const planner::PlanFolder::File& file, std::map<WorkModel::Worker, double>& workers) {
   const Json json = parse_json(file.text, file.name);
   const JsonView view(json, file.name);
@@ -160,6 +168,8 @@ StepsFile read_steps_file(const planner::PlanFolder::File& file, std::map<WorkMo
   steps.profile = view.at("profile").text();
   steps.lengths = view.at("lengths").text();
   steps.schedule = view.at("schedule").text();
+  steps.steps = view.at("steps").integer_in(1, std::numeric_limits<int>::max());
+  steps.fitted_steps = view.at("fitted_steps").integer_in(0, steps.steps);
   steps.replicas = view.at("replicas").integer_in(1, kMost);
   steps.ranks = view.at("ranks").integer_in(1, profile::kMaxStages);
   steps.microbatches = view.at("microbatches").integer_in(1, kMost);
@@ -195,7 +205,7 @@ std::string write_steps_table(const StepRun& run) {
   }
   out += ",bound_j,gap_pct,note\n";
   for (const PlannedStep& step : run.steps) {
-    for (const Deal deal : kDeals) {
+    for (const Deal deal : run.deals) {
       fmt::format_to(std::back_inserter(out), "{},{},{},", step.number, name(deal), step.fitted ? 1 : 0);
       if (step.deals.empty()) {
         out += std::string(2 * kPairColumns.size() + 2, ',') + csv_cell(step.fault) + '\n';
@@ -243,11 +253,13 @@ std::vector<StepRow> read_steps_table(const planner::PlanFolder::File& file) {
                  .note = table.text(row, note),
                  .predicted = {},
                  .bound_j = 0,
+                 .gap_pct = 0,
                  .recorded = std::nullopt,
                  .line = table.where(row, note).line};
     if (step.note.empty()) {
       step.predicted = pair_at(table, row, "");
       step.bound_j = table.number(row, table.column("bound_j"));
+      step.gap_pct = table.number(row, table.column("gap_pct"));
       if (!table.text(row, table.column("recorded_time_s")).empty()) step.recorded = pair_at(table, row, "recorded_");
     }
     rows.push_back(std::move(step));

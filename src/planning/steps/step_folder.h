@@ -20,6 +20,8 @@ struct StepsFile {
   std::string lengths;   ///< as given
   std::string recorded;  ///< as given; empty: none
   std::string schedule;
+  int steps = 0;
+  int fitted_steps = 0;
   int replicas = 0;
   int ranks = 0;
   int microbatches = 0;
@@ -33,6 +35,9 @@ struct StepsFile {
   double prediction_error = 0;  ///< `PredictedSteps::error`
   WorkModel model = {};         ///< a reader has its workers alone
 };
+
+/// Whether the text of a `run.json` is that of a plan of steps.
+[[nodiscard]] bool is_steps_file(const planner::PlanFolder::File& file);
 
 /// `unit`, `replica`.
 [[nodiscard]] std::string_view name(ClocksPer clocks_per);
@@ -55,6 +60,7 @@ struct StepRow {
   std::string note = {};  ///< why it runs at full clocks; the figures are then absent
   StepPair predicted;
   double bound_j = 0;
+  double gap_pct = 0;
   std::optional<StepPair> recorded = {};
   int line = 0;
 };

@@ -82,6 +82,7 @@ std::vector<UnitRow> unit_rows(std::string_view text, const std::string& source)
         throw_input_error(table->where(row, op), "the same unit is there already", "leave one of them out");
       }
       rows.push_back(unit);
+      refuse_many(source, rows.size());
     }
   }
   return rows;
@@ -394,6 +395,8 @@ PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Lengths& le
   for (const Lengths::Step& step : lengths.steps) {
     StepUnits& of_step = result.steps.emplace_back(StepUnits{step.number, fit.steps.contains(step.number), "", {}, {}});
     of_step.fault = step.fault.empty() ? beyond_fit(lengths, step, result.model.most()) : step.fault;
+    if (const Trace::Step* const times = fit.recorded.at(step.number))
+      of_step.recorded_s = by_op(dag, recorded, *times);
     if (!of_step.fault.empty()) continue;
     for (int replica = 0; replica < lengths.replicas; ++replica) {
       std::vector<double>& times = of_step.predicted_s.emplace_back();
@@ -401,9 +404,9 @@ PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Lengths& le
         times.push_back(
             result.model.time_s(replica, op.stage, op.kind, amounts_of(lengths, step, replica, op.microbatch)));
       }
+      std::vector<double>& tokens = of_step.tokens.emplace_back();
+      for (int m = 0; m < lengths.microbatches; ++m) tokens.push_back(amounts_of(lengths, step, replica, m).tokens);
     }
-    if (const Trace::Step* const times = fit.recorded.at(step.number))
-      of_step.recorded_s = by_op(dag, recorded, *times);
     check_predictions(of_step);
   }
   result.error = held_out_error(result.steps);

@@ -63,7 +63,8 @@ struct StepUnits {
   bool fitted = false;     ///< whether the model saw its times
   std::string fault = {};  ///< why it is not planned but runs at full clocks; empty: it is planned
   std::vector<std::vector<double>> predicted_s;
-  std::vector<std::vector<double>> recorded_s;  ///< empty: not recorded
+  std::vector<std::vector<double>> recorded_s;   ///< empty: not recorded
+  std::vector<std::vector<double>> tokens = {};  ///< by replica and microbatch; empty: not stated
 };
 
 /// Steps whose times were predicted.

@@ -14,7 +14,9 @@ namespace lowgear::steps {
 namespace {
 
 /// How finely a margin is found.
-constexpr int kHalvings = 6;
+constexpr double kFineness = kMaxMargin / 60;
+/// What sums of doubles in another order may differ by, as a share.
+constexpr double kSumRounding = 1e-9;
 /// Steps that the margin is found on, the last fitted ones.
 constexpr std::size_t kMarginSteps = 32;
 
@@ -34,18 +36,22 @@ class Planning {
 
   StepRun run() {
     StepRun result;
-    for (const Deal deal : kDeals) result.margins.at(place(deal)) = margin_for(deal);
+    if (predicted_.replicas == 1) result.deals = result.deals.first(1);
+    for (const Deal deal : result.deals) set_margin(deal, result);
     std::array<std::vector<std::vector<int>>, 2> before;  // clocks that the step before ends with
     const std::array planners{planner(result.margins[0]), planner(result.margins[1])};
     for (std::size_t i = 0; i < predicted_.steps.size(); ++i) {
       progress_.update("planning steps", static_cast<double>(i) / static_cast<double>(predicted_.steps.size()));
       const StepUnits& units = predicted_.steps[i];
-      PlannedStep& step = result.steps.emplace_back(PlannedStep{units.number, units.fitted, units.fault, {}});
+      PlannedStep& step = result.steps.emplace_back(PlannedStep{units.number, units.fitted, units.fault, {}, {}});
       if (!units.fault.empty()) {
+        for (const Deal deal : result.deals) {
+          if (!units.recorded_s.empty()) step.safe.push_back(safe_pair(units, before.at(place(deal))));
+        }
         before = {};
         continue;
       }
-      for (const Deal deal : kDeals) {
+      for (const Deal deal : result.deals) {
         const StepPlanner& with = planners.at(place(deal));
         PlannedDeal& dealt = step.deals.emplace_back(deal_of(units, deal));
         plan(with, before.at(place(deal)), dealt);
@@ -82,13 +88,48 @@ class Planning {
         }
         slowness[r] = own_s / typical_s;
       }
-      dealt.origins = balanced_deal(load_s, slowness);
+      const std::vector<std::vector<Origin>> given = std::exchange(dealt.origins, balanced_deal(load_s, slowness));
+      const ByReplica& held = units.tokens.empty() ? load_s : units.tokens;
+      const std::vector<double> most = most_in_flight(given, held);
+      const auto fits = [&] {
+        return std::ranges::equal(most_in_flight(dealt.origins, held), most,
+                                  [](double own, double of_given) { return own <= of_given * (1 + kSumRounding); });
+      };
+      if (!fits()) {
+        for (std::vector<Origin>& of_replica : dealt.origins) of_replica = in_turns(of_replica);
+      }
+      set_times(units, dealt);
+      PlannedDeal as_dealt = deal_of(units, Deal::given);
+      return fits() && longest_s(dealt) <= longest_s(as_dealt) ? dealt : as_dealt;
     }
     set_times(units, dealt);
-    if (deal == Deal::balanced && longest_s(dealt) > longest_s(deal_of(units, Deal::given))) {
-      return deal_of(units, Deal::given);
-    }
     return dealt;
+  }
+
+  /// Long and short ones of a list that has the longest first.
+  [[nodiscard]] static std::vector<Origin> in_turns(const std::vector<Origin>& longest_first) {
+    std::vector<Origin> order;
+    for (std::size_t i = 0; i < longest_first.size(); ++i) {
+      order.push_back(longest_first[i % 2 == 0 ? i / 2 : longest_first.size() - 1 - i / 2]);
+    }
+    return order;
+  }
+
+  /// By rank, the most of `held`, by origin, that any replica's microbatches between forward and backward add up to.
+  [[nodiscard]] std::vector<double> most_in_flight(const std::vector<std::vector<Origin>>& origins,
+                                                   const ByReplica& held) const {
+    std::vector<double> most(static_cast<std::size_t>(dag_.ranks), 0);
+    for (const std::vector<Origin>& of_replica : origins) {
+      std::vector<double> now(most.size(), 0);
+      for (const schedule::ComputeOp& op : dag_.ops) {
+        const Origin& origin = of_replica[static_cast<std::size_t>(op.microbatch)];
+        const double own = held[static_cast<std::size_t>(origin.replica)][static_cast<std::size_t>(origin.microbatch)];
+        const auto rank = static_cast<std::size_t>(op.rank);
+        now[rank] += op.kind == OpKind::forward ? own : -own;
+        most[rank] = std::max(most[rank], now[rank]);
+      }
+    }
+    return most;
   }
 
   [[nodiscard]] double worker(int replica, std::size_t op) const {
@@ -165,6 +206,14 @@ class Planning {
     for (std::size_t r = 0; r < replicas; ++r) before[r] = last_clocks(dealt.clocks_mhz[r]);
   }
 
+  /// Full clocks with recorded times; each rank begins with the clock `before`.
+  [[nodiscard]] StepPair safe_pair(const StepUnits& units, std::vector<std::vector<int>> before) const {
+    PlannedDeal dealt;
+    dealt.clocks_mhz.assign(units.recorded_s.size(), any_planner_.full_clocks_mhz());
+    before.resize(units.recorded_s.size(), last_clocks(any_planner_.full_clocks_mhz()));
+    return replayed(any_planner_, dealt, units.recorded_s, before);
+  }
+
   void bound(const StepPlanner& with, PlannedDeal& dealt) const {
     const std::size_t replicas = dealt.predicted_s.size();
     dealt.bounds.resize(replicas);
@@ -216,32 +265,37 @@ class Planning {
     return step;
   }
 
-  [[nodiscard]] double margin_for(Deal deal) const {
+  void set_margin(Deal deal, StepRun& result) const {
+    double& margin = result.margins.at(place(deal));
+    bool& keeps = result.keeps_lateness.at(place(deal));
+    keeps = true;
     std::vector<PlannedDeal> steps;
     for (const StepUnits& units : predicted_.steps) {
       if (units.fitted && units.fault.empty() && !units.recorded_s.empty()) steps.push_back(deal_of(units, deal));
     }
-    if (steps.empty()) return 0;
+    if (steps.empty()) return;
     if (steps.size() > kMarginSteps) steps.erase(steps.begin(), steps.end() - kMarginSteps);
-    const auto keeps = [&](double margin) {
-      const StepPlanner with = planner(margin);
+    const auto late_steps = [&](double with_margin) {
+      progress_.update("finding the margin", -1);
+      const StepPlanner with = planner(with_margin);
       std::vector<std::vector<int>> before;
       double late = 0;
       for (PlannedDeal& step : steps) {
         plan(with, before, step);
         if (step.recorded->plan.time_s > (1 + kLate) * step.recorded->full_clocks.time_s) ++late;
       }
-      return late <= options_.late_share * static_cast<double>(steps.size());
+      return late;
     };
-    double low = 0;
-    double high = kMaxMargin;
-    if (keeps(low)) return low;
-    for (int i = 0; i < kHalvings; ++i) {
-      progress_.update("finding the margin", -1);
-      const double middle = (low + high) / 2;
-      (keeps(middle) ? high : low) = middle;
+    const double allowed = options_.late_share * static_cast<double>(steps.size());
+    const double without = late_steps(0);
+    if (without <= allowed) return;
+    const double with_most = late_steps(kMaxMargin);
+    keeps = with_most <= allowed;
+    if (keeps || with_most < without) margin = kMaxMargin;
+    for (double low = 0; keeps && margin - low > kFineness;) {
+      const double middle = (low + margin) / 2;
+      (late_steps(middle) <= allowed ? margin : low) = middle;
     }
-    return high;
   }
 
   const PredictedSteps& predicted_;
@@ -296,21 +350,34 @@ StepRun plan_steps(const PredictedSteps& predicted, const schedule::PipelineDag&
   return Planning(predicted, dag, profile, blocking_power_w, options, progress).run();
 }
 
+const StepPair* figures(const PlannedStep& step, Deal deal, Times times) {
+  const bool is_recorded = times == Times::recorded;
+  if (step.deals.empty()) return is_recorded && place(deal) < step.safe.size() ? &step.safe[place(deal)] : nullptr;
+  if (place(deal) >= step.deals.size()) return nullptr;
+  const PlannedDeal& dealt = step.deals[place(deal)];
+  if (!is_recorded) return &dealt.predicted;
+  return dealt.recorded ? &*dealt.recorded : nullptr;
+}
+
 StepTotals totals(const StepRun& run, Deal deal, Times times, Which which) {
   StepTotals result;
-  double late = 0;
   for (const PlannedStep& step : run.steps) {
-    if (step.deals.empty() || (which != Which::all && step.fitted != (which == Which::fitted))) continue;
-    const PlannedDeal& dealt = step.deals[place(deal)];
-    if (times == Times::recorded && !dealt.recorded) continue;
-    const StepPair& pair = times == Times::recorded ? *dealt.recorded : dealt.predicted;
+    const StepPair* const pair = figures(step, deal, times);
+    if (pair == nullptr || (which != Which::all && step.fitted != (which == Which::fitted))) continue;
     ++result.steps;
-    add(pair.full_clocks, result.sums.full_clocks);
-    add(pair.plan, result.sums.plan);
-    result.bound_j += dealt.bound_j;
-    const double lateness = pair.plan.time_s / pair.full_clocks.time_s - 1;
+    add(pair->full_clocks, result.sums.full_clocks);
+    add(pair->plan, result.sums.plan);
+    if (step.deals.empty()) {
+      ++result.safe_steps;
+      result.bound_j += pair->plan.energy_j;
+      result.bound_full_j += pair->full_clocks.energy_j;
+    } else {
+      result.bound_j += step.deals[place(deal)].bound_j;
+      result.bound_full_j += step.deals[place(deal)].predicted.full_clocks.energy_j;
+    }
+    const double lateness = pair->plan.time_s / pair->full_clocks.time_s - 1;
     result.mean_lateness += std::max(0.0, lateness);
-    if (lateness > kLate) ++late;
+    if (lateness > kLate) ++result.late_steps;
   }
   if (result.steps == 0) return result;
   const auto count = static_cast<double>(result.steps);
@@ -319,7 +386,7 @@ StepTotals totals(const StepRun& run, Deal deal, Times times, Which which) {
     figures->clock_mhz /= count;
   }
   result.mean_lateness /= count;
-  result.late_share = late / count;
+  result.late_share = result.late_steps / count;
   return result;
 }
 

@@ -61,8 +61,9 @@ struct PlannedDeal {
 struct PlannedStep {
   int number = 0;
   bool fitted = false;
-  std::string fault = {};          ///< why it runs at full clocks; then it has no deals
-  std::vector<PlannedDeal> deals;  ///< by `place`
+  std::string fault = {};           ///< why it runs at full clocks as dealt; then it has no deals
+  std::vector<PlannedDeal> deals;   ///< by `place`
+  std::vector<StepPair> safe = {};  ///< of a step with a fault, where it is recorded: by `place`, replayed
 };
 
 struct StepRunOptions {
@@ -80,33 +81,45 @@ inline constexpr double kLate = 0.005;
 /// Largest margin that is tried.
 inline constexpr double kMaxMargin = 0.08;
 
+enum class Times : unsigned char { predicted, recorded };
+
 struct StepRun {
-  std::array<double, 2> margins{};  ///< by `place`: by what share units are taken to be slower than predicted
+  std::span<const Deal> deals = kDeals;  ///< the given one alone where one replica has nothing to balance
+  std::array<double, 2> margins{};       ///< by `place`: by what share units are taken to be slower than predicted
+  std::array<bool, 2> keeps_lateness{};  ///< by `place`: whether a margin up to kMaxMargin is enough
   std::vector<PlannedStep> steps;
 };
 
-/// Deals microbatches anew: longest first, each to the replica that would end first with it, as many to each as before,
-/// so that activations fit as before. `load_s` is a microbatch's time over all stages at full clocks on a usual
+/// Deals microbatches anew: longest first, each to the replica that would end first with it, as many to each as before.
+/// `load_s` is a microbatch's time over all stages at full clocks on a usual
 /// replica, by origin replica and microbatch; `slowness` by what each replica's workers multiply it.
 [[nodiscard]] std::vector<std::vector<Origin>> balanced_deal(const std::vector<std::vector<double>>& load_s,
                                                              std::span<const double> slowness);
 
-/// Plans every step twice: as dealt, and balanced. The margin is the least with which, of the fitted steps, no more
-/// than `late_share` are late when they are replayed with their recorded times (0 where none are recorded).
+/// Plans every step twice: as dealt, and balanced. A balanced replica runs its microbatches longest first, or long and
+/// short ones in turns where no rank may hold more tokens at once than one does as dealt (of replicas; times stand for
+/// tokens that are not stated); a step where neither order keeps to that stays as dealt. The margin is the least with
+/// which, of the last 32 fitted steps, no more than `late_share` are late when they are replayed with their recorded
+/// times (0 where none are recorded); where kMaxMargin is not enough, that or 0, whichever leaves fewer late.
 /// `progress` is told of every step.
 [[nodiscard]] StepRun plan_steps(const PredictedSteps& predicted, const schedule::PipelineDag& dag,
                                  const profile::StageProfile& profile, std::span<const double> blocking_power_w,
                                  const StepRunOptions& options, Progress& progress);
 
-/// Sums over steps of one deal that are planned and, with `recorded`, whose times are recorded.
+/// Figures of a step in one deal; null where there are none: it is not recorded, or a fault leaves it unpredicted.
+[[nodiscard]] const StepPair* figures(const PlannedStep& step, Deal deal, Times times);
+
+/// Sums over steps of one deal that have such figures.
 struct StepTotals {
   int steps = 0;
-  StepPair sums;  ///< `waiting` and `clock_mhz` are means over steps
-  double bound_j = 0;
+  int safe_steps = 0;        ///< of them, those at full clocks for a fault
+  int late_steps = 0;        ///< of them, those later than kLate
+  StepPair sums;             ///< `waiting` and `clock_mhz` are means over steps
+  double bound_j = 0;        ///< with predicted times, where there are such
+  double bound_full_j = 0;   ///< what full clocks use with the times of `bound_j`
   double mean_lateness = 0;  ///< mean over steps of time / time of full clocks - 1, where that is above 0
-  double late_share = 0;     ///< steps later than kLate
+  double late_share = 0;     ///< `late_steps` of `steps`
 };
-enum class Times : unsigned char { predicted, recorded };
 enum class Which : unsigned char { all, fitted, held_out };
 [[nodiscard]] StepTotals totals(const StepRun& run, Deal deal, Times times, Which which = Which::all);
 

@@ -56,13 +56,17 @@ class StepCheck {
     }
     const std::vector<StepRow> steps = read_steps_table(folder_.steps);
     std::set<StepDeal> met;
+    std::map<int, bool> is_fitted;
     for (std::size_t i = 0; i < steps.size() && !findings_.full(); ++i) {
       progress.update(planner::kVerifying, static_cast<double>(i) / static_cast<double>(steps.size()));
       const StepRow& step = steps[i];
       where_ = fmt::format("{}:{}: step {}, {}", folder_.steps.name, step.line, step.step, name(step.deal));
       if (!met.emplace(step.step, step.deal).second) fail("is there already");
+      if (is_fitted.try_emplace(step.step, step.fitted).first->second != step.fitted)
+        fail("is fitted in one deal alone");
       check_step(step);
     }
+    if (!findings_.full()) check_counts(met, is_fitted);
     for (const auto& [key, rows] : rows_) {
       if (!met.contains(key))
         findings_.add(fmt::format("{}: step {} is not in {}", folder_.replicas.name, key.first, folder_.steps.name));
@@ -80,6 +84,22 @@ class StepCheck {
           "plan again");
     }
     return file_.blocking_power_w;
+  }
+
+  void check_counts(const std::set<StepDeal>& met, const std::map<int, bool>& is_fitted) {
+    const auto fitted = std::ranges::count_if(is_fitted, [](const auto& step) { return step.second; });
+    if (is_fitted.size() != static_cast<std::size_t>(file_.steps) || fitted != file_.fitted_steps) {
+      findings_.add(fmt::format("{}: has {} steps, of which {} were fitted, and {} states {} and {}",
+                                folder_.steps.name, is_fitted.size(), fitted, folder_.run.name, file_.steps,
+                                file_.fitted_steps));
+    }
+    for (const auto& [step, is_one] : is_fitted) {
+      for (const Deal deal : kDeals) {
+        if (met.contains({step, deal}) == (deal == Deal::given || file_.replicas > 1)) continue;
+        findings_.add(fmt::format("{}: step {} has {} row of the deal {}", folder_.steps.name, step,
+                                  met.contains({step, deal}) ? "a" : "no", name(deal)));
+      }
+    }
   }
 
   void fail(std::string_view what) { findings_.add(fmt::format("{}: {}", where_, what)); }
@@ -216,17 +236,21 @@ class StepCheck {
   }
 
   /// A step's figures, replayed.
-  [[nodiscard]] StepFigures replayed(const std::vector<std::vector<simulator::OpCost>>& replicas) const {
+  [[nodiscard]] StepFigures replayed(const std::vector<std::vector<simulator::OpCost>>& replicas,
+                                     const std::vector<ReplicaRow>& rows) const {
     StepFigures step;
     double busy_s = 0;
     double busy_j = 0;
+    double clock_s_mhz = 0;
     std::vector<double> busy_of_rank_s(static_cast<std::size_t>(file_.ranks), 0);
-    for (const std::vector<simulator::OpCost>& of_replica : replicas) {
+    for (std::size_t r = 0; r < replicas.size(); ++r) {
+      const std::vector<simulator::OpCost>& of_replica = replicas[r];
       std::vector<double> times_s;
       for (std::size_t i = 0; i < of_replica.size(); ++i) {
         times_s.push_back(of_replica[i].time_s);
         busy_j += of_replica[i].energy_j;
         busy_s += of_replica[i].time_s;
+        clock_s_mhz += of_replica[i].time_s * rows[r].clocks_mhz[i];
         busy_of_rank_s[static_cast<std::size_t>(pipeline_.ops()[i].rank)] += of_replica[i].time_s;
       }
       std::vector<double> start_s(times_s.size());
@@ -238,6 +262,7 @@ class StepCheck {
       step.energy_j += file_.blocking_power_w[rank] * (count * step.time_s - busy_of_rank_s[rank]);
     }
     step.waiting = 1 - busy_s / (count * file_.ranks * step.time_s);
+    step.clock_mhz = clock_s_mhz / busy_s;
     return step;
   }
 
@@ -259,8 +284,13 @@ class StepCheck {
       fail(fmt::format("{} with {} times is stated as {:.9g} s, {:.9g} J and replays to {:.9g} s, {:.9g} J", what,
                        times, figures.time_s, figures.energy_j, own.time_s, own.energy_j));
     };
-    compare("full clocks", stated.full_clocks, replayed(at_full));
-    compare("the plan", stated.plan, replayed(planned));
+    compare("full clocks", stated.full_clocks, replayed(at_full, rows));
+    const StepFigures plan = replayed(planned, rows);
+    compare("the plan", stated.plan, plan);
+    if (differ(stated.plan.clock_mhz, plan.clock_mhz)) {
+      fail(fmt::format("the mean clock with {} times is stated as {:.9g} MHz and replays to {:.9g} MHz", times,
+                       stated.plan.clock_mhz, plan.clock_mhz));
+    }
   }
 
   void check_bound(const StepRow& step, const std::vector<ReplicaRow>& rows) {
@@ -286,7 +316,11 @@ class StepCheck {
       fail(fmt::format("the bound is stated as {:.9g} J, and its flows prove {:.9g} J", step.bound_j, bound_j));
     }
     const double energy_j = step.predicted.plan.energy_j;
-    report_.max_gap_pct = std::max(report_.max_gap_pct, kPercentOf * (energy_j / bound_j - 1));
+    const double gap_pct = kPercentOf * (energy_j / bound_j - 1);
+    report_.max_gap_pct = std::max(report_.max_gap_pct, gap_pct);
+    if (!(std::abs(gap_pct - step.gap_pct) <= kPercentOf * 4 * kRoundingError)) {
+      fail(fmt::format("the gap is stated as {:.9g} %, and is {:.9g} %", step.gap_pct, gap_pct));
+    }
     if (file_.late_by_s == 0 && energy_j < bound_j * (1 - kRoundingError)) fail("the plan uses less than its bound");
   }
 

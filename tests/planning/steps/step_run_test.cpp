@@ -57,7 +57,7 @@ struct Sample {
   PredictedSteps predicted;
   Quiet progress;
 
-  explicit Sample(double noise) : files(sample_files(40, 4, 2, 4, noise)) {
+  explicit Sample(double noise, int replicas = 4) : files(sample_files(40, replicas, 2, 4, noise)) {
     predicted = predict_steps(dag, read_lengths(files.lengths, "l.csv"), read_trace(files.trace, "t.csv"), 0);
   }
   StepRun run(const StepRunOptions& options) { return plan_steps(predicted, dag, profile, power_w, options, progress); }
@@ -99,6 +99,62 @@ TEST(StepRun, ASavingOfBalancingIsNotOneOfClocks) {
     EXPECT_LE(deal.predicted.plan.time_s, deal.predicted.full_clocks.time_s * (1 + 1e-10));
     EXPECT_LE(deal.predicted.full_clocks.time_s, step.deals[0].predicted.full_clocks.time_s * (1 + 1e-12));
   }
+}
+
+TEST(StepRun, BalancedRanksHoldNoMoreTokensThanAsDealt) {
+  Sample sample(0);
+  // 1F1B: the first of two ranks holds two microbatches in succession, the last holds one.
+  const auto most = [&](const StepUnits& units, const PlannedDeal& deal) {
+    double most_tokens = 0;
+    for (const std::vector<Origin>& of_replica : deal.origins) {
+      for (std::size_t m = 1; m < of_replica.size(); ++m) {
+        double tokens = 0;
+        for (const Origin& origin : {of_replica[m - 1], of_replica[m]}) {
+          tokens += units.tokens[static_cast<std::size_t>(origin.replica)][static_cast<std::size_t>(origin.microbatch)];
+        }
+        most_tokens = std::max(most_tokens, tokens);
+      }
+    }
+    return most_tokens;
+  };
+  const StepRun run = sample.run({});
+  int dealt_anew = 0;
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    const auto& [given, balanced] = std::tie(run.steps[i].deals[0], run.steps[i].deals[1]);
+    EXPECT_LE(most(sample.predicted.steps[i], balanced), most(sample.predicted.steps[i], given)) << "step " << i;
+    if (balanced.origins != given.origins) ++dealt_anew;
+  }
+  EXPECT_GT(dealt_anew, 30);
+}
+
+TEST(StepRun, AStepWithAFaultCountsAtFullClocksWhereItIsRecorded) {
+  Sample sample(0);
+  sample.predicted.steps[30].fault = "no lengths";
+  const StepRun run = sample.run({});
+  const StepTotals sums = totals(run, Deal::given, Times::recorded);
+  EXPECT_EQ(sums.steps, 40);
+  EXPECT_EQ(sums.safe_steps, 1);
+  EXPECT_EQ(totals(run, Deal::given, Times::predicted).steps, 39);
+  const StepPair* const safe = figures(run.steps[30], Deal::balanced, Times::recorded);
+  ASSERT_NE(safe, nullptr);
+  EXPECT_EQ(safe->plan.energy_j, safe->full_clocks.energy_j);
+  EXPECT_EQ(safe->plan.time_s, safe->full_clocks.time_s);
+}
+
+TEST(StepRun, AMarginThatIsNotEnoughIsSaid) {
+  Sample sample(0.03);
+  const StepRun run = sample.run({.late_by_s = 0.4, .late_share = 0});
+  EXPECT_FALSE(run.keeps_lateness[0]);
+  EXPECT_GT(totals(run, Deal::given, Times::recorded, Which::fitted).late_steps, 0);
+  EXPECT_TRUE(sample.run({.late_share = 1}).keeps_lateness[0]);
+}
+
+TEST(StepRun, OneReplicaHasNothingToBalance) {
+  Sample sample(0, 1);
+  const StepRun run = sample.run({});
+  EXPECT_EQ(run.deals.size(), 1U);
+  EXPECT_EQ(run.steps[0].deals.size(), 1U);
+  EXPECT_EQ(totals(run, Deal::balanced, Times::predicted).steps, 0);
 }
 
 TEST(StepRun, ThreadsChangeNothing) {

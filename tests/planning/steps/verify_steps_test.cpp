@@ -31,6 +31,8 @@ StepFolder folder_of(ClocksPer clocks_per, double late_by_s = 0) {
                        .lengths = "l.csv",
                        .recorded = "t.csv",
                        .schedule = "1f1b",
+                       .steps = 5,
+                       .fitted_steps = 4,
                        .replicas = 3,
                        .ranks = 2,
                        .microbatches = 4,
@@ -125,6 +127,32 @@ TEST(VerifyStepsOf, ABoundThatItsFlowsDoNotProveFails) {
   change_cell(folder.steps.text, "0,given", 17,
               [](const std::string& cell) { return fmt::format("{}", 0.99 * std::stod(cell)); });
   EXPECT_NE(failures(folder).find("its flows prove"), std::string::npos);
+}
+
+TEST(VerifyStepsOf, DroppedStepsAndStatedFiguresThatDoNotReplayFail) {
+  const StepFolder whole = folder_of(ClocksPer::unit);
+  const auto without = [&](const std::string& row) {
+    StepFolder folder = whole;
+    for (std::string* const csv : {&folder.steps.text, &folder.replicas.text}) {
+      for (std::size_t at = 0; (at = csv->find('\n' + row)) != std::string::npos;) {
+        csv->erase(at, csv->find('\n', at + 1) - at);
+      }
+    }
+    return failures(folder);
+  };
+  EXPECT_NE(without("1,").find("has 4 steps, of which 3 were fitted"), std::string::npos);
+  EXPECT_NE(without("1,balanced").find("step 1 has no row of the deal balanced"), std::string::npos);
+  EXPECT_NE(without("7,").find("has 4 steps, of which 4 were fitted"), std::string::npos);
+  for (const auto& [column, finding] :
+       {std::pair(9, "the mean clock with predicted times"), std::pair(16, "the mean clock with recorded times"),
+        std::pair(18, "the gap")}) {
+    StepFolder folder = whole;
+    change_cell(folder.steps.text, "0,balanced", column, [](const std::string&) { return "0.5"; });
+    EXPECT_NE(failures(folder).find(finding), std::string::npos) << finding;
+  }
+  StepFolder folder = whole;
+  folder.run.text.replace(folder.run.text.find("\"steps\": 5"), 10, "\"steps\": 0");
+  EXPECT_THROW((void)verify(folder), InputError);
 }
 
 TEST(VerifyStepsOf, UnreadableFilesAreRefusedWithTheirPlace) {
