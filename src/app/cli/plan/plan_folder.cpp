@@ -11,6 +11,7 @@
 #include "base/core/files/memory_files.h"
 #include "base/core/numbers/figure_text.h"
 #include "planning/api/run_folder.h"
+#include "planning/steps/step_folder.h"
 
 namespace lowgear::cli {
 namespace {
@@ -103,7 +104,9 @@ planner::JointFolder read_joint_folder(const fs::path& folder) {
   return files;
 }
 
-bool is_steps_folder(const fs::path& folder) { return file_exists(folder / output_file::kReplicas); }
+bool is_steps_folder(const fs::path& folder) {
+  return file_exists(folder / output_file::kRun) && steps::is_steps_file(read_part(folder, output_file::kRun));
+}
 
 steps::StepFolder read_steps_folder(const fs::path& folder) {
   require_run(folder);

@@ -45,15 +45,6 @@ void require_plannable(const PlanArguments& arguments, const api::PlanOptions& o
   }
 }
 
-/// By stage, for a profile's column, so that replays wait at the power that the plans were made with.
-profile::StageColumns blocking_power_columns(const api::ProfiledPipeline& pipeline) {
-  std::vector<double> by_stage_w(static_cast<std::size_t>(pipeline.profile.stages()));
-  for (const schedule::ComputeOp& op : pipeline.dag.ops) {
-    by_stage_w.at(static_cast<std::size_t>(op.stage)) = pipeline.blocking_power_w.at(static_cast<std::size_t>(op.rank));
-  }
-  return {.blocking_power_w = std::move(by_stage_w)};
-}
-
 /// The files of one run of `lowgear plan`.
 class PlanFiles {
  public:
@@ -70,10 +61,11 @@ class PlanFiles {
 
   void add_result(const api::PlanResult& result, const api::RunFile& run, std::optional<double> switch_latency_s) {
     write(files_.profile, output_file::kProfile,
-          profile::write_profile_file({.profile = result.pipeline.profile,
-                                       .columns = blocking_power_columns(result.pipeline),
-                                       .switch_latency_s = switch_latency_s,
-                                       .predicted = result.pipeline.predicted}));
+          profile::write_profile_file(
+              {.profile = result.pipeline.profile,
+               .columns = blocking_power_columns(result.pipeline.dag, result.pipeline.blocking_power_w),
+               .switch_latency_s = switch_latency_s,
+               .predicted = result.pipeline.predicted}));
     write(files_.schedule, output_file::kSchedule, write_torch_csv(result.pipeline.schedule));
     const bool own_frontier = !result.policy_frontier.empty();
     write(files_.frontier, own_frontier ? output_file::kExactFrontier : output_file::kFrontier,
@@ -141,6 +133,14 @@ api::RunContents contents_of(const PlanSummary& summary, api::RunFile run) {
 }
 
 }  // namespace
+
+profile::StageColumns blocking_power_columns(const schedule::PipelineDag& dag, std::span<const double> by_rank_w) {
+  std::vector<double> by_stage_w(static_cast<std::size_t>(dag.stages));
+  for (const schedule::ComputeOp& op : dag.ops) {
+    by_stage_w.at(static_cast<std::size_t>(op.stage)) = by_rank_w[static_cast<std::size_t>(op.rank)];
+  }
+  return {.blocking_power_w = std::move(by_stage_w)};
+}
 
 api::PlanOptions plan_options(const PlanArguments& arguments) {
   api::PlanOptions options{.request = arguments.request,
@@ -232,10 +232,11 @@ class JointFiles {
     planner::PlanFolder& files = files_.orders.emplace_back();
     write(files.run, name(output_file::kRun), write_run(run));
     write(files.profile, name(output_file::kProfile),
-          profile::write_profile_file({.profile = order.pipeline.profile,
-                                       .columns = blocking_power_columns(order.pipeline),
-                                       .switch_latency_s = input_->switch_latency_s,
-                                       .predicted = predicted_rows_of(order.pipeline.profile)}));
+          profile::write_profile_file(
+              {.profile = order.pipeline.profile,
+               .columns = blocking_power_columns(order.pipeline.dag, order.pipeline.blocking_power_w),
+               .switch_latency_s = input_->switch_latency_s,
+               .predicted = predicted_rows_of(order.pipeline.profile)}));
     write(files.schedule, name(output_file::kSchedule), write_torch_csv(order.pipeline.schedule));
     write(files.frontier, name(output_file::kFrontier), api::write_frontier_table(order.frontier.vertices));
     write(files.certificate, name(output_file::kCertificate), order.frontier.certificate);

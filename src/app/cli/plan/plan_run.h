@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "app/cli/arguments/envpipe_arguments.h"
@@ -15,10 +16,15 @@
 #include "planning/api/plan_request.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/verifier/verify.h"
+#include "planning/profile/profile_file.h"
 #include "report/report/report_data.h"
 #include "rivals/formats/perseus_plan.h"
 
 namespace lowgear::cli {
+
+/// By stage, for a profile's column, so that replays wait at the power that the plans were made with.
+[[nodiscard]] profile::StageColumns blocking_power_columns(const schedule::PipelineDag& dag,
+                                                           std::span<const double> by_rank_w);
 
 /// Arguments of `lowgear plan`.
 struct PlanArguments {

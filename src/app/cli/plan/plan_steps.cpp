@@ -12,6 +12,7 @@
 
 #include "app/cli/arguments/options.h"
 #include "app/cli/plan/plan_folder.h"
+#include "app/cli/plan/plan_run.h"
 #include "app/cli/terminal/progress.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -41,6 +42,7 @@ struct StepsPipeline {
   schedule::PipelineDag dag;
   BlockingPower blocking;
   std::optional<double> switch_latency_s;
+  std::vector<profile::PredictedRow> predicted;  ///< rows of the profile that no GPU measured
   std::vector<std::string> doubts;
 };
 
@@ -78,6 +80,7 @@ StepsPipeline load_steps_pipeline(PipelineArguments arguments, int stages, int m
   }
   pipeline.schedule = without_communication(load_schedule(named, &pipeline.profile, {}));
   pipeline.profile = api::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
+  pipeline.predicted = predicted_rows_of(file.profile, file.predicted, pipeline.profile);
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.blocking = blocking_power_of(arguments, file, pipeline.schedule.rank_count());
   for (std::string& doubt : doubts_of(file, pipeline.blocking.by_rank_w, arguments.gpu_name, arguments.units)) {
@@ -125,15 +128,45 @@ void warn_of_faults(const steps::StepRun& run, std::vector<std::string>& warning
   }
 }
 
-/// Says so where no margin keeps as few steps late as was asked for.
+/// Recorded steps that neither the fit nor a replay can use.
+void warn_of_recorded(const StepsInput& input, const std::string& source, std::vector<std::string>& warnings) {
+  if (!input.lengths) return;  // they run at full clocks, which is said of each
+  const auto has_fault = [](const steps::Trace::Step& step) { return !step.fault.empty(); };
+  const auto first = std::ranges::find_if(input.recorded.steps, has_fault);
+  if (first == input.recorded.steps.end()) return;
+  const auto count = std::ranges::count_if(input.recorded.steps, has_fault);
+  warnings.push_back(fmt::format("{}: {} taken as not recorded: step {}: {}{}", source,
+                                 count == 1 ? "a step is" : fmt::format("{} steps are", count), first->number,
+                                 first->fault, count == 1 ? "" : ", and others"));
+}
+
+/// Says so where more steps are late than was asked for, and where plans end late by their own predicted times.
 void warn_of_lateness(const StepsPlan& plan, std::vector<std::string>& warnings) {
-  for (const steps::Deal deal : steps::kDeals) {
-    if (plan.run.margins.at(steps::place(deal)) < steps::kMaxMargin) continue;
+  constexpr double kRounding = 1e-9;
+  for (const steps::Deal deal : plan.run.deals) {
+    const bool enough = plan.run.keeps_lateness.at(steps::place(deal));
+    for (const auto& [which, words] :
+         {std::pair(steps::Which::fitted, "fitted"), std::pair(steps::Which::held_out, "other recorded")}) {
+      const steps::StepTotals sums = totals(plan.run, deal, steps::Times::recorded, which);
+      if (sums.late_share <= plan.file.late_share) continue;
+      warnings.push_back(
+          fmt::format("{}: {} of {} {} steps end late by more than {} % ({} % asked){}", name(deal), sums.late_steps,
+                      sums.steps, words, kPerCent * steps::kLate, kPerCent * plan.file.late_share,
+                      enough ? "" : fmt::format(": no margin up to {} % is enough", kPerCent * steps::kMaxMargin)));
+    }
+    int late = 0;
+    double most = 0;
+    for (const steps::PlannedStep& step : plan.run.steps) {
+      const steps::StepPair* const pair = figures(step, deal, steps::Times::predicted);
+      const double lateness = pair == nullptr ? 0 : pair->plan.time_s / pair->full_clocks.time_s - 1;
+      if (lateness > kRounding) ++late;
+      most = std::max(most, lateness);
+    }
+    if (late == 0) continue;
     warnings.push_back(
-        fmt::format("{}: {:.0f} % of the recorded steps end over {} % late, and {} % were asked for: no margin up to "
-                    "{} % is enough",
-                    name(deal), kPerCent * totals(plan.run, deal, steps::Times::recorded).late_share,
-                    kPerCent * steps::kLate, kPerCent * plan.file.late_share, kPerCent * steps::kMaxMargin));
+        fmt::format("{}: {} of {} steps end late by their own predicted times, at most {:.2g} %: ranks "
+                    "begin a step with the clocks of the one before",
+                    name(deal), late, plan.run.steps.size(), kPerCent * most));
   }
 }
 
@@ -208,6 +241,8 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
                .lengths = request.steps.lengths,
                .recorded = request.steps.recorded,
                .schedule = pipeline.schedule.name,
+               .steps = static_cast<int>(plan.run.steps.size()),
+               .fitted_steps = static_cast<int>(std::ranges::count_if(plan.run.steps, &steps::PlannedStep::fitted)),
                .replicas = predicted.replicas,
                .ranks = pipeline.schedule.rank_count(),
                .microbatches = pipeline.schedule.microbatches,
@@ -220,11 +255,16 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
                .inferred = predicted.inferred,
                .prediction_error = predicted.error,
                .model = predicted.model};
+  warn_of_recorded(input, request.steps.recorded, plan.warnings);
   warn_of_faults(plan.run, plan.warnings);
   warn_of_lateness(plan, plan.warnings);
 
   folder.write(output_file::kRun, write_steps_file(plan.file));
-  folder.write(output_file::kProfile, profile::write_profile_file({.profile = pipeline.profile}));
+  folder.write(output_file::kProfile, profile::write_profile_file(
+                                          {.profile = pipeline.profile,
+                                           .columns = blocking_power_columns(pipeline.dag, pipeline.blocking.by_rank_w),
+                                           .switch_latency_s = pipeline.switch_latency_s,
+                                           .predicted = pipeline.predicted}));
   folder.write(output_file::kSchedule, write_torch_csv(pipeline.schedule));
   folder.write(output_file::kSteps, write_steps_table(plan.run));
   folder.write(output_file::kReplicas, write_replicas_table(plan.run));

@@ -35,16 +35,27 @@ struct ShownSteps {
 };
 
 ShownSteps shown_steps(const StepsPlan& plan) {
-  if (totals(plan.run, Deal::given, Times::recorded, Which::held_out).steps > 0) {
-    return {Times::recorded, Which::held_out};
-  }
+  const StepTotals held_out = totals(plan.run, Deal::given, Times::recorded, Which::held_out);
+  if (held_out.steps > held_out.safe_steps) return {Times::recorded, Which::held_out};
   if (totals(plan.run, Deal::given, Times::recorded).steps > 0) return {Times::recorded, Which::all};
   return {};
 }
 
-std::string_view words(const ShownSteps& shown) {
-  if (shown.which == Which::held_out) return "replayed with recorded times, steps that the fit has not seen";
-  return shown.times == Times::recorded ? "replayed with recorded times" : "planned, with predicted times";
+std::string words(const StepsPlan& plan, const ShownSteps& shown) {
+  if (shown.times == Times::predicted) return "planned, with predicted times";
+  if (shown.which == Which::all) return "replayed with recorded times, the steps that were fitted";
+  return plan.file.inferred ? "replayed with recorded times; coefficients are fitted on other steps, lengths are "
+                              "inferred from the step's own other units: nobody could have planned it beforehand"
+                            : "replayed with recorded times, steps that the fit has not seen";
+}
+
+int safe_steps(const StepsPlan& plan) {
+  return static_cast<int>(std::ranges::count_if(plan.run.steps, [](const auto& step) { return step.deals.empty(); }));
+}
+
+std::string lateness_words(const StepsPlan& plan, const StepTotals& totals) {
+  return fmt::format("late by more than {} %: {} of {} ({:.3g} % asked)", kHundred * steps::kLate, totals.late_steps,
+                     totals.steps, kHundred * plan.file.late_share);
 }
 
 double saved_pct(const StepTotals& totals) {
@@ -82,7 +93,7 @@ struct StateRow {
 
 std::vector<StateRow> state_rows(const StepsPlan& plan, const ShownSteps& shown) {
   std::vector<StateRow> rows;
-  for (const Deal deal : steps::kDeals) {
+  for (const Deal deal : plan.run.deals) {
     const StepTotals sums = totals(plan.run, deal, shown.times, shown.which);
     const auto& [full, planned] = sums.sums;
     const std::string_view dealt = deal == Deal::given ? "as dealt" : "balanced";
@@ -122,8 +133,14 @@ std::string latency_words(const StepsPlan& plan) {
 
 std::string amounts_words(const StepsPlan& plan) {
   return plan.file.inferred
-             ? "the trace states no lengths: each unit is predicted from the other units of its microbatch"
+             ? "the trace states no lengths: those of a unit are inferred from the other units of its microbatch in "
+               "the same step, so that nobody could have planned it beforehand; coefficients are fitted on other steps"
              : "predicted from the lengths of documents";
+}
+
+std::string steps_words(const StepsPlan& plan) {
+  return fmt::format("{}, of which {} were fitted and {} run at full clocks", plan.file.steps, plan.file.fitted_steps,
+                     safe_steps(plan));
 }
 
 std::string facts_words(const StepsPlan& plan) {
@@ -137,11 +154,13 @@ Json totals_json(const StepTotals& totals) {
     return Json{{"time_s", of.time_s}, {"energy_j", of.energy_j}, {"waiting", of.waiting}, {"clock_mhz", of.clock_mhz}};
   };
   return {{"steps", totals.steps},
+          {"safe_steps", totals.safe_steps},
+          {"late_steps", totals.late_steps},
           {"full_clocks", figures(totals.sums.full_clocks)},
           {"plan", figures(totals.sums.plan)},
           {"energy_pct", saved_pct(totals)},
           {"time_pct", change_pct(totals.sums.full_clocks.time_s, totals.sums.plan.time_s)},
-          {"bound_energy_pct", change_pct(totals.sums.full_clocks.energy_j, totals.bound_j)},
+          {"bound_energy_pct", change_pct(totals.bound_full_j, totals.bound_j)},
           {"mean_lateness_pct", kHundred * totals.mean_lateness},
           {"late_steps_pct", kHundred * totals.late_share}};
 }
@@ -156,19 +175,16 @@ report::SeriesPlots plots_of(const StepsPlan& plan, const ShownSteps& shown, std
                             .x = {"step, in order", report::SeriesPlots::Unit::none},
                             .y = std::move(y),
                             .plots = {}};
-  for (const Deal deal : steps::kDeals) {
+  for (const Deal deal : plan.run.deals) {
     std::array<report::SeriesPlots::Series, 2> series;
     series[0] = {"full clocks", true, {}};
     series[1] = {"plan", true, {}};
     for (std::size_t i = 0; i < plan.run.steps.size(); ++i) {
-      const steps::PlannedStep& step = plan.run.steps[i];
-      if (step.deals.empty()) continue;
-      const steps::PlannedDeal& dealt = step.deals[steps::place(deal)];
-      if (shown.times == Times::recorded && !dealt.recorded) continue;
-      const steps::StepPair& pair = shown.times == Times::recorded ? *dealt.recorded : dealt.predicted;
+      const steps::StepPair* const pair = figures(plan.run.steps[i], deal, shown.times);
+      if (pair == nullptr) continue;
       const auto x = static_cast<double>(i);
-      if (with_full_clocks) series[0].points.push_back({x, figure(pair, false)});
-      series[1].points.push_back({x, figure(pair, true)});
+      if (with_full_clocks) series[0].points.push_back({x, figure(*pair, false)});
+      series[1].points.push_back({x, figure(*pair, true)});
     }
     report::SeriesPlots::PlotOfSeries& of_deal = plots.plots.emplace_back();
     of_deal.name = deal == Deal::given ? "microbatches as dealt" : "balanced";
@@ -178,6 +194,35 @@ report::SeriesPlots plots_of(const StepsPlan& plan, const ShownSteps& shown, std
   }
   std::erase_if(plots.plots, [](const auto& plot) { return plot.series.empty(); });
   return plots;
+}
+
+std::string headline(const StepTotals& given, const StepTotals& balanced) {
+  const steps::StepFigures& full = given.sums.full_clocks;
+  const auto against_full = [&](const steps::StepFigures& figures) {
+    return fmt::format("{} % energy at {} % time", signed_text(change_pct(full.energy_j, figures.energy_j), 2),
+                       signed_text(change_pct(full.time_s, figures.time_s), 2));
+  };
+  if (balanced.steps == 0) return against_full(given.sums.plan) + " against full clocks";
+  return fmt::format("as dealt: {}; balanced and planned: {}, both against full clocks as dealt",
+                     against_full(given.sums.plan), against_full(balanced.sums.plan));
+}
+
+std::vector<report::Card> cards(const StepsPlan& plan, const StepTotals& given, const StepTotals& balanced) {
+  const PlanningTime time = planning_time(plan.run);
+  std::vector<report::Card> cards{
+      {"Energy as dealt", signed_text(saved_pct(given), 2) + " %", "planned clocks against full clocks"},
+      {"Late, mean", fixed_text(kHundred * given.mean_lateness, 2) + " %", lateness_words(plan, given)}};
+  if (balanced.steps > 0) {
+    const auto& [before, after] = std::pair(given.sums.full_clocks, balanced.sums.full_clocks);
+    cards.push_back(
+        {"Balancing alone", signed_text(change_pct(before.energy_j, after.energy_j), 2) + " %",
+         fmt::format("energy at full clocks, {} % time", signed_text(change_pct(before.time_s, after.time_s), 2))});
+    cards.push_back(
+        {"Clocks after balancing", signed_text(saved_pct(balanced), 2) + " %", "against balanced full clocks"});
+  }
+  cards.push_back(
+      {"Planning a step", duration_text(time.mean_s), fmt::format("at most {}", duration_text(time.most_s))});
+  return cards;
 }
 
 std::vector<report::SeriesPlots> step_plots(const StepsPlan& plan, const ShownSteps& shown) {
@@ -213,8 +258,6 @@ std::vector<report::SeriesPlots> step_plots(const StepsPlan& plan, const ShownSt
 
 std::string steps_text(const StepsPlan& plan) {
   const ShownSteps shown = shown_steps(plan);
-  const StepTotals all = totals(plan.run, Deal::given, Times::predicted);
-  const StepTotals fitted = totals(plan.run, Deal::given, Times::predicted, Which::fitted);
   Table table({{"", Table::Align::left},
                {"time"},
                {"energy"},
@@ -225,24 +268,26 @@ std::string steps_text(const StepsPlan& plan) {
                {"late, mean"}});
   for (std::vector<std::string>& cells : state_cells(state_rows(plan, shown))) table.add_row(std::move(cells));
   const PlanningTime time = planning_time(plan.run);
-  std::string text =
-      fmt::format("steps     {}, of which {} were fitted; {}\n", all.steps, fitted.steps, facts_words(plan));
+  const bool can_balance = plan.run.deals.size() > 1;
+  std::string text = fmt::format("steps     {}; {}\n", steps_words(plan), facts_words(plan));
   text +=
       fmt::format("times     {}; error of a unit {:.2f} % (rms{})\n", amounts_words(plan),
                   kHundred * (plan.file.prediction_error > 0 ? plan.file.prediction_error : plan.file.model.error()),
                   plan.file.prediction_error > 0 ? ", steps that were not fitted" : ", of the fit");
-  text +=
-      fmt::format("clocks    one per {}, {}; margin {:.2f} % as dealt, {:.2f} % balanced\n", name(plan.file.clocks_per),
-                  latency_words(plan), kHundred * plan.file.margins[0], kHundred * plan.file.margins[1]);
+  text += fmt::format("clocks    one per {}, {}; margin {:.2f} % as dealt{}\n", name(plan.file.clocks_per),
+                      latency_words(plan), kHundred * plan.file.margins[0],
+                      can_balance ? fmt::format(", {:.2f} % balanced", kHundred * plan.file.margins[1]) : "");
   text += fmt::format("planning  {} a step, at most {}\n", duration_text(time.mean_s), duration_text(time.most_s));
   const auto bound_pct = [&](Deal deal) {
-    const StepTotals predicted = totals(plan.run, deal, Times::predicted, shown.which);
-    return change_pct(predicted.sums.full_clocks.energy_j, predicted.bound_j);
+    const StepTotals sums = totals(plan.run, deal, shown.times, shown.which);
+    return signed_text(change_pct(sums.bound_full_j, sums.bound_j), 2);
   };
-  text += fmt::format("bound     by predicted times no clocks come below {} % energy as dealt, {} % balanced\n",
-                      signed_text(bound_pct(Deal::given), 2), signed_text(bound_pct(Deal::balanced), 2));
+  text +=
+      fmt::format("bound     by predicted times no clocks come below {} % energy as dealt{}\n", bound_pct(Deal::given),
+                  can_balance ? fmt::format(", {} % balanced", bound_pct(Deal::balanced)) : "");
   const StepTotals given = totals(plan.run, Deal::given, shown.times, shown.which);
-  text += fmt::format("{} ({}):\n{}", counted(given.steps, "step", "steps"), words(shown), table.text());
+  text += fmt::format("late      {} as dealt\n", lateness_words(plan, given));
+  text += fmt::format("{} ({}):\n{}", counted(given.steps, "step", "steps"), words(plan, shown), table.text());
   text += fmt::format("report    {}\nnext      lowgear verify {}\n",
                       (std::filesystem::path(plan.out) / output_file::kReport).string(), shell_word(plan.out));
   return text;
@@ -251,7 +296,7 @@ std::string steps_text(const StepsPlan& plan) {
 Json steps_json(const StepsPlan& plan) {
   const PlanningTime time = planning_time(plan.run);
   Json deals = Json::object();
-  for (const Deal deal : steps::kDeals) {
+  for (const Deal deal : plan.run.deals) {
     Json& of_deal = deals[std::string(name(deal))];
     of_deal["margin"] = plan.file.margins.at(steps::place(deal));
     of_deal["predicted"] = totals_json(totals(plan.run, deal, Times::predicted));
@@ -262,6 +307,9 @@ Json steps_json(const StepsPlan& plan) {
     }
   }
   return {{"out", plan.out},
+          {"steps", plan.file.steps},
+          {"fitted_steps", plan.file.fitted_steps},
+          {"safe_steps", safe_steps(plan)},
           {"replicas", plan.file.replicas},
           {"ranks", plan.file.ranks},
           {"microbatches", plan.file.microbatches},
@@ -281,46 +329,36 @@ std::string steps_page(const StepsPlan& plan) {
   const ShownSteps shown = shown_steps(plan);
   const StepTotals given = totals(plan.run, Deal::given, shown.times, shown.which);
   const StepTotals balanced = totals(plan.run, Deal::balanced, shown.times, shown.which);
-  const double by_balancing_pct = change_pct(given.sums.full_clocks.energy_j, balanced.sums.full_clocks.energy_j);
-  const PlanningTime time = planning_time(plan.run);
-  const std::string_view basis = words(shown);
+  const std::string basis = words(plan, shown);
   report::Page page{
       .lowgear_version = version(),
       .command = plan.file.command,
       .title = "Clocks for every step's own lengths",
-      .headline = fmt::format("{} % energy at {} % time as dealt; balanced, clocks save another {} % against full "
-                              "clocks at that deal's time",
-                              signed_text(saved_pct(given), 2),
-                              signed_text(change_pct(given.sums.full_clocks.time_s, given.sums.plan.time_s), 2),
-                              fixed_text(-saved_pct(balanced), 2)),
+      .headline = headline(given, balanced),
       .facts = {{"Job", facts_words(plan)},
-                {"Steps", std::string(basis)},
+                {"Steps", fmt::format("{}; {}", steps_words(plan), basis)},
                 {"Times", amounts_words(plan)},
                 {"Clocks", fmt::format("one per {}, {}", name(plan.file.clocks_per), latency_words(plan))},
-                {"Profile", plan.file.profile}},
-      .cards = {{"Energy as dealt", signed_text(saved_pct(given), 2) + " %", "planned clocks against full clocks"},
-                {"Late, mean", fixed_text(kHundred * given.mean_lateness, 2) + " %",
-                 fmt::format("{} % of the steps by more than 0.5 %", fixed_text(kHundred * given.late_share, 0))},
-                {"Balancing alone", signed_text(by_balancing_pct, 2) + " %",
-                 fmt::format(
-                     "energy at full clocks, {} % time",
-                     signed_text(change_pct(given.sums.full_clocks.time_s, balanced.sums.full_clocks.time_s), 2))},
-                {"Clocks after balancing", signed_text(saved_pct(balanced), 2) + " %", "against balanced full clocks"},
-                {"Planning a step", duration_text(time.mean_s), fmt::format("at most {}", duration_text(time.most_s))}},
+                {"Profile", std::filesystem::path(plan.file.profile).filename().string()}},
+      .cards = cards(plan, given, balanced),
       .warnings = plan.warnings,
       .plot = std::nullopt,
       .bars = {},
       .tables = {{.title = "Four states of the same steps",
-                  .basis = std::string(basis),
+                  .basis = basis,
                   .columns = state_columns(),
                   .rows = state_cells(state_rows(plan, shown)),
                   .chosen = 1}},
-      .reading = {{"Same deal", "Against full clocks with the same microbatches on each replica."},
-                  {"Balanced", "Microbatches dealt anew, longest first, as many to each replica as before."},
-                  {"Late", "How much longer a step takes than at full clocks; steps that are early count as 0."},
-                  {"Energy",
-                   "Of one GPU a rank, from the step's begin to the sum of gradients, waiting included. "
-                   "Messages and the optimizer take no time here."}}};
+      .reading = {
+          {"Same deal", "Against full clocks with the same microbatches on each replica."},
+          {"Balanced",
+           fmt::format("Microbatches dealt anew, as many to each replica as before, where that is no slower and "
+                       "no rank then holds more {} at once than the most as dealt; else as dealt.",
+                       plan.file.inferred ? "time of microbatches (their lengths are not stated)" : "tokens")},
+          {"Late", "How much longer a step takes than at full clocks; steps that are early count as 0."},
+          {"Energy",
+           "Of one GPU a rank, from the step's begin to the sum of gradients, waiting included. "
+           "Messages and the optimizer take no time here."}}};
   page.series = step_plots(plan, shown);
   return render_html_page(page);
 }
