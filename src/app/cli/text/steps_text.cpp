@@ -286,7 +286,7 @@ std::string steps_text(const StepsPlan& plan) {
       fmt::format("bound     by predicted times no clocks come below {} % energy as dealt{}\n", bound_pct(Deal::given),
                   can_balance ? fmt::format(", {} % balanced", bound_pct(Deal::balanced)) : "");
   const StepTotals given = totals(plan.run, Deal::given, shown.times, shown.which);
-  text += fmt::format("late      {} as dealt\n", lateness_words(plan, given));
+  text += fmt::format("{} as dealt\n", lateness_words(plan, given));
   text += fmt::format("{} ({}):\n{}", counted(given.steps, "step", "steps"), words(plan, shown), table.text());
   text += fmt::format("report    {}\nnext      lowgear verify {}\n",
                       (std::filesystem::path(plan.out) / output_file::kReport).string(), shell_word(plan.out));
