@@ -56,7 +56,10 @@ TEST_F(PlanSteps, PlansLengthsVerifiesAndReports) {
   EXPECT_LT(json["deals"]["given"]["recorded_held_out"]["energy_pct"], -3);
   EXPECT_LT(json["deals"]["given"]["recorded_held_out"]["mean_lateness_pct"], 0.5);
   EXPECT_FALSE(json["amounts_inferred"]);
-  EXPECT_NE(read_file(folder_ / "out/report.html").find("Four states of the same steps"), std::string::npos);
+  const std::string page = read_file(folder_ / "out/report.html");
+  EXPECT_NE(page.find("Four states of the same steps"), std::string::npos);
+  EXPECT_NE(page.find("both against full clocks as dealt"), std::string::npos);
+  EXPECT_NE(read_file(folder_ / "out/profile.csv").find("blocking_power"), std::string::npos);
 
   const ProgramResult verified = run_lowgear({"verify", out(), "--json"});
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
@@ -73,6 +76,7 @@ TEST_F(PlanSteps, PlansATraceWithOneClockPerReplica) {
   const ProgramResult result = plan(trace_, {"--clocks-per", "replica", "--no-ask-ahead", "--switch-latency", "10ms"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("the trace states no lengths"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("nobody could have planned it beforehand):"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("one per replica, change 10 ms after their units begin"), std::string::npos) << result.out;
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
 }
@@ -83,8 +87,21 @@ TEST_F(PlanSteps, AStepWithBadLengthsRunsAtFullClocksAndSaysWhy) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.err.find("step 9 runs at full clocks: microbatch 1 of replica 0 is missing"), std::string::npos)
       << result.err;
+  EXPECT_NE(result.out.find("steps     9, of which 4 were fitted and 1 run at full clocks"), std::string::npos)
+      << result.out;
   EXPECT_NE(read_file(folder_ / "out/steps.csv").find("microbatch 1 of replica 0 is missing"), std::string::npos);
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+}
+
+TEST_F(PlanSteps, ARecordedStepThatLacksAUnitIsNamed) {
+  const std::string trace = read_file(trace_);
+  write_text(trace_, trace.substr(0, trace.rfind('\n', trace.size() - 2) + 1));
+  const ProgramResult result = plan(lengths_, {"--recorded", trace_});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("a step is taken as not recorded: step 7: replica 1 has no backward"), std::string::npos)
+      << result.err;
+  write_text(out() + "/replicas.csv", "");
+  EXPECT_NE(run_lowgear({"verify", out()}).err.find("replicas.csv"), std::string::npos);
 }
 
 TEST_F(PlanSteps, SaysWhatDoesNotGoTogether) {
