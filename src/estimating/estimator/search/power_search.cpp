@@ -18,8 +18,8 @@
 namespace lowgear::estimator {
 namespace {
 
-/// Fewer GPUs than this share of those that run at their limits are not looked at: each would have to be faster by
-/// half.
+/// Fewer GPUs than this share of those that run at their limits are looked at only where the power does not limit the
+/// best of the others: each would have to be faster by half.
 constexpr double kLeastShare = 2.0 / 3;
 /// Bounds this little above the best plan are not pursued.
 constexpr double kSmallGap = 0.01;
@@ -86,7 +86,11 @@ class PowerSearch {
   PowerSearchData run() {
     const double begin_s = tools_.now_s ? tools_.now_s() : 0;
     choose_range();
-    look_at_counts();
+    look_at_counts(found_.least_gpus, found_.most_gpus);
+    if (found_.least_gpus > 1 && has_slack()) look_at_counts(1, std::exchange(found_.least_gpus, 1) - 1);
+    if (found_.counts.empty()) throw_nothing_found();
+    std::ranges::sort(found_.counts, {}, &GpuCount::gpus);
+    std::ranges::stable_sort(candidates_, {}, &Candidate::least_time_s);
     plan_best();
     if (tools_.now_s) found_.search_s = tools_.now_s() - begin_s;
     return std::move(found_);
@@ -95,8 +99,9 @@ class PowerSearch {
  private:
   void choose_range() {
     const power::GpuPower& gpu = request_.job.gpu.power;
+    const double overhead_w = facility_.gpu_overhead_w + facility_.node_overhead_w / request_.job.cluster.gpus_per_node;
     const auto supplied = [&](double gpu_w) {
-      return std::min<double>(request_.limits.gpus, facility_.limit_w / (gpu_w + facility_.gpu_overhead_w));
+      return std::min<double>(request_.limits.gpus, facility_.limit_w / (gpu_w + overhead_w));
     };
     found_.most_gpus = static_cast<int>(supplied(gpu.blocking_w));
     found_.least_gpus = std::max(1, static_cast<int>(std::ceil(kLeastShare * supplied(gpu.limit_w))));
@@ -123,35 +128,42 @@ class PowerSearch {
             figures.mean_power_w() + facility_.overhead_w(request_.job, layout.parallel.gpus())};
   }
 
-  void look_at_counts() {
-    std::vector<int> counts = gpu_counts(request_.job, request_.limits, found_.least_gpus, found_.most_gpus);
-    std::erase_if(counts,
-                  [this](int gpus) { return power_of_gpus_w(gpus) <= gpus * request_.job.gpu.power.blocking_w; });
+  void look_at_counts(int least, int most) {
+    std::vector<int> counts = gpu_counts(request_.job, request_.limits, least, most);
+    const auto too_many = [this](int gpus) {
+      return power_of_gpus_w(gpus) <= gpus * request_.job.gpu.power.blocking_w;
+    };
+    lacks_power_ |= std::erase_if(counts, too_many) > 0;
     std::vector<CountResult> results(counts.size());
     tools_.run(counts.size(), costs_.size(), "estimating layouts", progress_, [&](const ParallelTask& task) {
       results[task.index] = look_at(counts[task.index], sources(task.thread), task.progress);
     });
-    std::optional<JobFault> fault;
     for (CountResult& result : results) {
       found_.layouts += result.layouts;
       found_.too_large += result.too_large;
-      if (!fault) fault = std::move(result.fault);
+      if (!fault_) fault_ = std::move(result.fault);
       if (!result.count.least_time_s) continue;
       found_.counts.push_back(std::move(result.count));
       candidates_.insert(candidates_.end(), result.candidates.begin(), result.candidates.end());
     }
-    if (found_.counts.empty()) throw_nothing_found(fault);
-    std::ranges::stable_sort(candidates_, {}, &Candidate::least_time_s);
+    choose_unplanned_best();
   }
 
-  [[noreturn]] void throw_nothing_found(const std::optional<JobFault>& fault) const {
+  /// Whether something else limits the best, so that fewer GPUs may make as much.
+  [[nodiscard]] bool has_slack() const {
+    const std::optional<PoweredLayout>& full = found_.reference;
+    return !full || full->power_w < kLeastShare * facility_.limit_w || !faster(best_->figures, full);
+  }
+
+  [[noreturn]] void throw_nothing_found() const {
     std::string what = fmt::format("no layout of {} on {} to {} {} stays within {:.6g} W", request_.job.model.name,
                                    found_.least_gpus, found_.most_gpus, describe(request_.job.gpu), facility_.limit_w);
-    if (found_.layouts == 0) {
-      what += fmt::format(": none divides the job evenly with a global batch of {}", request_.job.batch.global);
-      if (fault) what += fmt::format(" ({}: {})", fault->member, fault->what);
-    } else if (found_.too_large > 0) {
+    if (found_.too_large > 0) {
       what += fmt::format(": of {} layouts, {} need more memory than a GPU has", found_.layouts, found_.too_large);
+    } else if (found_.layouts == 0 && !lacks_power_) {
+      what += fmt::format(": none divides the job evenly with a global batch of {}", request_.job.batch.global);
+      if (fault_) what += fmt::format(" ({}: {})", fault_->member, fault_->what);
+      throw InputError(what + "; fix fewer settings");
     }
     throw InputError(what + "; give more power, or fix fewer settings");
   }
@@ -239,7 +251,6 @@ class PowerSearch {
   }
 
   void plan_best() {
-    choose_unplanned_best();
     std::size_t next = 0;
     const auto most = std::min(candidates_.size(), static_cast<std::size_t>(request_.top));
     double proven_s = std::numeric_limits<double>::infinity();  // of planned layouts
@@ -307,6 +318,8 @@ class PowerSearch {
   PowerSearchData found_;
   std::vector<Candidate> candidates_;  ///< best bound first
   std::optional<PoweredLayout> best_;
+  std::optional<JobFault> fault_;  ///< of the first invalid layout
+  bool lacks_power_ = false;       ///< for some number of GPUs that layouts have
 };
 
 }  // namespace

@@ -74,9 +74,10 @@ struct PowerSearchData {
 };
 
 /// Looks at all layouts with numbers of GPUs from two thirds of those that run at their power limits to those that can
-/// wait within the power, or to `request.limits.gpus`. Plans clocks of up to `request.top` layouts, those with the
-/// highest bound first, until no bound is more than 1 % above the best plan. Throws InputError if the power does not
-/// suffice for one GPU or any layout that fits, and what run_search throws.
+/// wait within the power, or to `request.limits.gpus`; also at fewer where the power does not limit the best of them.
+/// Plans clocks of up to `request.top` layouts, those with the highest bound first, until no bound is more than 1 %
+/// above the best plan. Throws InputError if the power does not suffice for one GPU or any layout that fits, and what
+/// run_search throws.
 [[nodiscard]] PowerSearchData run_power_search(const SearchRequest& request, const FacilityPower& facility,
                                                const SearchTools& tools, Progress& progress);
 

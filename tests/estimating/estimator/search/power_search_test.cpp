@@ -140,6 +140,23 @@ TEST(PowerSearch, RunsAtFullClocksWhereThePowerSufficesForAllGpus) {
   EXPECT_LT(found.gap(), 1e-6);
 }
 
+TEST(PowerSearch, MorePowerMakesNoFewerTokens) {
+  SearchRequest request = tiny_request();
+  request.job.batch.global = 2;
+  double before_s = std::numeric_limits<double>::infinity();
+  for (const double limit_w : {2e3, 4e3, 8e3, 2e4, 4e4, 1e5, 1e6}) {
+    const double time_s = search(request, {limit_w, 150, 0}).best.figures.time_s;
+    EXPECT_LE(time_s, before_s * 1.01) << limit_w;
+    before_s = time_s;
+  }
+}
+
+TEST(PowerSearch, FindsTheOnlyNodeThatTheOverheadLeaves) {
+  const PowerSearchData found = search(tiny_request(), {4500, 0, 2500});
+  EXPECT_EQ(found.best.layout.parallel.gpus(), 2);
+  EXPECT_THAT(error_of([] { (void)search(tiny_request(), {2600, 0, 2500}); }), HasSubstr("give more power"));
+}
+
 TEST(PowerSearch, SaysWhatDoesNotSuffice) {
   SearchRequest request = tiny_request();
   EXPECT_THAT(error_of([&] { (void)search(request, {280, 200, 0}); }), HasSubstr("283.64 W while it waits"));
