@@ -41,7 +41,8 @@ void add_states(const TrainingJob& job, const RankParameters& parameters, RankMe
   if (job.zero >= 2) memory.buffers += bytes.weight * at_once;  // gradients before they are divided
   if (!updates_on_host(job)) return;
   memory.host += std::exchange(memory.optimizer, 0);
-  if (job.zero >= 2) memory.host += std::exchange(memory.gradients, 0);
+  memory.host += bytes.gradient * divided;  // with ZeRO 0 and 1 copies of those on the GPU
+  if (job.zero >= 2) memory.gradients = 0;
 }
 
 /// Microbatches with which the schedule reaches the same peak as with all of the job's: the first of its pattern.
@@ -106,9 +107,11 @@ std::vector<double> stage_activations(const TrainingJob& job, double layer, doub
 
 double common_buffers(const TrainingJob& job) {
   const ParallelLayout& parallel = job.parallel;
+  const ReplicaGroups replicas = replica_groups(job);
   const auto communicators =
       std::ranges::count_if(std::vector{parallel.tp, parallel.pp, parallel.dp, parallel.cp, parallel.ep},
-                            [](int ranks) { return ranks > 1; });
+                            [](int ranks) { return ranks > 1; }) +
+      (replicas.shards.ranks > 1 && replicas.copies.ranks > 1 ? 1 : 0);  // of hybrid sharding
   const double messages = parallel.pp > 1 ? kMessages * layer_input_bytes(job) : 0;
   return kContextBytes + static_cast<double>(communicators) * kCommunicatorBytes + messages;
 }

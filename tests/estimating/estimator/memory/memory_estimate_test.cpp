@@ -246,7 +246,7 @@ TEST(EstimateMemory, OffloadMovesStatesToTheCpu) {
   const RankMemory optimizer = memory(1, Offload::optimizer);
   EXPECT_EQ(optimizer.optimizer, 0);
   EXPECT_DOUBLE_EQ(optimizer.gradients, 4 * parameters) << "whole, on the GPU";
-  EXPECT_DOUBLE_EQ(optimizer.host, 12 * parameters / 16);
+  EXPECT_DOUBLE_EQ(optimizer.host, 16 * parameters / 16) << "and those of the rank's shard on the CPU";
   EXPECT_DOUBLE_EQ(memory(2, Offload::optimizer).host, 16 * parameters / 16);
   const RankMemory states = memory(3, Offload::states);
   EXPECT_DOUBLE_EQ(states.states(), states.weights);
