@@ -103,7 +103,9 @@ void add_tail(const TrainingJob& job, const CostSources& sources, const Pipeline
   for (std::size_t rank = 0; rank < times.end_s.size(); ++rank) {
     const RankTail of_rank = tail.of_rank(rank);
     summed_s = std::max(summed_s, times.end_s[rank] + of_rank.gradients_s);
-    estimate.optimizer_s = std::max(estimate.optimizer_s, of_rank.optimizer_s);
+    if (of_rank.optimizer_s <= estimate.optimizer_s) continue;
+    estimate.optimizer_s = of_rank.optimizer_s;
+    estimate.update_wait_s = of_rank.update_wait_s;
   }
   estimate.gradients_s = std::max(0.0, summed_s - estimate.pipeline_s);
 }

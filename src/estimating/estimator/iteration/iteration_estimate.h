@@ -37,6 +37,7 @@ struct IterationEstimate {
   double pipeline_s = 0;              ///< first forward to last backward, messages between stages included
   double gradients_s = 0;             ///< the part of sums over replicas that nothing hides
   double optimizer_s = 0;             ///< update, and gathering of weights where ZeRO shards them
+  double update_wait_s = 0;           ///< the part of optimizer_s in which the GPU waits for its CPU's update
   double time_s = 0;                  ///< of the iteration: the sum
   double error_s = 0;                 ///< half the width of a 90 % interval
   double bubble_share = 0;            ///< share of GPU time within the pipeline in which ranks wait

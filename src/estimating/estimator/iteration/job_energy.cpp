@@ -75,7 +75,7 @@ SustainedClocks sustained_clocks(const GpuModel& gpu, const IterationEstimate& e
 
 EnergySplit rest_energy(const GpuModel& gpu, const IterationEstimate& estimate) {
   const WorkCost gradients{.link_s = estimate.gradients_s, .link_bytes = gpu.link_bytes_per_s * estimate.gradients_s};
-  const WorkCost update{.memory_s = estimate.optimizer_s};
+  const WorkCost update{.memory_s = estimate.optimizer_s - estimate.update_wait_s, .wait_s = estimate.update_wait_s};
   EnergySplit energy = WorkEnergy(gpu, gradients).split_at(gpu.clocks.max_mhz);
   energy += WorkEnergy(gpu, update).split_at(gpu.clocks.max_mhz);
   return energy;
@@ -96,7 +96,7 @@ JobEnergy estimate_energy(const TrainingJob& job, const IterationEstimate& estim
     }
   }
   for (std::size_t rank = 0; rank < energy.ranks.size(); ++rank) {
-    energy.ranks[rank].waiting_j = job.gpu.power.blocking_w * std::max(0.0, estimate.pipeline_s - busy_s[rank]);
+    energy.ranks[rank].waiting_j += job.gpu.power.blocking_w * std::max(0.0, estimate.pipeline_s - busy_s[rank]);
   }
   return energy;
 }

@@ -30,7 +30,8 @@ struct SustainedClocks {
 };
 [[nodiscard]] SustainedClocks sustained_clocks(const GpuModel& gpu, const IterationEstimate& estimate);
 
-/// Energy of each GPU after the pipeline: links busy during `gradients_s`, memory during `optimizer_s`.
+/// Energy of each GPU after the pipeline: links busy during `gradients_s`, memory during `optimizer_s`, or blocking
+/// power in the part of it in which the CPU updates.
 [[nodiscard]] EnergySplit rest_energy(const GpuModel& gpu, const IterationEstimate& estimate);
 
 /// A quick approximation of the plan without slowdown, for comparing many layouts: each pipeline rank runs all

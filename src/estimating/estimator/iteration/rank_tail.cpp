@@ -23,7 +23,9 @@ RankTail Tail::of_rank(std::size_t rank) const {
       parameters_[rank].dense / replicas_.shards.ranks + parameters_[rank].experts / expert_replicas_.shards.ranks;
   const auto whole = std::max<std::int64_t>(1, static_cast<std::int64_t>(updated));
   const Operator update{OperatorKind::optimizer, Pass::forward, {whole, 1, 1, 1}, job_.dtype};
-  RankTail tail{0, updates_on_host(job_) ? host_update_s(job_, updated) : sources_.operators.cost(update).time_s()};
+  RankTail tail;
+  if (updates_on_host(job_)) tail.update_wait_s = host_update_s(job_, updated);
+  tail.optimizer_s = updates_on_host(job_) ? tail.update_wait_s : sources_.operators.cost(update).time_s();
   if (job_.zero == 3) return tail;  // summed and gathered in the passes
   // With ZeRO 2 summed in the passes, as each microbatch has them.
   if (job_.zero < 2) tail.gradients_s = exposed_s(&Tail::sums_s, rank, &StageEstimate::backward);

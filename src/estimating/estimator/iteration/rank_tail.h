@@ -13,6 +13,7 @@ namespace lowgear::estimator {
 struct RankTail {
   double gradients_s = 0;
   double optimizer_s = 0;
+  double update_wait_s = 0;  ///< the part of optimizer_s in which the GPU waits for its CPU's update
 };
 
 /// Costs of the work after the last backward: sums of gradients over replicas, update, gathering of updated weights.

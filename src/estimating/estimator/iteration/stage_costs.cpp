@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "estimating/estimator/memory/memory_estimate.h"
 #include "estimating/estimator/memory/offload.h"
 #include "estimating/estimator/work/stage_work.h"
 
@@ -22,7 +23,8 @@ constexpr double kHostError = 0.25;
 struct PassCost {
   WorkCost total;
   std::array<WorkCost, kWorkPartCount> parts;
-  double host_s = 0;  ///< what the CPU takes to issue it
+  double host_s = 0;      ///< what the CPU takes to issue it
+  double transfer_s = 0;  ///< of everything that offload moves beside it
 
   void add(WorkPart part, const WorkCost& cost) {
     parts[static_cast<std::size_t>(part)] += cost;
@@ -39,10 +41,10 @@ struct PassCost {
     add(WorkPart::host, {.memory_s = waiting_s, .error_s = std::max(0.0, kHostError * host_s - total.error_s)});
   }
   /// The pass ends no sooner than transfers beside it.
-  void end_after(double transfer_s) {
-    const double waiting_s = transfer_s - total.time_s();
+  void end_after(double moved_s) {
+    const double waiting_s = moved_s - total.time_s();
     if (waiting_s <= 0) return;
-    add(WorkPart::offload, {.link_s = waiting_s, .error_s = std::max(0.0, kHostError * transfer_s - total.error_s)});
+    add(WorkPart::offload, {.wait_s = waiting_s, .error_s = std::max(0.0, kHostError * moved_s - total.error_s)});
   }
 };
 
@@ -134,8 +136,8 @@ BlockCost cost_of(const BlockWork& work, const BlockTraffic& traffic, const Trai
   const PassCost recomputed = cost_of(work.recomputed, job, sources);
   block.backward.add(WorkPart::recomputation, recomputed.total);
   block.backward.host_s += recomputed.host_s;
-  block.forward.end_after(transfer_s(job.cluster.host, traffic.forward));
-  block.backward.end_after(transfer_s(job.cluster.host, traffic.backward));
+  block.forward.transfer_s = transfer_s(job.cluster.host, traffic.forward);
+  block.backward.transfer_s = transfer_s(job.cluster.host, traffic.backward);
   return block;
 }
 
@@ -163,8 +165,11 @@ struct JobBlocks {
 /// A pass, block by block: the GPU ends a block no sooner than the host has issued it.
 class PassTimer {
  public:
-  void add(std::int64_t times, const PassCost& block) {
+  /// `moved`: share of what offload can move that it does.
+  explicit PassTimer(double moved) : moved_(moved) {}
+  void add(std::int64_t times, PassCost block) {
     if (times == 0) return;
+    block.end_after(moved_ * block.transfer_s);
     const double gpu_s = block.total.time_s();
     const auto count = static_cast<double>(times);
     const double last_launch_s = pass_.host_s + count * block.host_s;
@@ -180,6 +185,7 @@ class PassTimer {
   }
 
  private:
+  double moved_;
   PassCost pass_;
   double end_s_ = 0;
 };
@@ -201,9 +207,22 @@ std::vector<StageLayers> stage_layers_of(const TrainingJob& job) {
   return stages;
 }
 
-StageEstimate stage_of(const JobBlocks& blocks, const StageLayers& layers, bool first, bool last) {
-  PassTimer forward_timer;
-  PassTimer backward_timer;
+/// By pipeline rank: the share of its layers' activations that offload moves, as some stay on the GPU; 1 of the states.
+std::vector<double> moved_shares(const TrainingJob& job) {
+  std::vector<double> shares(static_cast<std::size_t>(job.parallel.pp), 1.0);
+  if (job.offload != Offload::activations) return shares;
+  const double staying = kWholeLayers * activation_bytes_per_layer(job);
+  const MemoryEstimate memory = estimate_memory(job);
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    const double moved = memory.ranks[rank].host;
+    shares[rank] = moved / (moved + staying);
+  }
+  return shares;
+}
+
+StageEstimate stage_of(const JobBlocks& blocks, const StageLayers& layers, double moved, bool first, bool last) {
+  PassTimer forward_timer(moved);
+  PassTimer backward_timer(moved);
   StageEstimate stage;
   stage.layers = std::accumulate(layers.begin(), layers.end(), std::int64_t{0});
   if (first) forward_timer.add(1, blocks.embedding.forward);
@@ -242,6 +261,8 @@ std::vector<StageEstimate> stages_of(const TrainingJob& job, const CostSources& 
   JobBlocks blocks{.layers = {},
                    .embedding = cost_of(embedding_work(job), matrix_moves, job, sources),
                    .head = cost_of(head_work(job), matrix_moves, job, sources)};
+  const std::vector<double> shares = moved_shares(job);
+  const auto moved = [&](std::size_t stage) { return shares[stage % shares.size()]; };
   const std::optional<TrainingJob> dense = dense_job(job);
   for (std::size_t kind = 0; kind < kLayerKinds; ++kind) {
     if (std::ranges::none_of(layers, [kind](const StageLayers& of_stage) { return of_stage[kind] > 0; })) continue;
@@ -253,8 +274,9 @@ std::vector<StageEstimate> stages_of(const TrainingJob& job, const CostSources& 
   for (std::size_t stage = 0; stage < layers.size(); ++stage) {
     const bool first = stage == 0;
     const bool last = stage + 1 == layers.size();
-    const bool inner_repeats = stage >= 2 && !last && layers[stage] == layers[stage - 1];
-    stages.push_back(inner_repeats ? stages.back() : stage_of(blocks, layers[stage], first, last));
+    const bool inner_repeats =
+        stage >= 2 && !last && layers[stage] == layers[stage - 1] && moved(stage) == moved(stage - 1);
+    stages.push_back(inner_repeats ? stages.back() : stage_of(blocks, layers[stage], moved(stage), first, last));
   }
   return stages;
 }

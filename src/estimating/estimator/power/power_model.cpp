@@ -44,7 +44,7 @@ WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustain
 double WorkEnergy::clock_of_stated_time_mhz(double limit_w) const {
   const power::GpuPower& power = gpu_->power;
   const power::ClockSteps& clocks = gpu_->clocks;
-  const double time_s = work_.time_s();
+  const double time_s = work_.time_s() - work_.wait_s;
   if (!(time_s > 0) || !(limit_w > 0)) return clocks.max_mhz;
   const double always_j = power.static_power_w(0) * time_s + power.memory_w * work_.memory_s + link_j_;
   const double switched_j = power.clock_tree_w * time_s + power.compute_w * work_.core_load * work_.core_s +
@@ -57,7 +57,7 @@ double WorkEnergy::clock_of_stated_time_mhz(double limit_w) const {
 }
 
 double WorkEnergy::time_s(double clock_mhz) const {
-  return work_.core_s * std::max(1.0, sustained_mhz_ / clock_mhz) + work_.memory_s + work_.link_s;
+  return work_.core_s * std::max(1.0, sustained_mhz_ / clock_mhz) + work_.memory_s + work_.link_s + work_.wait_s;
 }
 
 /// `cycles_s`: cycles that the multiprocessors are busy for, in seconds at the highest clock.
@@ -73,7 +73,10 @@ EnergySplit WorkEnergy::split(double clock_mhz, double cycles_s, double time_s) 
 
 EnergySplit WorkEnergy::split_at(double clock_mhz) const {
   const double runs_mhz = std::min(clock_mhz, sustained_mhz_);
-  return split(runs_mhz, work_.core_s * sustained_mhz_ / gpu_->clocks.max_mhz, time_s(runs_mhz));
+  EnergySplit energy =
+      split(runs_mhz, work_.core_s * sustained_mhz_ / gpu_->clocks.max_mhz, time_s(runs_mhz) - work_.wait_s);
+  energy.waiting_j = gpu_->power.blocking_w * work_.wait_s;
+  return energy;
 }
 
 TimedEnergy WorkEnergy::at_clock(double clock_mhz) const {

@@ -34,16 +34,17 @@ struct EnergySplit {
 };
 
 /// Time and energy of one piece of work (a forward of a stage) on one GPU as functions of the SM clock:
-///   t(f) = core_s f_s / f + memory_s + link_s             for f <= f_s, and t(f_s) above
+///   t(f) = core_s f_s / f + memory_s + link_s             for f <= f_s, and t(f_s) above; wait_s in addition
 ///   E(f) = (static_w - clock_tree_w + clock_tree_w f V(f)^2 / f_max) t(f)
 ///        + compute_w core_load core_s f_s / f_max V(f)^2
 ///        + (memory_w + memory_sm_w f V(f)^2 / f_max) memory_s
-///        + link_w (link_bytes / link_bytes_per_s) + (blocking_w - static_w) link_s
+///        + link_w (link_bytes / link_bytes_per_s) + (blocking_w - static_w) link_s + blocking_w wait_s
 /// Multiprocessors draw power while they are busy, and hardly less when their tensor cores are idle; kernels limited by
 /// memory draw the same at 60 and at 90 % of its bandwidth. So energy depends on cycles and time, not on FLOPs and
 /// bytes (data/README.md: powers of the operators of an H100).
 ///
-/// f_s is the clock that the GPU sustains: the highest at which its mean power is within its power limit. A WorkCost
+/// f_s is the clock that the GPU sustains: the highest at which its mean power, without wait_s, is within its power
+/// limit: the time of work does not become less where it stops for a while. A WorkCost
 /// has times measured without a clock lock, so they include the effect of the limit, and f_s / f counts from there.
 class WorkEnergy {
  public:

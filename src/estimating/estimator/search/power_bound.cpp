@@ -11,8 +11,8 @@ double slope_w(const TimedEnergy& from, const TimedEnergy& to) {
 }
 
 bool same_work(const WorkCost& a, const WorkCost& b) {
-  return a.core_s == b.core_s && a.memory_s == b.memory_s && a.link_s == b.link_s && a.link_bytes == b.link_bytes &&
-         a.core_load == b.core_load;
+  return a.core_s == b.core_s && a.memory_s == b.memory_s && a.link_s == b.link_s && a.wait_s == b.wait_s &&
+         a.link_bytes == b.link_bytes && a.core_load == b.core_load;
 }
 
 bool same_work(const StageEstimate& a, const StageEstimate& b) {

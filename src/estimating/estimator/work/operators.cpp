@@ -14,6 +14,7 @@ WorkCost& WorkCost::operator+=(const WorkCost& other) {
   core_s += other.core_s;
   memory_s += other.memory_s;
   link_s += other.link_s;
+  wait_s += other.wait_s;
   flops += other.flops;
   memory_bytes += other.memory_bytes;
   link_bytes += other.link_bytes;
@@ -25,6 +26,7 @@ WorkCost operator*(double factor, const WorkCost& cost) {
   return {.core_s = factor * cost.core_s,
           .memory_s = factor * cost.memory_s,
           .link_s = factor * cost.link_s,
+          .wait_s = factor * cost.wait_s,
           .flops = factor * cost.flops,
           .memory_bytes = factor * cost.memory_bytes,
           .link_bytes = factor * cost.link_bytes,
@@ -38,6 +40,7 @@ WorkCost taking(const WorkCost& cost, double time_s) {
   result.core_s *= factor;
   result.memory_s *= factor;
   result.link_s *= factor;
+  result.wait_s *= factor;
   result.error_s *= factor;
   return result;
 }

@@ -10,18 +10,19 @@
 namespace lowgear::estimator {
 
 /// Time of some work on one GPU at its highest SM clock, split by limit, so that times at other clocks and energy
-/// follow from it: at clock f it takes `core_s` * f_max / f + `memory_s` + `link_s`.
+/// follow from it: at clock f it takes `core_s` * f_max / f + `memory_s` + `link_s` + `wait_s`.
 struct WorkCost {
   double core_s = 0;        ///< kernels limited by the SMs
   double memory_s = 0;      ///< kernels limited by device memory, and launches
   double link_s = 0;        ///< communication that nothing hides
+  double wait_s = 0;        ///< nothing runs, at blocking power
   double flops = 0;         ///< done by tensor cores
   double memory_bytes = 0;  ///< read and written
   double link_bytes = 0;    ///< sent by the GPU, hidden or not
   double error_s = 0;       ///< half the width of a 90 % interval of the time
   double core_load = 1;     ///< mean power of the kernels of core_s, as a share of products in 16 bits
 
-  [[nodiscard]] double time_s() const { return core_s + memory_s + link_s; }
+  [[nodiscard]] double time_s() const { return core_s + memory_s + link_s + wait_s; }
   /// Times, work and errors are added: kernels of one kind err together.
   WorkCost& operator+=(const WorkCost& other);
   friend WorkCost operator+(WorkCost left, const WorkCost& right) { return left += right; }

@@ -86,6 +86,22 @@ TEST(WorkEnergy, TakesTheTimeOfWorkThatMeetsThePowerLimitAsMeasuredUnderIt) {
   EXPECT_NEAR(energy.at_clock(sustained_mhz / 2).time_s, 2, 1e-9) << "slower clocks count from the sustained one";
 }
 
+TEST(WorkEnergy, WaitingAddsBlockingPowerAndNoHigherClock) {
+  GpuModel gpu = simple_gpu();
+  gpu.power.limit_w = 300;
+  WorkCost waits = kProducts;
+  waits.wait_s = 3;
+  const WorkEnergy without(gpu, kProducts);
+  const WorkEnergy with(gpu, waits);
+  EXPECT_EQ(with.sustained_clock_mhz(), without.sustained_clock_mhz());
+  EXPECT_EQ(with.sustained_clock_mhz(200), without.sustained_clock_mhz(200));
+  for (const double clock_mhz : {1000, 400}) {
+    EXPECT_DOUBLE_EQ(with.at_clock(clock_mhz).time_s, without.at_clock(clock_mhz).time_s + 3);
+    EXPECT_NEAR(with.at_clock(clock_mhz).energy_j, without.at_clock(clock_mhz).energy_j + 3 * gpu.power.blocking_w,
+                1e-9);
+  }
+}
+
 TEST(WorkEnergy, NeverDrawsMoreThanTheLimitAlsoBelowTheKnee) {
   GpuModel gpu = simple_gpu();
   gpu.power.limit_w = 80;  // 91 W at the knee
