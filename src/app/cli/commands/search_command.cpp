@@ -290,12 +290,18 @@ std::string next_within_power(const SearchArguments& arguments, const PowerSearc
   const estimator::PoweredLayout& best = result.found.best;
   const std::string command =
       command_for(result.request, best.layout, estimate_command(arguments, best.layout.parallel.gpus()));
+  const estimator::ClockSpread& clocks = best.clocks;
+  if (clocks.lowest_mhz == clocks.highest_mhz && clocks.highest_mhz < result.request.job.gpu.clocks.max_mhz) {
+    return fmt::format("\nNext: estimate the best, and lock the clock of its GPUs at {} MHz when it runs: {}\n",
+                       clocks.highest_mhz, command);
+  }
   return fmt::format("\nNext: estimate the best and plan its clocks: {} --plan --deadline {}\n", command,
                      std::ceil(best.figures.time_s * kDigits) / kDigits);
 }
 
 ExitCode run_power_search_command(const SearchArguments& arguments, Console& console) {
   const estimator::SearchRequest request = request_of(arguments);
+  if (!arguments.report.empty()) check_writable(arguments.report);
   std::optional<ProgressBar> progress(std::in_place);
   const estimator::PowerSearchData found = run_power_search(request, arguments.facility, search_tools(), *progress);
   progress.reset();
@@ -314,6 +320,7 @@ ExitCode run_power_search_command(const SearchArguments& arguments, Console& con
 
 ExitCode run_search_command(const SearchArguments& arguments, Console& console) {
   const estimator::SearchRequest request = request_of(arguments);
+  if (!arguments.report.empty()) check_writable(arguments.report);
   std::optional<ProgressBar> progress(std::in_place);
   const estimator::SearchTools tools = search_tools();
   const estimator::SearchReportData found = run_search(request, tools, *progress);

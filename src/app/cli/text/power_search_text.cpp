@@ -74,14 +74,16 @@ std::vector<NamedLayout> compared(const estimator::PowerSearchData& found) {
 std::string answer(const PowerSearchResult& result) {
   const estimator::PowerSearchData& found = result.found;
   const estimator::PoweredLayout& best = found.best;
-  const std::string with = fmt::format("{} GPUs at {}", grouped(gpus_of(best)),
+  const bool one = gpus_of(best) == 1;
+  const std::string with = fmt::format("{} {} at {}", grouped(gpus_of(best)), one ? "GPU" : "GPUs",
                                        mean_clock_text(best.clocks, result.request.job.gpu.clocks.max_mhz));
   const std::string tokens_text = grouped(tokens(result.request) / best.figures.time_s) + " tokens a second";
+  const char* const make = one ? "makes" : "make";
   if (!found.reference)
-    return fmt::format("{} make {}; at full clocks every layout draws too much.", with, tokens_text);
+    return fmt::format("{} {} {}; at full clocks every layout draws too much.", with, make, tokens_text);
   const double more_pct = percent_more(found.gain()->total());
-  if (more_pct < kTellingPct) return fmt::format("{} make {}: slower clocks make no more.", with, tokens_text);
-  return fmt::format("{} make {:.1f} % more tokens than {} at full clocks: {}.", with, more_pct,
+  if (more_pct < kTellingPct) return fmt::format("{} {} {}: slower clocks make no more.", with, make, tokens_text);
+  return fmt::format("{} {} {:.1f} % more tokens than {} at full clocks: {}.", with, make, more_pct,
                      grouped(gpus_of(*found.reference)), tokens_text);
 }
 

@@ -34,6 +34,7 @@ constexpr auto kWords = std::to_array<UnitWord>({
     {"mW", Dimension::power, 1e-3},
     {"kW", Dimension::power, 1e3},
     {"MW", Dimension::power, 1e6},
+    {"GW", Dimension::power, 1e9},
     {"MHz", Dimension::frequency, 1},
     {"GHz", Dimension::frequency, 1e3},
     {"kHz", Dimension::frequency, 1e-3},

@@ -105,6 +105,7 @@ class Enumeration {
     const int most_zero = layout_.parallel.dp * layout_.parallel.cp > 1 ? 3 : 0;
     for (int zero = 0; zero <= most_zero; ++zero) {
       if (limits_.fixed.zero && zero != std::min(most_zero, *limits_.fixed.zero)) continue;
+      if (zero == 0 && most_zero > 0 && layout_.shard_size > 0 && !limits_.fixed.zero) continue;  // it shards nothing
       layout_.zero = zero;
       layout_.recompute = Recompute::none;
       apply(layout_, job_);

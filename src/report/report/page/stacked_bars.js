@@ -20,7 +20,7 @@ const stackedBars = (() => {
     'recomputation', 'tensor parallel', 'context parallel', 'expert parallel', 'sharded weights', 'sharded gradients',
     'pipeline', 'host', 'gradient sums', 'gradients', 'optimizer',
     'weights', 'activations', 'buffers', 'margin', 'static power', 'multiprocessors', 'memory', 'links',
-    'gradients and optimizer'];
+    'gradients and optimizer', 'offload'];
   const colour = ({name}, place) => {
     if (isWaiting(name)) return '';
     const known = kPlaces.indexOf(name);
