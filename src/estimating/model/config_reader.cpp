@@ -381,6 +381,10 @@ ModelConfig read_model_config(const ConfigMembers& members, std::string name) {
   for (const std::string& note : estimate_notes(members, *family, config.window > 0)) {
     config.notes.push_back(fmt::format("{}: {}", name, note));
   }
+  const ConfigMember* const use = parts.find("uses_window");
+  if (use != nullptr && !parts.has("uses_window") && parts.has("window")) {
+    config.notes.push_back(fmt::format("{}: {} is false where it is missing: no layer has a window", name, use->name));
+  }
   config.supported_members = verdict_of([&] { require_supported_members(members, *family); });
   config.trained_members = verdict_of([&] { read_trained_parts(parts, config); });
   return config;

@@ -174,6 +174,7 @@ TEST(SearchCommand, RefusesWhatMakesNoSense) {
   EXPECT_THAT(error_of(search({"--objective", "cost"})), HasSubstr("--gpu-hour"));
   EXPECT_THAT(error_of(search({"--objective", "joy"})), HasSubstr("--objective"));
   EXPECT_THAT(error_of(search({"--tp", "0"})), HasSubstr("--tp"));
+  EXPECT_THAT(error_of(search({"--html", "/no/such/folder/page.html"})), HasSubstr("cannot be written"));
   EXPECT_THAT(error_of(search({"--gpus", "0"})), HasSubstr("--gpus"));
   EXPECT_THAT(error_of({"search", "--model", "llama-2-7b", "--gpu", "a100", "--global-batch", "32", "--seq", "4096"}),
               HasSubstr("--gpus is missing"));
@@ -183,6 +184,7 @@ TEST(SearchCommand, RefusesWhatMakesNoSense) {
 
 TEST(SearchCommand, SaysWhyThereIsNoLayout) {
   EXPECT_THAT(error_of(search({"--tp", "3"})), HasSubstr("no way to divide"));
+  EXPECT_THAT(error_of(search({"--shard-size", "3"})), HasSubstr("shard_size: 3 does not divide"));
   EXPECT_THAT(error_of(search({"--gpus-per-node", "3"})), HasSubstr("8 GPUs do not fill nodes of 3"));
   EXPECT_THAT(error_of({"search", "--model", "llama-3-70b", "--gpu", "a100", "--gpus", "2", "--global-batch", "32",
                         "--seq", "4096"}),
@@ -217,7 +219,7 @@ TEST(SearchCommand, FindsGpusAndClocksWithinAPower) {
   EXPECT_THAT(text.out, AllOf(HasSubstr("llama-2-7b on a100-80gb-sxm within 9 kW, 200 W more for each GPU"),
                               HasSubstr("full clocks, estimated"), HasSubstr("best plan, planned"),
                               HasSubstr("more tokens than"), HasSubstr("above the best plan."),
-                              HasSubstr("\nNext: estimate the best and plan its clocks: lowgear estimate --model")));
+                              HasSubstr("\nNext: estimate the best, and lock the clock of its GPUs at 1290 MHz")));
   const TemporaryFolder folder;
   const auto page = (folder / "power.html").string();
   const ProgramResult result = run_lowgear(search_power({"--json", "--html", page}));

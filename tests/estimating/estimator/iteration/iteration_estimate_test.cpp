@@ -11,6 +11,7 @@
 
 #include "base/core/error.h"
 #include "estimating/estimator/costs/roofline_costs.h"
+#include "estimating/estimator/iteration/job_energy.h"
 #include "estimating/estimator/iteration/roofline_estimate.h"
 #include "estimating/estimator/job/model_catalogue.h"
 #include "estimating/estimator/memory/memory_estimate.h"
@@ -199,6 +200,8 @@ TEST(EstimateIteration, OffloadedStatesAreUpdatedAtTheSpeedOfTheCpusMemory) {
   const double parameters = parameters_of_ranks(job).front() / 8;
   EXPECT_NEAR(offloaded.optimizer_s, 34 * parameters / (0.8 * 50e9), 1e-6);
   EXPECT_DOUBLE_EQ(offloaded.pipeline_s, on_gpu.pipeline_s) << "the link is fast";
+  EXPECT_NEAR(rest_energy(job.gpu, offloaded).total_j(), job.gpu.power.blocking_w * offloaded.optimizer_s, 1e-6)
+      << "the GPU waits";
   job.offload = Offload::optimizer;
   EXPECT_NEAR(estimate(job).optimizer_s - offloaded.optimizer_s, 2 * parameters / (0.88 * 1e12), 1e-6)
       << "weights go back to the GPU";
