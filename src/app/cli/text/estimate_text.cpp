@@ -370,7 +370,8 @@ Json search_layout_json(const estimator::SearchLayout& layout) {
           {"sequence_parallel", parallel.sequence_parallel},
           {"micro_batch", layout.micro_batch},
           {"recompute", name(layout.recompute)},
-          {"zero", layout.zero}};
+          {"zero", layout.zero},
+          {"shard_size", layout.shard_size}};
 }
 
 Json planned_json(const estimator::PlannedEstimate& planned, int gpus, const PriceArguments& prices) {
