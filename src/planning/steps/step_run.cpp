@@ -67,43 +67,54 @@ class Planning {
   }
 
   [[nodiscard]] PlannedDeal deal_of(const StepUnits& units, Deal deal) const {
-    PlannedDeal dealt;
-    const auto replicas = static_cast<std::size_t>(predicted_.replicas);
+    PlannedDeal given;
     for (int r = 0; r < predicted_.replicas; ++r) {
-      std::vector<Origin>& of_replica = dealt.origins.emplace_back();
+      std::vector<Origin>& of_replica = given.origins.emplace_back();
       for (int m = 0; m < dag_.microbatches; ++m) of_replica.push_back({r, m});
     }
-    if (deal == Deal::balanced) {
-      ByReplica load_s(replicas, std::vector<double>(static_cast<std::size_t>(dag_.microbatches), 0));
-      std::vector<double> slowness(replicas, 0);
-      for (std::size_t r = 0; r < replicas; ++r) {
-        double own_s = 0;
-        double typical_s = 0;
-        for (std::size_t op = 0; op < dag_.ops.size(); ++op) {
-          const double time_s = units.predicted_s[r][op];
-          const double at_typical_s = time_s / worker(static_cast<int>(r), op);
-          load_s[r][static_cast<std::size_t>(dag_.ops[op].microbatch)] += at_typical_s;
-          own_s += time_s;
-          typical_s += at_typical_s;
-        }
-        slowness[r] = own_s / typical_s;
+    set_times(units, given);
+    return deal == Deal::balanced ? balanced(units, std::move(given)) : given;
+  }
+
+  /// Time of each microbatch on a typical worker, and how much slower than one each replica is.
+  struct Loads {
+    ByReplica load_s;
+    std::vector<double> slowness;
+  };
+  [[nodiscard]] Loads loads_of(const StepUnits& units) const {
+    Loads loads;
+    for (int r = 0; r < predicted_.replicas; ++r) {
+      std::vector<double>& load_s = loads.load_s.emplace_back(static_cast<std::size_t>(dag_.microbatches), 0.0);
+      double own_s = 0;
+      double typical_s = 0;
+      for (std::size_t op = 0; op < dag_.ops.size(); ++op) {
+        const double time_s = units.predicted_s[static_cast<std::size_t>(r)][op];
+        const double at_typical_s = time_s / worker(r, op);
+        load_s[static_cast<std::size_t>(dag_.ops[op].microbatch)] += at_typical_s;
+        own_s += time_s;
+        typical_s += at_typical_s;
       }
-      const std::vector<std::vector<Origin>> given = std::exchange(dealt.origins, balanced_deal(load_s, slowness));
-      const ByReplica& held = units.tokens.empty() ? load_s : units.tokens;
-      const std::vector<double> most = most_in_flight(given, held);
-      const auto fits = [&] {
-        return std::ranges::equal(most_in_flight(dealt.origins, held), most,
-                                  [](double own, double of_given) { return own <= of_given * (1 + kSumRounding); });
-      };
-      if (!fits()) {
-        for (std::vector<Origin>& of_replica : dealt.origins) of_replica = in_turns(of_replica);
-      }
-      set_times(units, dealt);
-      PlannedDeal as_dealt = deal_of(units, Deal::given);
-      return fits() && longest_s(dealt) <= longest_s(as_dealt) ? dealt : as_dealt;
+      loads.slowness.push_back(own_s / typical_s);
+    }
+    return loads;
+  }
+
+  /// The given deal where no other keeps its memory and takes no longer.
+  [[nodiscard]] PlannedDeal balanced(const StepUnits& units, PlannedDeal given) const {
+    const auto [load_s, slowness] = loads_of(units);
+    const ByReplica& held = units.tokens.empty() ? load_s : units.tokens;
+    const std::vector<double> most = most_in_flight(given.origins, held);
+    PlannedDeal dealt;
+    dealt.origins = balanced_deal(load_s, slowness);
+    const auto fits = [&] {
+      return std::ranges::equal(most_in_flight(dealt.origins, held), most,
+                                [](double own, double of_given) { return own <= of_given * (1 + kSumRounding); });
+    };
+    if (!fits()) {
+      for (std::vector<Origin>& of_replica : dealt.origins) of_replica = in_turns(of_replica);
     }
     set_times(units, dealt);
-    return dealt;
+    return fits() && longest_s(dealt) <= longest_s(given) ? dealt : given;
   }
 
   /// Long and short ones of a list that has the longest first.

@@ -23,8 +23,6 @@ struct Message {
 constexpr auto kPairs =
     std::to_array<std::pair<std::string_view, std::string_view>>({{"prompt", "completion"}, {"question", "answer"}});
 
-constexpr auto kFormats = std::to_array<std::string_view>({"messages", "prompt", "question"});
-
 std::string content_of(const JsonView& view, const ChatTemplate& chat) {
   std::string text = view.text();
   if (!chat.trims) return text;
@@ -43,10 +41,12 @@ std::string role_of(const JsonView& view, const ChatTemplate& chat) {
 
 /// What the model is to learn must not depend on a member that is left out.
 void refuse_left_out(const JsonView& conversation) {
-  const auto formats =
-      std::ranges::count_if(kFormats, [&conversation](std::string_view member) { return conversation.has(member); });
-  if (formats > 1) conversation.fail("more than one of messages, prompt and question", "leave one");
-  if (!conversation.has("messages")) return;
+  const auto pairs =
+      std::ranges::count_if(kPairs, [&conversation](const auto& pair) { return conversation.has(pair.first); });
+  const bool has_messages = conversation.has("messages");
+  if (pairs + (has_messages ? 1 : 0) > 1)
+    conversation.fail("more than one of messages, prompt and question", "leave one");
+  if (!has_messages) return;
   const JsonView list = conversation.at("messages");
   for (std::size_t i = 0; i < list.size(); ++i) {
     for (const char* const call : {"tool_calls", "function_call"}) {
@@ -103,10 +103,6 @@ class Stretches {
   bool counts_ = false;
   std::vector<std::int64_t> tokens_;
 };
-
-}  // namespace
-
-namespace {
 
 /// Stretches of a conversation are encoded one by one: models of SentencePiece put a space before each, and may drop
 /// line feeds.
