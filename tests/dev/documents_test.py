@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What the documents name exists: relative links of all pages, the files, folders and names of code that
-docs/architecture.md and CONTRIBUTING.md show in backticks, and the sources that comments in C++ name."""
+docs/architecture.md and CONTRIBUTING.md show in backticks, the sources that comments in C++ name, and the commands of
+`lowgear` by their names of today."""
 
 import os
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("src", "tests", "cmake", "python", "fuzz", "bench", "examples", "deploy", "docs", "dashboard")
+TEXTS = (".md", ".py", ".sh", ".yaml", ".yml", ".h", ".cpp", ".cu", ".js", ".json", ".html", ".txt", ".service", ".conf")
 # Written as examples of names, or names of what is no file of the tree.
 NO_PATHS = re.compile(r"^(/|https?:|build/|\w+\.\w+/\d|[^ ]*[*<>{}$=|()\" ])|[A-Z]{4,}|^config\.json$")
 
@@ -87,6 +89,21 @@ class Documents(unittest.TestCase):
                     with self.subTest(place=f"{path}:{number}"):
                         self.assertTrue(name in names, f"there is no {name}")
         self.assertGreater(seen, 40)
+
+    def test_commands_have_their_names_of_today(self):
+        source = (ROOT / "src/app/cli/commands/application.cpp").read_text()
+        table = re.search(r"kOldWords = .*?\}\);", source, re.S)[0]
+        old = re.findall(r'\{"(\w+)", "', table)
+        self.assertGreater(len(old), 5)
+        # Also where a line, in a comment or not, ends after `lowgear`.
+        call = re.compile(r"\blowgear\s+(?:(?:#|//+|\*)\s+)?(" + "|".join(old) + r")(?![\w.-])")
+        for path in sorted(self.files):
+            if path.startswith(("tests/app/", "tests/dev/")) or not path.endswith(TEXTS):
+                continue
+            text = (ROOT / path).read_text(errors="replace")
+            for found in call.finditer(text):
+                with self.subTest(place=f"{path}:{text.count(chr(10), 0, found.start()) + 1}"):
+                    self.fail(f"lowgear {found[1]} is an old word")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """What the real server exports of jobs, against what their ranks have reported; and the account of a month that `lowgear
-report` makes of it, also over restarts and SIGKILLs."""
+runs report` makes of it, also over restarts and SIGKILLs."""
 
 import csv
 import io
