@@ -18,6 +18,7 @@
 #include "base/core/files/file_kind.h"
 #include "base/core/files/folder_manifest.h"
 #include "base/core/files/memory_files.h"
+#include "base/core/files/temporary_name.h"
 #include "base/core/log.h"
 
 namespace lowgear {
@@ -132,19 +133,14 @@ int write_all_at(int fd, std::string_view content, std::size_t offset) {
   return 0;
 }
 
-/// The name of the `attempt`-th temporary file next to `path`; one of a fixed length, as that of `path` may be the
-/// longest that the file system allows.
-fs::path temporary_beside(const fs::path& path, int attempt) {
-  return path.parent_path() / fmt::format(".lowgear-{}-{}.tmp", ::getpid(), attempt);
-}
-
 /// Hands temporary names to `create` until one is new. `create` returns errno, 0 when it made it. Throws when no
 /// temporary can be made; the message names `path`.
 template <typename Create>
 fs::path make_temporary_beside(const fs::path& path, Create create) {
   constexpr int kAttempts = 10000;
+  remove_leftovers(path.parent_path());
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    fs::path temporary = temporary_beside(path, attempt);
+    fs::path temporary = path.parent_path() / temporary_name(attempt);
     const int error_number = create(temporary);
     if (error_number == 0) return temporary;
     if (error_number != EEXIST) throw_write_error(path, error_number);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -17,6 +18,7 @@
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"
+#include "base/core/files/folder_manifest.h"
 #include "base/core/limited_process.h"
 #include "base/core/temporary_folder.h"
 
@@ -26,6 +28,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 namespace fs = std::filesystem;
 
@@ -153,11 +156,40 @@ TEST_F(FileTest, WritesFilesWithTheUsualPermissions) {
   EXPECT_EQ(fs::status(folder_ / "out.json").permissions(), static_cast<fs::perms>(0644));
 }
 
-TEST_F(FileTest, WritesBesideALeftoverOfAKilledRun) {
-  make_file(".lowgear-" + std::to_string(::getpid()) + "-0.tmp", "left over");
+TEST_F(FileTest, RemovesLeftoversOfKilledProcessesOnly) {
+  const StagedFile of_this_process(folder_ / "other.json");
+  const std::string own = folder_.names().front();
+  make_file(".lowgear-0123456789abcdef-1999999999-0.tmp", "of another machine, whose processes are not known here");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    StagedFile file(folder_ / "out.json");
+    file.write("half");
+    StagedDirectory folder(folder_ / "out", "plan.json");
+    folder.write("plans/plan.json", "{}");
+    ::raise(SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(folder_.names().size(), 6U) << "a file, and a folder with a folder and a file";
   write_file_atomically(folder_ / "out.json", "x");
-  EXPECT_EQ(read_file(folder_ / "out.json"), "x");
-  EXPECT_EQ(folder_.names().size(), 2);
+  EXPECT_THAT(folder_.names(), UnorderedElementsAre(own, ".lowgear-0123456789abcdef-1999999999-0.tmp", "out.json"));
+}
+
+/// Killed after it had exchanged the folders: the earlier output, into which a user has put a file.
+TEST_F(FileTest, KeepsAUsersFileInALeftover) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    StagedDirectory folder(folder_ / "out", "plan.json");
+    folder.write("plan.json", "{}");
+    folder.write("notes.txt", "by hand");
+    folder.write(kFolderManifestName, write_folder_manifest({"plan.json"}));
+    ::raise(SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+  ASSERT_EQ(folder_.names().size(), 4U);
+  const fs::path leftover = folder_ / folder_.names().front();
+  write_file_atomically(folder_ / "out.json", "x");
+  EXPECT_FALSE(fs::exists(leftover / "plan.json"));
+  EXPECT_EQ(read_file(leftover / "notes.txt"), "by hand");
 }
 
 TEST_F(FileTest, WritesAFileWithTheLongestName) {
