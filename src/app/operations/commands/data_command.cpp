@@ -77,7 +77,12 @@ struct Written {
   std::uint64_t bytes = 0;
   dataset::TokenType type = dataset::TokenType::uint16;
   std::optional<std::int64_t> counted = {};  ///< tokens that count in the loss; empty: all
+  std::int64_t blank_lines = 0;              ///< of conversations, which are skipped
 };
+
+std::int64_t line_count(std::string_view text) {
+  return std::ranges::count(text, '\n') + (text.empty() || text.ends_with('\n') ? 0 : 1);
+}
 
 /// One marked token file of the conversations in all files, each of which has one a line.
 Written tokenize_conversations(const DataArguments& arguments, const tokenizer::Tokenizer& tokenizer) {
@@ -90,7 +95,9 @@ Written tokenize_conversations(const DataArguments& arguments, const tokenizer::
     const std::string text = read_file(arguments.files[i], kMaxFileBytes);
     progress.update(fmt::format("tokenizing {}", printable(arguments.files[i], 40)),
                     static_cast<double>(i) / static_cast<double>(arguments.files.size()));
+    written.blank_lines += line_count(text);
     for_each_json_line(text, arguments.files[i], [&](const JsonView& line) {
+      --written.blank_lines;
       const std::vector<std::int64_t> tokens = encoder.encode(line);
       const std::size_t used = window == 0 ? 0 : static_cast<std::size_t>(writer.token_count()) % window;
       if (used > 0 && used + tokens.size() > window) writer.append(std::vector<std::int64_t>(window - used, ~0));
@@ -146,6 +153,7 @@ cli::ExitCode run_tokenize(const DataArguments& arguments, cli::Console& console
   const auto tokenizer = tokenizer::open_tokenizer(arguments.tokenizer);
   const Written written =
       arguments.chat != nullptr ? tokenize_conversations(arguments, *tokenizer) : tokenize(arguments, *tokenizer);
+  if (written.blank_lines > 0) console.note(fmt::format("blank lines were skipped: {}", written.blank_lines));
   if (written.tokens == 0) console.warn("the text is empty: there is no token to write");
   if (arguments.json) {
     Json json = {{"out", arguments.out},

@@ -275,9 +275,12 @@ void for_each_json_line(std::string_view text, const std::string& source,
                         const std::function<void(const JsonView& line)>& read) {
   for (int number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string place = fmt::format("{}:{}", source, number);
-    const Json document = parse_json(text.substr(0, end), place);
-    read(JsonView(document, place));
+    const std::string_view line = text.substr(0, end);
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
+      const std::string place = fmt::format("{}:{}", source, number);
+      const Json document = parse_json(line, place);
+      read(JsonView(document, place));
+    }
     text.remove_prefix(std::min(end + 1, text.size()));
   }
 }

@@ -100,6 +100,18 @@ TEST_F(DataCommand, TokenizesConversations) {
             std::string("1+1?\n2\n$\0\0002?\n2\n$", 16));
 }
 
+TEST_F(DataCommand, SkipsBlankLinesOfConversations) {
+  write_text(folder_ / "a.jsonl",
+             "\n"
+             R"({"question": "1+1?", "answer": "2"})"
+             "\n \r\n");
+  const ProgramResult made = run_lowgear({"data", "tokenize", "--chat", "plain", "--tokenizer", "bytes", "--separator",
+                                          "$", "--out", path("t.bin"), path("a.jsonl")});
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("blank lines were skipped: 2"));
+  EXPECT_THAT(made.out, HasSubstr("8 tokens"));
+}
+
 TEST_F(DataCommand, RefusesWhatIsNoConversation) {
   write_text(folder_ / "role.jsonl", R"({"question": "1+1?", "answer": "2"})"
                                      "\n"

@@ -206,11 +206,12 @@ TEST(JsonLines, AreReadInOrderWithAndWithoutAnEndOfTheLast) {
   EXPECT_THAT(numbers(""), testing::IsEmpty());
   EXPECT_THAT(numbers("{\"n\":1}\n{\"n\":2}\n"), testing::ElementsAre(1, 2));
   EXPECT_THAT(numbers("{\"n\":1}\n{\"n\":2}"), testing::ElementsAre(1, 2));
+  EXPECT_THAT(numbers("\n{\"n\":1}\r\n\r\n{\"n\":2}\n\n"), testing::ElementsAre(1, 2));
 }
 
 TEST(JsonLines, NameTheLineThatIsWrong) {
   EXPECT_THAT(error_of([] { (void)numbers("{\"n\":1}\nno\n"); }), testing::StartsWith("log:2"));
-  EXPECT_THAT(error_of([] { (void)numbers("{\"n\":1}\n\n"); }), testing::StartsWith("log:2"));
+  EXPECT_THAT(error_of([] { (void)numbers("\n \t\r\n{\"m\":1}\n"); }), testing::StartsWith("log:3: $"));
   EXPECT_THAT(error_of([] { (void)numbers("{\"n\":1}\n{\"m\":1}\n"); }), testing::StartsWith("log:2: $"));
 }
 
