@@ -301,13 +301,26 @@ void read_activation(const Parts& parts, ModelConfig& config) {
                        fmt::format("{} is not supported in training, only {}", quote(name), fmt::join(names, ", ")));
 }
 
+/// Throws at the member that leaves dimensions of a head which cannot be turned in pairs.
+void require_pairs(const Parts& parts, const ModelConfig& config) {
+  const bool is_odd = config.head_dim % 2 != 0;
+  if (!is_odd && rotary_dims(config) > 0) return;
+  const std::string_view share = parts.has("rotary_share") ? "rotary_share" : "heads";
+  const std::string_view part = !is_odd ? share : parts.has("head_dim") ? "head_dim" : "heads";
+  parts.members().fail(parts.find(part)->name, fmt::format("{} of {} dimensions of a head cannot be turned in pairs",
+                                                           rotary_dims(config), config.head_dim));
+}
+
 /// What only the trainer computes.
 void read_trained_parts(const Parts& parts, ModelConfig& config) {
   require_trained_members(parts.members(), parts.family());
   constexpr double kLeastEpsilon = 1e-30;
   constexpr double kMostDropout = 0.99;
   parts.number("norm_epsilon", kLeastEpsilon, 1, config.norm_epsilon);
-  if (config.positions == PositionKind::rotary) read_rope(parts, config);
+  if (config.positions == PositionKind::rotary) {
+    read_rope(parts, config);
+    require_pairs(parts, config);
+  }
   read_activation(parts, config);
   parts.number("all_dropout", 0, kMostDropout, config.embedding_dropout);
   parts.number("all_dropout", 0, kMostDropout, config.residual_dropout);

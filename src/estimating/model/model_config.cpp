@@ -153,7 +153,8 @@ Verdict trainable(const ModelConfig& config) {
   if (!config.trained_members) return config.trained_members;
   if (config.positions != PositionKind::rotary || (config.head_dim % 2 == 0 && rotary_dims(config) > 0)) return {};
   return {{message_name(config), 0, 0},
-          fmt::format("head_dim: {} of {} dimensions cannot be turned in pairs", rotary_dims(config), config.head_dim)};
+          fmt::format("head_dim: {} of {} dimensions of a head cannot be turned in pairs", rotary_dims(config),
+                      config.head_dim)};
 }
 
 bool has_experts(const ModelConfig& config, std::int64_t layer) {

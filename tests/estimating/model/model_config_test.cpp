@@ -74,7 +74,7 @@ TEST(Trainable, RefusesHeadsThatCannotBeTurnedInPairs) {
   EXPECT_TRUE(trainable(config));
   config.head_dim = 33;
   EXPECT_THAT(error_of([&] { trainable(config).require(); }),
-              HasSubstr("head_dim: 32 of 33 dimensions cannot be turned in pairs"));
+              HasSubstr("head_dim: 32 of 33 dimensions of a head cannot be turned in pairs"));
   config.head_dim = 32;
   config.rotary_share = 0.01;
   EXPECT_THAT(error_of([&] { trainable(config).require(); }), HasSubstr("0 of 32 dimensions"));
