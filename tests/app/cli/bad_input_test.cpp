@@ -294,6 +294,7 @@ TEST_F(BadInput, AnotherFolderIsNotTouched) {
 TEST_F(BadInput, VerbsHaveToExist) {
   expect_refused({"plot"}, {"\"plot\"", "plan, compare, verify"});
   expect_refused({"plna"}, {"there is no command \"plna\"; did you mean plan?"});
+  expect_refused({"hlep"}, {"there is no command \"hlep\"; did you mean help?"});
   expect_refused({"help", "plot"}, {"\"plot\""});
   expect_refused({"plot\nme"}, {"\\x0a"});
   expect_refused({"--speed"}, {"there is no option --speed"});

@@ -74,7 +74,7 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
 }
 
 UsageError no_verb(std::span<const Verb> verbs, const std::string& word) {
-  std::vector<std::string_view> names;
+  std::vector<std::string_view> names = {"help"};
   for (const Verb& verb : verbs) {
     if (!is_form(verb)) names.push_back(verb.name);
   }
