@@ -220,7 +220,9 @@ std::optional<server::Config> config_file_of(const ServeArguments& arguments) {
   }
   if (std::filesystem::symlink_status(arguments.config, unknown).type() == std::filesystem::file_type::not_found) {
     throw_input_error({arguments.config, 0, 0}, "there is no such file",
-                      "copy deploy/server.yaml there, which explains every setting, or leave out --config");
+                      fmt::format("make it by `sudo install -D -m 644 deploy/server.yaml {}` and the tokens by "
+                                  "docs/deploying.md#bare-metal, or leave out --config to serve jobs of this machine",
+                                  printable(arguments.config)));
   }
   return server::load_server_config(arguments.config);
 }
