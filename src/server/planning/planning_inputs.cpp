@@ -106,14 +106,29 @@ MeasuredProfile read_measured_profile(std::string_view text) {
 
 namespace {
 
-schedule::Schedule generated(const protocol::JobSpec& spec) {
-  if (spec.schedule_is_csv) return schedule::read_torch_csv(spec.schedule, "schedule.csv");
-  if (!spec.early_forwards.empty()) return schedule::envpipe_schedule(spec.microbatches, spec.early_forwards);
-  return schedule::make_schedule({.name = spec.schedule,
+schedule::Schedule schedule_called(std::string_view name, const protocol::JobSpec& spec) {
+  return schedule::make_schedule({.name = std::string(name),
                                   .ranks = spec.parallel.pp,
                                   .microbatches = spec.microbatches,
                                   .chunks = spec.parallel.chunks,
                                   .envpipe_stages = policies::stages_without_profile(spec.parallel.pp)});
+}
+
+/// That of a schedule with the same order on each rank, if there is one.
+std::string name_of(const schedule::Schedule& own, const protocol::JobSpec& spec) {
+  for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) {
+    try {
+      if (schedule_called(generator.name, spec).ranks == own.ranks) return std::string(generator.name);
+    } catch (const InputError&) {  // it does not exist in these sizes
+    }
+  }
+  return std::string(kOwnSchedule);
+}
+
+schedule::Schedule generated(const protocol::JobSpec& spec) {
+  if (spec.schedule_is_csv) return schedule::read_torch_csv(spec.schedule, "schedule.csv");
+  if (!spec.early_forwards.empty()) return schedule::envpipe_schedule(spec.microbatches, spec.early_forwards);
+  return schedule_called(spec.schedule, spec);
 }
 
 }  // namespace
@@ -144,6 +159,7 @@ schedule::Schedule make_schedule(const protocol::JobSpec& spec) {
         schedule.rank_count(), schedule.stages, schedule.microbatches, spec.parallel.pp, spec.parallel.stages(),
         spec.microbatches));
   }
+  if (spec.schedule_is_csv) schedule.name = name_of(schedule, spec);
   return schedule;
 }
 

@@ -42,8 +42,11 @@ inline constexpr std::size_t kMaxJobActions = 1'000'000;
 /// Number of forwards and backwards in an iteration of one pipeline.
 [[nodiscard]] std::size_t job_units(const protocol::JobSpec& spec);
 
-/// The job's schedule without communication. Throws InputError when there is no such schedule, it cannot run, or it
-/// does not fit the job's sizes.
+/// Name of a job's schedule that is a CSV and has the orders of no schedule that Lowgear makes.
+inline constexpr std::string_view kOwnSchedule = "the job's own";
+
+/// The job's schedule without communication, with the name of one of Lowgear's also where the job states its orders as
+/// a CSV. Throws InputError when there is no such schedule, it cannot run, or it does not fit the job's sizes.
 [[nodiscard]] schedule::Schedule make_schedule(const protocol::JobSpec& spec);
 
 }  // namespace lowgear::server

@@ -94,6 +94,16 @@ TEST(JobSchedule, BoundsTheUnitsOfASchedule) {
   EXPECT_THAT(refusal(body), HasSubstr("1002000 units"));
 }
 
+TEST(JobSchedule, NamesAnOrderThatIsStated) {
+  Json body = job();
+  body["parallel"] = {{"pp", 2}};
+  body["microbatches"] = 3;
+  body["schedule"] = {{"csv", "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n"}};
+  EXPECT_EQ(make_schedule(protocol::read_job_spec(JsonView(body, "job"))).name, "1f1b");
+  body["schedule"] = {{"csv", "0F0,0B0,0F1,0B1,0F2,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n"}};
+  EXPECT_EQ(make_schedule(protocol::read_job_spec(JsonView(body, "job"))).name, kOwnSchedule);
+}
+
 TEST(JobSchedule, WantsAScheduleOfItsSizes) {
   Json body = job();
   body["schedule"] = {{"csv", "0F0,0B0\n"}};
