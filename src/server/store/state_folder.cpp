@@ -20,7 +20,10 @@ namespace lowgear::server {
 namespace {
 
 [[noreturn]] void refuse(const std::filesystem::path& path) {
-  throw InputError(fmt::format("{}: {}", printable(path.string()), std::generic_category().message(errno)));
+  const int error = errno;
+  const std::string_view fix = error == ENOSPC || error == EDQUOT ? "free space there, or name another state folder"
+                                                                  : "name a state folder that this user can write to";
+  throw InputError(fmt::format("{}: {}; {}", printable(path.string()), std::generic_category().message(error), fix));
 }
 
 FileDescriptor open_own_file(const std::filesystem::path& path) {
