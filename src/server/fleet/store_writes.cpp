@@ -39,7 +39,8 @@ void WatchedStore::note(StoreOutcome outcome) {
     probe_s_ = now_s_() + backoff_.next();
   }
   if (before == outcome || !log_) return;
-  if (outcome == StoreOutcome::disk_full) log_("the disk is full: running jobs continue, new ones are refused");
+  if (outcome == StoreOutcome::disk_full)
+    log_("the disk of the state folder is full: running jobs continue, new ones are refused; free space there");
   if (before == StoreOutcome::disk_full) log_("the disk has space again");
   if (outcome == StoreOutcome::busy) log_("the disk is too slow, or another program holds the database");
 }

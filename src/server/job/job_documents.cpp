@@ -45,10 +45,8 @@ Json profiling_json(const JobRecord& job) {
 
 /// Of the state, and which ranks have no part in it.
 std::string reason_of(const JobRecord& job) {
-  const bool has_plans = job.state() == JobState::profiling || job.state() == JobState::baseline ||
-                         job.state() == JobState::planning || job.state() == JobState::running;
   const auto& [ranks, first_rank] = job.history.not_following();
-  if (!has_plans || ranks == 0) return job.status.reason;
+  if (!should_follow_plan(job) || ranks == 0) return job.status.reason;
   if (ranks == 1) return fmt::format("{}; rank {} does not follow the plan", job.status.reason, first_rank);
   return fmt::format("{}; rank {} and {} {} do not follow the plan", job.status.reason, first_rank, ranks - 1,
                      ranks == 2 ? "other" : "others");
@@ -61,7 +59,7 @@ JobSnapshot job_snapshot(const JobRecord& job) {
                        .name = job.spec.name,
                        .model = job.spec.model,
                        .gpu = job.spec.gpu,
-                       .schedule = job.spec.schedule_is_csv ? "csv" : job.spec.schedule,
+                       .schedule = job.layout.schedule().name,
                        .state = std::string(name(job.state())),
                        .simulated = job.ranks.simulated(),
                        .ranks = job.ranks.size(),
@@ -118,7 +116,7 @@ Json summary_json(const JobRecord& job) {
                   {"gpu", job.spec.gpu},
                   {"model", job.spec.model},
                   {"parallel", to_json(job.spec).at("parallel")},
-                  {"schedule", job.spec.schedule_is_csv ? Json("csv") : Json(job.spec.schedule)},
+                  {"schedule", job.layout.schedule().name},
                   {"microbatches", job.spec.microbatches},
                   {"policy", name(job.policy)},
                   {"created_s", job.status.created_s},

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,8 +29,11 @@ class JobPlanning {
   void withdraw() { ++serial_; }
   /// Number of the newest task.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
-  /// Returns whether the note differs from the one of the last plan.
-  [[nodiscard]] bool note_is_new(const std::string& note) { return std::exchange(note_, note) != note; }
+  /// Returns whether no plan so far had this note. Plans of one profile alternate between a few.
+  [[nodiscard]] bool note_is_new(const std::string& note) {
+    if (notes_.size() >= kMostNotes) notes_.clear();
+    return notes_.insert(note).second;
+  }
   /// The job follows this plan.
   void follow(const JobPlan& plan);
   /// Time from planning that has failed to the next attempt.
@@ -40,9 +45,11 @@ class JobPlanning {
   [[nodiscard]] const api::PlannedPower& power() const { return power_; }
 
  private:
+  static constexpr std::size_t kMostNotes = 100;
+
   std::shared_ptr<const PipelineModel> model_;
   std::uint64_t serial_ = 0;
-  std::string note_;
+  std::set<std::string> notes_;
   Backoff<double> backoff_{60, 3'600};  ///< seconds
   std::vector<std::pair<double, double>> frontier_;
   api::PlannedPower power_;

@@ -38,10 +38,9 @@ std::string text_of_gpus(const std::vector<int>& ranks, const JobRecord& job) {
 /// Ranks that do not follow the plan although they could: their GPUs may have been left with the clocks of an earlier
 /// one, and nobody restores these where setters fail or no agent runs.
 void add_unfollowed(const JobRecord& job, std::vector<JobProblem>& problems) {
-  const bool has_plans = job.state() != JobState::registering && job.state() != JobState::observing && !job.is_over();
   JobProblem problem{
       .kind = kPlanNotFollowed, .is_critical = false, .ranks = ranks_not_following(job), .text = {}, .todo = {}};
-  if (!has_plans || problem.ranks.empty()) return;
+  if (!should_follow_plan(job) || problem.ranks.empty()) return;
   const std::string not_following =
       fmt::format("{} {} not follow the plan", text_of_ranks(problem.ranks), problem.ranks.size() == 1 ? "does" : "do");
   const std::string gpus = text_of_gpus(problem.ranks, job);

@@ -118,6 +118,8 @@ struct Comparison {
   [[nodiscard]] bool has_slow_baseline() const { return slowdown < -0.25 && slowdown < -3 * slowdown_error; }
 };
 
+/// Whether the job has a plan to train by, which its ranks should follow.
+[[nodiscard]] bool should_follow_plan(const JobRecord& job);
 /// Ranks that could follow plans, and have not followed the one that was due for several iterations; lowest first.
 [[nodiscard]] std::vector<int> ranks_not_following(const JobRecord& job);
 

@@ -94,6 +94,9 @@ std::unique_ptr<StoreFile> open_file(const std::filesystem::path& folder, const 
   try {
     return std::make_unique<StoreFile>(folder, retention);
   } catch (const DatabaseError& error) {
+    if (error.fault() == DatabaseFault::disk_full) {
+      throw Error(fmt::format("{}; free space there, or name another state folder", error.what()));
+    }
     if (error.fault() != DatabaseFault::damaged) throw;
     throw InputError(fmt::format(
         "{}; restore a copy, or move server.db and server.db-wal away to start with an empty database", error.what()));
@@ -138,7 +141,7 @@ class SqliteStore::Writer {
   void commit(std::vector<Entry>& batch);
   void put_all(std::vector<Entry>& batch);
   void put(Entry& entry);
-  void fail_all(std::vector<Entry>& batch, StoreOutcome outcome, const std::string& why) const;
+  void fail_all(std::vector<Entry>& batch, StoreOutcome outcome, const std::string& why);
   void count(const std::vector<Entry>& batch);
   void expire();
   void refuse(Done done, StoreOutcome outcome);
@@ -155,6 +158,7 @@ class SqliteStore::Writer {
   std::chrono::steady_clock::time_point close_by_;  ///< while it closes
 
   // Of the thread alone.
+  std::string fault_;  ///< why the last changes were not written; empty since one was
   std::chrono::steady_clock::time_point next_expiry_ = std::chrono::steady_clock::now();
 
   std::thread thread_;  ///< last: it uses all of the above
@@ -297,10 +301,9 @@ void SqliteStore::Writer::put_all(std::vector<Entry>& batch) {
   transaction.commit();
 }
 
-void SqliteStore::Writer::fail_all(std::vector<Entry>& batch, StoreOutcome outcome, const std::string& why) const {
+void SqliteStore::Writer::fail_all(std::vector<Entry>& batch, StoreOutcome outcome, const std::string& why) {
   for (Entry& entry : batch) entry.outcome = outcome;
-  const bool known = outcome == StoreOutcome::disk_full && statistics().disk_full;
-  if (!known) log(why);
+  if (std::exchange(fault_, why) != why) log(why);
 }
 
 void SqliteStore::Writer::count(const std::vector<Entry>& batch) {
@@ -319,6 +322,7 @@ void SqliteStore::Writer::count(const std::vector<Entry>& batch) {
     over = statistics_.disk_full && committed > 0;
     statistics_.disk_full = full || (statistics_.disk_full && !over);
   }
+  if (committed > 0) fault_.clear();
   if (over) log(fmt::format("{}: there is space on the disk again", printable(file_->database().path().string())));
 }
 

@@ -132,9 +132,12 @@ TEST(JobWatchOfReplicas, MeasuresTheBaselineBesideARankWithoutAnAgent) {
   training.register_all();
   ASSERT_EQ(training.record().state(), JobState::baseline);
   training.run(3);
-  EXPECT_THAT(summary_json(training.record())["reason"].get<std::string>(),
-              EndsWith("; rank 1 does not follow the plan"));
+  ASSERT_EQ(training.record().state(), JobState::baseline);
+  EXPECT_EQ(summary_json(training.record())["reason"], "measures iterations at full clocks, for comparison");
+  EXPECT_THAT(problems_of(training.record()), IsEmpty()) << "there is no plan yet";
   EXPECT_TRUE(training.run_until(JobState::running, 12));
+  training.run(6);
+  EXPECT_EQ(summary_json(training.record())["reason"], "follows a plan; rank 1 does not follow the plan");
 }
 
 TEST_F(JobWatchTest, GuardsAJobOneOfWhoseRanksHasLostItsAgent) {

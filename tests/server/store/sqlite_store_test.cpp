@@ -458,7 +458,9 @@ TEST_F(SqliteStoreTest, IsBusyWhileAnotherProgramHoldsTheFile) {
     StoreChange change;
     change.jobs = {job("j-1")};
     EXPECT_EQ(write(change), StoreOutcome::busy);
+    EXPECT_EQ(write(change), StoreOutcome::busy);
   }
+  EXPECT_THAT(log(), SizeIs(1)) << "the same, once";
   StoreChange change;
   change.jobs = {job("j-1")};
   EXPECT_EQ(write(change), StoreOutcome::committed);

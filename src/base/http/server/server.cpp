@@ -178,6 +178,7 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
         [self = shared_from_this(), &listener](const boost::system::error_code& error, Connection::Socket socket) {
           if (!self->listening_) return;
           if (error && out_of_resources(error)) return self->wait_to_accept(listener, error);
+          self->clients_wait_ = false;
           if (!error) self->add_connection(std::move(socket), listener.tls.get());
           self->accept(listener);
         });
@@ -185,7 +186,7 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
 
   /// The client stays in the kernel's queue until a descriptor is free.
   void wait_to_accept(Listener& listener, const boost::system::error_code& error) {
-    warn("a client has to wait: " + error.message());
+    if (!std::exchange(clients_wait_, true)) warn("clients have to wait: " + error.message());
     (void)close_longest_idle();
     listener.retry.expires_after(kAcceptRetry);
     listener.retry.async_wait([self = shared_from_this(), &listener](const boost::system::error_code& cancelled) {
@@ -244,6 +245,7 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
   asio::steady_timer drain_timer_;
   std::function<void()> drained_;
   bool listening_ = true;
+  bool clients_wait_ = false;  ///< since the last try to accept one
   bool draining_ = false;
 };
 
