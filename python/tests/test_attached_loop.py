@@ -52,6 +52,7 @@ class AttachedLoops(unittest.TestCase):
         followed = self.followed(job["job"], 3)
         self.assertEqual(job["registered"], 2)
         self.assertEqual(job["microbatches"], 4)
+        self.assertEqual(job["schedule"], "1f1b")
         self.assertIn("0F0", self.loop.get(f"/v1/jobs/{job['job']}")["spec"]["schedule"]["csv"])
         reasons = [decision["reason"] for decision in self.loop.decisions(job["job"])]
         self.assertTrue(any(reason.startswith("tries ") for reason in reasons), reasons)
