@@ -276,7 +276,7 @@ void for_each_json_line(std::string_view text, const std::string& source,
   for (int number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) {  // editors leave blank lines
       const std::string place = fmt::format("{}:{}", source, number);
       const Json document = parse_json(line, place);
       read(JsonView(document, place));

@@ -69,8 +69,8 @@ class JsonView {
 /// message names both.
 void require_format(const JsonView& document, std::string_view expected);
 
-/// Calls `read` with each line of a text that has one JSON document a line, as `source:line`; not with blank ones.
-/// Throws InputError with file, line and column where a line is no JSON.
+/// Calls `read` with each line of a text that has one JSON document a line, as `source:line`. Throws InputError with
+/// file, line and column where a line is no JSON.
 void for_each_json_line(std::string_view text, const std::string& source,
                         const std::function<void(const JsonView& line)>& read);
 
