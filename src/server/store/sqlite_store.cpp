@@ -142,6 +142,7 @@ class SqliteStore::Writer {
   void put_all(std::vector<Entry>& batch);
   void put(Entry& entry);
   void fail_all(std::vector<Entry>& batch, StoreOutcome outcome, const std::string& why);
+  void log_fault(const std::string& why);
   void count(const std::vector<Entry>& batch);
   void expire();
   void refuse(Done done, StoreOutcome outcome);
@@ -295,6 +296,10 @@ void SqliteStore::Writer::put(Entry& entry) {
   }
 }
 
+void SqliteStore::Writer::log_fault(const std::string& why) {
+  if (std::exchange(fault_, why) != why) log(why);
+}
+
 void SqliteStore::Writer::put_all(std::vector<Entry>& batch) {
   Transaction transaction(file_->database());
   for (Entry& entry : batch) put(entry);
@@ -303,7 +308,7 @@ void SqliteStore::Writer::put_all(std::vector<Entry>& batch) {
 
 void SqliteStore::Writer::fail_all(std::vector<Entry>& batch, StoreOutcome outcome, const std::string& why) {
   for (Entry& entry : batch) entry.outcome = outcome;
-  if (std::exchange(fault_, why) != why) log(why);
+  log_fault(why);
 }
 
 void SqliteStore::Writer::count(const std::vector<Entry>& batch) {
@@ -356,7 +361,7 @@ void SqliteStore::Writer::expire() {
     transaction.commit();
   } catch (const DatabaseError& error) {
     more = false;
-    log(error.what());
+    log_fault(error.what());
   }
   next_expiry_ =
       std::chrono::steady_clock::now() + (more ? std::chrono::steady_clock::duration(50ms) : kExpiryInterval);

@@ -131,11 +131,12 @@ TEST(JobWatchOfReplicas, MeasuresTheBaselineBesideARankWithoutAnAgent) {
   training.lose_agent(1);
   training.register_all();
   ASSERT_EQ(training.record().state(), JobState::baseline);
-  training.run(3);
-  ASSERT_EQ(training.record().state(), JobState::baseline);
-  EXPECT_EQ(summary_json(training.record())["reason"], "measures iterations at full clocks, for comparison");
-  EXPECT_THAT(problems_of(training.record()), IsEmpty()) << "there is no plan yet";
-  EXPECT_TRUE(training.run_until(JobState::running, 12));
+  for (int i = 0; i < 12 && training.record().state() == JobState::baseline; ++i) {
+    EXPECT_EQ(summary_json(training.record())["reason"], "measures iterations at full clocks, for comparison");
+    EXPECT_THAT(problems_of(training.record()), IsEmpty()) << "there is no plan yet";
+    training.run(1);
+  }
+  ASSERT_EQ(training.record().state(), JobState::running);
   training.run(6);
   EXPECT_EQ(summary_json(training.record())["reason"], "follows a plan; rank 1 does not follow the plan");
 }
