@@ -4,7 +4,6 @@ report.png, estimate.png, curve.png, clocks.png, dashboard.png (minutes); grafan
 """
 
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -69,7 +68,7 @@ def dashboard(build, out):
             browser.wait(f"Number(document.documentElement.dataset.iteration) >= {seen + 15}", "iterations after it")
             browser.screenshot(ROOT / "docs/dashboard.png")
     finally:
-        demo.send_signal(signal.SIGINT)
+        demo.terminate()
         demo.communicate()
 
 
