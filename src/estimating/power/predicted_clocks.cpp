@@ -85,7 +85,8 @@ struct Moments {
 /// One op, were `sustained_mhz` the clock that it sustains.
 class Candidate {
  public:
-  Candidate(const profile::StageOp& op, const GpuFile& file, const ClockAssumptions& assumptions, double sustained_mhz)
+  Candidate(const profile::StageOp& op, const GpuFile& file, const ClockAssumptions& assumptions,
+            const Estimated& time_share, double sustained_mhz)
       : file_(file),
         assumptions_(assumptions),
         sustained_mhz_(sustained_mhz),
@@ -94,7 +95,7 @@ class Candidate {
         top_static_w_(static_w(top_.clock_mhz)),
         static_share_(std::min(1.0, kMostStatic * top_.energy_j / top_.time_s / top_static_w_)),
         dynamic_j_(top_.energy_j - static_share_ * top_static_w_ * top_.time_s),
-        time_(rows(op, &Candidate::slowdown), relative_times(op), assumptions.time_share),
+        time_(rows(op, &Candidate::slowdown), relative_times(op), time_share),
         energy_(rows(op, &Candidate::relative_v2), relative_energies(op), assumptions.energy_share) {}
 
   [[nodiscard]] double sustained_mhz() const { return effective_mhz(top_.clock_mhz); }
@@ -174,12 +175,19 @@ class OpPrediction {
   OpPrediction(const profile::StageOp& op, const GpuFile& file, const ClockAssumptions& assumptions,
                std::optional<double> sustained_mhz)
       : stage_(op.stage), kind_(op.kind), clocks_(static_cast<int>(op.measurements.size())) {
+    if (const auto known = assumptions.estimated_time_shares.find({stage_, kind_});
+        known != assumptions.estimated_time_shares.end()) {
+      expected_share_ = {known->second, assumptions.estimated_error};
+      expectation_ = ShareOrigin::estimated;
+    } else {
+      expected_share_ = assumptions.time_share;
+    }
     const double top_mhz = op.measurements.front().clock_mhz;
     const double range_mhz = top_mhz - op.measurements.back().clock_mhz;
     const int steps = sustained_mhz || range_mhz == 0 ? 0 : kSustainedSteps;
     for (int step = 0; step <= steps; ++step) {
       const double tried_mhz = steps == 0 ? sustained_mhz.value_or(top_mhz) : top_mhz - range_mhz * step / steps;
-      candidates_.emplace_back(op, file, assumptions, tried_mhz);
+      candidates_.emplace_back(op, file, assumptions, expected_share_, tried_mhz);
     }
     best_ = std::ranges::min_element(candidates_, {}, &Candidate::squares) - candidates_.begin();
   }
@@ -196,11 +204,13 @@ class OpPrediction {
             .is_throttled = clock_mhz > best().sustained_mhz()};
   }
 
-  [[nodiscard]] TimeShare time_share(double assumed_error) const {
+  [[nodiscard]] TimeShare time_share() const {
     // A recording that takes less than a quarter of the error says hardly more than the expectation.
     constexpr double kHardly = 0.75;
     const Estimated share = best().time_share();
-    return {stage_, kind_, share, best().sustained_mhz(), clocks_, share.error > kHardly * assumed_error};
+    return {stage_,  kind_,
+            share,   best().sustained_mhz(),
+            clocks_, share.error > kHardly * expected_share_.error ? expectation_ : ShareOrigin::recorded};
   }
 
  private:
@@ -225,6 +235,8 @@ class OpPrediction {
   int stage_;
   OpKind kind_;
   int clocks_;
+  Estimated expected_share_;
+  ShareOrigin expectation_ = ShareOrigin::assumed;
   std::vector<Candidate> candidates_;
   std::ptrdiff_t best_ = 0;
 };
@@ -235,6 +247,18 @@ std::optional<double> sustained_of(const profile::StageOp& op, const std::map<pr
 }
 
 }  // namespace
+
+std::string_view name(ShareOrigin origin) {
+  switch (origin) {
+    case ShareOrigin::assumed:
+      return "assumed";
+    case ShareOrigin::estimated:
+      return "estimated";
+    case ShareOrigin::recorded:
+      return "recorded";
+  }
+  return "";
+}
 
 PredictedClocks predict_clocks(const profile::StageProfile& measured, const GpuFile& file,
                                std::span<const int> clocks_mhz, const std::map<profile::CellKey, double>& sustained_mhz,
@@ -250,7 +274,7 @@ PredictedClocks predict_clocks(const profile::StageProfile& measured, const GpuF
                       op.stage, name(op.kind), top_mhz, file.max_clock_mhz));
     }
     const OpPrediction prediction(op, file, assumptions, sustained_of(op, sustained_mhz));
-    predicted.shares.push_back(prediction.time_share(assumptions.time_share.error));
+    predicted.shares.push_back(prediction.time_share());
     std::set<int, std::greater<>> all_mhz;
     std::ranges::copy_if(clocks_mhz, std::inserter(all_mhz, all_mhz.end()), [=](int mhz) { return mhz <= top_mhz; });
     for (const profile::Measurement& row : op.measurements) all_mhz.insert(row.clock_mhz);

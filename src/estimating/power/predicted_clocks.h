@@ -2,6 +2,8 @@
 
 #include <map>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/core/op_kind.h"
@@ -14,20 +16,26 @@ namespace lowgear::power {
 
 /// Expectations about an op, with standard errors. A recording at several clocks corrects them.
 struct ClockAssumptions {
-  Estimated time_share = {0.7, 0.2};      ///< part of the time that follows the clock, at the highest recorded clock
+  Estimated time_share = {0.7, 0.2};  ///< part of the time that follows the clock, at the highest recorded clock
+  std::map<std::pair<int, OpKind>, double> estimated_time_shares = {};  ///< of ops, in place of time_share
+  double estimated_error = 0.1;                                         ///< of those
   Estimated energy_share = {0.85, 0.12};  ///< part of the energy above static power that goes with voltage^2
   double time_walk = 0.25;    ///< error of the time for each e-fold below the recorded clocks: kernels may change
   double temperature_k = 15;  ///< error of the die's temperature
 };
+
+/// Where the part of an op's time that follows the clock comes from.
+enum class ShareOrigin : unsigned char { assumed, estimated, recorded };
+[[nodiscard]] std::string_view name(ShareOrigin origin);
 
 /// The part of an op's time that follows the clock.
 struct TimeShare {
   int stage = 0;
   OpKind kind = OpKind::forward;
   Estimated share;
-  double sustained_mhz = 0;  ///< clock that the op runs at where the highest recorded one is requested
-  int clocks = 0;            ///< that were recorded
-  bool is_assumed = false;   ///< the recording hardly corrects the expectation
+  double sustained_mhz = 0;                   ///< clock that the op runs at where the highest recorded one is requested
+  int clocks = 0;                             ///< that were recorded
+  ShareOrigin origin = ShareOrigin::assumed;  ///< `recorded` where the recording corrects the expectation
 };
 
 struct PredictedClocks {

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <vector>
 
+#include "app/cli/arguments/estimate_input.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
@@ -18,6 +19,8 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/units.h"
+#include "estimating/estimator/iteration/job_estimate.h"
+#include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/power/predicted_clocks.h"
 #include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/options.h"
@@ -41,6 +44,7 @@ constexpr auto kOptionsOfSources = std::to_array<OptionOfAction>({
     {kRecordings, "--supported-clocks"},
     {kRecordings, "--clocks"},
     {kRecordings, "--gpu-file"},
+    {kRecordings, "--job"},
     {kRecordings, "--stages"},
     {kRecordings, "--microbatches"},
     {kRecordings, "--iterations"},
@@ -61,6 +65,7 @@ struct ProfileArguments {
   std::string clocks;  ///< --supported-clocks
   bool predict = false;
   std::string gpu_file;  ///< power to predict clocks with, or empty
+  std::string job;       ///< file of lowgear estimate that says how times follow the clock, or empty
   profile::ProfilingOptions profiling;
   std::string out;
   std::string errors_out;
@@ -83,6 +88,7 @@ struct ProfileArguments {
     if (!merak.empty()) paths.push_back(merak);
     if (!fill.empty()) paths.push_back(fill);
     if (!gpu_file.empty()) paths.push_back(gpu_file);
+    if (!job.empty()) paths.push_back(job);
     return paths;
   }
 };
@@ -98,6 +104,9 @@ void check(const ProfileArguments& arguments) {
   }
   if (!arguments.gpu_file.empty() && arguments.choose) {
     throw InputError("--gpu-file predicts clocks from recordings, --merak or --fill; leave --choose out");
+  }
+  if (!arguments.job.empty() && arguments.gpu_file.empty()) {
+    throw InputError("--job says how much of the time follows the clock where --gpu-file predicts clocks; name both");
   }
   if (!arguments.freqevents.empty() && arguments.recordings.empty()) {
     throw InputError("--freqevents is for recordings: give their folders");
@@ -141,11 +150,27 @@ std::map<profile::CellKey, double> sampled_clocks(const profile::RecordedProfile
   return sampled_mhz;
 }
 
+/// With the job's estimated shares, of the GPU of `arguments.gpu_file`.
+power::ClockAssumptions clock_assumptions(const ProfileArguments& arguments, int stages) {
+  power::ClockAssumptions assumptions;
+  if (arguments.job.empty()) return assumptions;
+  const estimator::JobEstimate estimate = estimator::estimate_job(
+      load_job({.file = arguments.job, .settings = {{"--gpu-file", "gpu.file", arguments.gpu_file}}}), {});
+  const int estimated = static_cast<int>(estimate.iteration.stages.size());
+  if (estimated != stages) {
+    throw InputError(fmt::format("{}: the job has {} stages, and the profile {}; name the recorded job", arguments.job,
+                                 estimated, stages));
+  }
+  assumptions.estimated_time_shares = clock_shares(estimate.iteration);
+  return assumptions;
+}
+
 power::PredictedClocks predict_by_power(const profile::StageProfile& profile, const ProfileArguments& arguments,
                                         const profile::RecordedProfile* recorded, Console& console) {
   const power::GpuFile gpu = power::parse_gpu_file(read_file(arguments.gpu_file), arguments.gpu_file);
   console.note(fmt::format("clocks that were not recorded are predicted with the power of {}", describe(gpu)));
-  return predict_clocks(profile, gpu, parse_clocks(arguments.clocks), sampled_clocks(recorded));
+  return predict_clocks(profile, gpu, parse_clocks(arguments.clocks), sampled_clocks(recorded),
+                        clock_assumptions(arguments, profile.stages()));
 }
 
 /// Adds the rows that were not recorded to the profile, and marks them. `recorded` is null for a profile as input.
@@ -382,6 +407,10 @@ VerbAction declare_profile(CLI::App& app) {
          "--gpu-file", arguments->gpu_file,
          "Predict the supported clocks that were not recorded, from one recorded clock or more, with this power "
          "of a measured GPU (lowgear sample curve)")
+      ->type_name("FILE");
+  app.add_option("--job", arguments->job,
+                 "With --gpu-file: the recorded job, as lowgear estimate reads it, whose kernels say how much of each "
+                 "op's time follows the clock")
       ->type_name("FILE");
   add_whole_number(app, "--skip-iterations", {0, kMaxSkippedIterations}, into(arguments->profiling.skipped_iterations),
                    "Number of first iterations of each recording to leave out (default 2)");

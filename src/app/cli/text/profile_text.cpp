@@ -183,7 +183,7 @@ std::string time_shares_table(std::span<const power::TimeShare> shares) {
   for (const power::TimeShare& row : shares.first(std::min(shares.size(), kShownRows))) {
     table.add_row({fmt::to_string(row.stage), std::string(name(row.kind)), fmt::format("{:.0f}", row.sustained_mhz),
                    fmt::to_string(row.clocks), fmt::format("{:.2f} +-{:.2f}", row.share.value, row.share.error),
-                   row.is_assumed ? "assumed" : "recorded"});
+                   std::string(name(row.origin))});
   }
   std::string text = "Time that follows the clock, from which the predicted rows are computed:\n" + table.text();
   if (shares.size() > kShownRows) text += fmt::format("and {} rows more\n", shares.size() - kShownRows);
@@ -199,7 +199,7 @@ Json time_shares_json(std::span<const power::TimeShare> shares) {
                     {"clocks", row.clocks},
                     {"share", row.share.value},
                     {"share_error", row.share.error},
-                    {"origin", row.is_assumed ? "assumed" : "recorded"}});
+                    {"origin", name(row.origin)}});
   }
   return rows;
 }

@@ -194,6 +194,21 @@ profile::StageProfile emitted_profile(const GpuModel& gpu, const IterationEstima
   return profile;
 }
 
+std::map<std::pair<int, OpKind>, double> clock_shares(const IterationEstimate& estimate) {
+  std::map<std::pair<int, OpKind>, double> shares;
+  for (int stage = 0; stage < static_cast<int>(estimate.stages.size()); ++stage) {
+    const StageEstimate& costs = estimate.stages[static_cast<std::size_t>(stage)];
+    const auto add = [&shares, stage](OpKind kind, const WorkCost& work) {
+      if (work.time_s() > 0) shares[{stage, kind}] = work.core_s / work.time_s();
+    };
+    add(OpKind::forward, costs.forward);
+    add(OpKind::backward, costs.backward);
+    add(OpKind::weight_gradient, costs.weight_gradient);
+    add(OpKind::input_gradient, costs.backward + -1 * costs.weight_gradient);
+  }
+  return shares;
+}
+
 namespace {
 
 void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlanOptions& options) {

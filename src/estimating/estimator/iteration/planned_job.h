@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/core/op_kind.h"
 #include "base/core/progress.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
@@ -127,6 +130,10 @@ class PlannedJob {
 /// on one of its tp x cp GPUs at every clock of `profiled_clocks_mhz` (WorkEnergy), and of input and weight gradient
 /// where the estimate tells them apart. *Estimated*, not measured.
 [[nodiscard]] profile::StageProfile emitted_profile(const GpuModel& gpu, const IterationEstimate& estimate);
+
+/// The part of the time of each pass in `emitted_profile` that follows the SM clock, at the clock that the pass
+/// sustains. *Estimated*.
+[[nodiscard]] std::map<std::pair<int, OpKind>, double> clock_shares(const IterationEstimate& estimate);
 
 /// How to plan a job from its estimate; as it stands: full clocks, no later than they, and least energy.
 struct EstimatePlanOptions {

@@ -120,13 +120,15 @@ TEST_F(ProfileCommand, NamesMissingRanksAndRefusesWhereAStageMayBeAmongThem) {
 
 TEST_F(ProfileCommand, PredictsLowerClocksByThePowerOfTheGpuAndMarksThem) {
   write_text(path("gpu.json"), R"({"format": "lowgear.gpu/1", "gpu": "A100", "driver": "1", "date": "2026-11-29",
- "simulated": true, "limit_w": 400, "max_clock_mhz": 1500, "multiprocessors": 108,
+ "simulated": true, "limit_w": 400, "max_clock_mhz": 1410, "multiprocessors": 108,
  "static_w": {"value": 80, "temperature_c": 40, "per_k": 0.4, "clock_tree": 20}, "operations": [{"type": "bf16", "pj": 1, "ops_per_cycle_sm": 2000}],
  "memory": {"pj_per_byte": 100, "clock_share": 0.5},
  "voltage": {"measured_from_mhz": 600,
-             "points": [{"clock_mhz": 600, "relative_v2": 0.5}, {"clock_mhz": 1500, "relative_v2": 1}]}})");
-  const ProgramResult result = run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--gpu-file",
-                                            path("gpu.json"), "--supported-clocks", "1500-600/100"});
+             "points": [{"clock_mhz": 600, "relative_v2": 0.5}, {"clock_mhz": 1410, "relative_v2": 1}]}})");
+  const std::vector<std::string> command = {
+      "profile",        path("job"),          "--out",       path("p.csv"), "--gpu-file",
+      path("gpu.json"), "--supported-clocks", "1500-600/100"};
+  const ProgramResult result = run_lowgear(command);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("Time that follows the clock"));
   const profile::ProfileFile file = profile::read_profile_file(read_file(path("p.csv")), "p.csv");
@@ -139,6 +141,20 @@ TEST_F(ProfileCommand, PredictsLowerClocksByThePowerOfTheGpuAndMarksThem) {
   const profile::ProfileFile kept = profile::read_profile_file(read_file(path("plans/profile.csv")), "plans");
   EXPECT_EQ(kept.predicted, file.predicted) << "in the plan's folder, with their errors";
   EXPECT_GT(kept.predicted.front().energy_error_j, 0);
+
+  const auto of_job = [&](const std::string& parallel) {
+    write_text(path("job.yaml"),
+               "model: llama-3-8b\ngpu: a100-80gb-sxm\nbatch: {global: 8, sequence: 4096}\n" + parallel);
+    std::vector<std::string> with_job = command;
+    with_job.insert(with_job.end(), {"--job", path("job.yaml")});
+    return run_lowgear(with_job);
+  };
+  const ProgramResult estimated = of_job("parallel: {pp: 2}\n");
+  ASSERT_EQ(estimated.exit_code, 0) << estimated.err;
+  EXPECT_NE(profile::read_profile_file(read_file(path("p.csv")), "p.csv").predicted, file.predicted);
+  EXPECT_THAT(of_job("parallel: {tp: 2}\n").err, HasSubstr("job.yaml: the job has 1 stages, and the profile 2"));
+  const ProgramResult alone = run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--job", path("job.yaml")});
+  EXPECT_THAT(alone.err, HasSubstr("--gpu-file predicts clocks; name both"));
 }
 
 TEST_F(ProfileCommand, PredictsOtherClocksAndSaysSo) {
