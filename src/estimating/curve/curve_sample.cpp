@@ -71,8 +71,7 @@ CurveSample sample_of(const CsvTable& table, std::size_t row) {
   sample.load.type = static_cast<ProductType>(word_of(table, row, "type", kTypes));
   sample.load.data = static_cast<ProductData>(word_of(table, row, "data", kData));
   sample.load.adds = sms_of(table, row, "adds") != 0;
-  // Files of earlier versions have none.
-  if (table.has_column("reads")) sample.load.reads = reads_of(table, row);
+  sample.load.reads = reads_of(table, row);
   sample.load.stream_sms = sms_of(table, row, "stream_sms");
   sample.load.cached = sms_of(table, row, "cached") != 0;
   sample.begin_s = amount_of(table, row, "begin_s");

@@ -25,7 +25,7 @@ constexpr double kCacheBytesPerOperation = 2.0 * (128 + 256 / 2) / (2 * 128 * 25
 constexpr double kMemoryBytesPerOperation = 3 * 2.0 / (2 * 8192);
 /// Share of the dynamic energy of products that does not follow the core's voltage, where a file does not show it: that
 /// of an H200.
-constexpr double kOffCoreShare = 0.17;
+constexpr double kOffCoreShare = 0.13;
 
 Estimated read_estimated(const JsonView& object, std::string_view value, std::string_view error, double low,
                          double high) {

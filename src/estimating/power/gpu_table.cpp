@@ -12,11 +12,11 @@ namespace lowgear::power {
 namespace {
 
 // Sources of the numbers:
-// [h100]    data/h100-sxm and docs/estimating.md, measured with Lowgear: an H100 SXM idle 68 W; with a context 113.9 W
+// [h100]    data/h100-sxm and docs/hardware.md, measured with Lowgear: an H100 SXM idle 68 W; with a context 113.9 W
 //           at 32 C and 121.3 W at 41 C; in a kernel that only waits 116 W at 34 C. Products of transformers' shapes at
 //           the limit of 700 W run at 1289 to 1430 MHz; fused attention runs at 1527 to 1741 MHz and draws 0.63 of
 //           their power a cycle on average; kernels limited by memory draw 490-670 W at 1980 MHz, 560 W on average.
-// [h200]    data/h200-sxm and docs/estimating.md, measured with Lowgear: idle 78 W, with a context 117.5 W at 35 C;
+// [h200]    data/h200-sxm and docs/hardware.md, measured with Lowgear: idle 78 W, with a context 117.5 W at 35 C;
 //           all-reduces, all-gathers and reduce-scatters over NVLink at 80 % of its rate draw 290-340 W. At the limit
 //           of 700 W products of 8192 x 8192 x 8192 run at 1471 MHz in bf16 and at 1354 MHz in fp8, fused attention at
 //           1863 MHz.

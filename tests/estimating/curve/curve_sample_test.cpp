@@ -50,16 +50,6 @@ TEST(CurveSample, IsReadAsItWasWritten) {
   EXPECT_EQ(describe(CurveLoad{}), "idle");
 }
 
-TEST(CurveSample, OfAFileWithoutReadsHasNone) {
-  const auto samples = parse_curve_samples(
-      "sms,type,data,adds,stream_sms,cached,begin_s,time_s,energy_j,energy_error_j,clock_mhz,lowest_clock_mhz,"
-      "highest_clock_mhz,memory_clock_mhz,temperature_c,capped_s,thermal_s,limit_w,operations,bytes,cache_bytes\n"
-      "66,fp8,bits,1,0,0,0,2,1000,1,1400,1390,1410,3201,50,2,0,700,1e15,0,0\n",
-      "curve.csv");
-  EXPECT_EQ(samples.at(0).load,
-            (CurveLoad{.product_sms = 66, .type = ProductType::fp8, .data = ProductData::bits, .adds = true}));
-}
-
 TEST(CurveSample, RefusesWhatIsNoSampleAtItsCell) {
   const auto error = [](std::string_view from, std::string_view to) {
     std::string text = curve_header() + curve_row(kSample);

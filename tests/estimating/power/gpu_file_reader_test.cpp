@@ -56,8 +56,8 @@ TEST(GpuFile, ReplacesThePowerOfAModel) {
   EXPECT_NEAR(power.memory_sm_w, 40, 1e-9);
   EXPECT_EQ(power.limit_w, 700);
   EXPECT_EQ(power.voltage_basis, Basis::measured);
-  // Under 700 W products run at 500 MHz by the old curve; V^2 is 0.4333 there by the new one, for 0.83 of their energy.
-  const double rate = 0.5 * (0.17 + 0.83 * (0.3 + 0.2 * 200 / 300));
+  // Under 700 W products run at 500 MHz by the old curve; V^2 is 0.4333 there by the new one, for 0.87 of their energy.
+  const double rate = 0.5 * (0.13 + 0.87 * (0.3 + 0.2 * 200 / 300));
   EXPECT_NEAR(power.static_power_w(rate) + power.compute_w * rate, 700, 0.01);
   EXPECT_NEAR(power.attention_share * power.compute_w, 700 - 120, 0.01) << "at the highest clock";
 }
@@ -77,7 +77,7 @@ TEST(GpuFile, WithALossInDeliverySavesMoreAtLowClocks) {
   const std::string text = with(" \"voltage\"", " \"delivery\": {\"loss_per_kw\": 0.25},\n \"voltage\"");
   replace(power, parse_gpu_file(text, "h200.json"), 1000, 2e12);
   // Of 1250 W 1000 W are delivered, and 250 W lost.
-  const double energy = 0.17 + 0.83 * 0.5;
+  const double energy = 0.13 + 0.87 * 0.5;
   EXPECT_NEAR(power.voltage.relative_v2(600), energy * (1 + 0.25 * 0.6 * energy) / 1.25, 1e-9);
   EXPECT_DOUBLE_EQ(power.voltage.relative_v2(1000), 1);
 }
