@@ -124,13 +124,13 @@ namespace {
 /// A counter that could not be read for the rest of a window is still worth more than power readings, which say
 /// nothing of how far off they are, unless they cover clearly more.
 constexpr double kCounterPreferredShare = 0.9;
-/// By which an honest counter and honest power readings differ, besides their errors (docs/estimating.md). Where they
+/// By which an honest counter and honest power readings differ, besides their errors (docs/hardware.md). Where they
 /// differ by more, the error of the energy covers both.
 constexpr double kAgreeingShare = 0.02;
 /// Power readings of a longer time than this stand for it, however they came; those of a shorter one only if they came
 /// evenly.
 constexpr double kLongS = 3;
-/// Over which NVML averages power (docs/estimating.md).
+/// Over which NVML averages power (docs/hardware.md).
 constexpr double kInstantPowerS = 0.1;
 constexpr double kAveragePowerS = 1;
 

@@ -20,7 +20,7 @@ namespace {
 // Sources, as the comments below name them (those of powers are in estimating/power/gpu_table.cpp; compute load 1 is
 // the work of matrix products, memory load 1 the mean of kernels that memory limits): [trace]   Lowgear's own read-only
 // measurement of an NVIDIA H100 80GB HBM3, driver 580.159.04: NVML read at 100 Hz
-//           while it was idle, held a context, ran bf16 matmuls, copied memory and waited; see docs/estimating.md.
+//           while it was idle, held a context, ran bf16 matmuls, copied memory and waited; see docs/hardware.md.
 // [zeus29]  ml-energy/zeus issue 29: NVML calls that set clocks "typically take 10-20 ms".
 // [sc24]    Yang et al., arXiv:2312.02741: on A100 and H100 the power sensor covers 25 % of the time.
 // [nvml]    NVML documentation of nvmlDeviceGetPowerUsage: an average over one second on Ampere and later but GA100.
@@ -39,7 +39,7 @@ constexpr SwitchModel kAssumedSwitching = {.call_median_s = 0.0145,
 
 /// [trace]: the energy counter, both powers and the utilisation. The instantaneous power covers the last 25 ms of each
 /// 100 ms as in [sc24]; the average power of this driver follows the energy counter (within 4 W of it at 700 W), so it
-/// is not sampled in part. Noise: of an idle H200 with the same driver (docs/estimating.md); the others' is [assumed].
+/// is not sampled in part. Noise: of an idle H200 with the same driver (docs/hardware.md); the others' is [assumed].
 constexpr SensorModel kHopperSensors = {.energy_period_s = 0.1,
                                         .power_period_s = 0.1,
                                         .power_sample_s = 0.025,

@@ -10,7 +10,7 @@ namespace lowgear {
 
 /// A GPU draws at most this multiple of its power limit on average over a step of its counter or longer. The limit's
 /// controller overshoots for milliseconds: an H100 with a limit of 700 W showed a reading of 949 W
-/// (docs/estimating.md).
+/// (docs/hardware.md).
 inline constexpr double kPowerLimitOvershoot = 2;
 /// Over a longer time than this a GPU draws at most kLastingOvershoot times its limit.
 inline constexpr double kOvershootS = 0.2;
@@ -25,12 +25,12 @@ inline constexpr double kLowestGpuPowerW = 1;
 /// Highest power of a CPU package or its memory: the largest of 2026 are sold for 500 W.
 inline constexpr double kHighestCpuPowerW = 2000;
 /// Share of the larger one by which a counter and integrated power readings may differ, besides their errors, without
-/// a report: up to 0.5 % over 10 s on an H100, at worst 6.9 % (docs/estimating.md).
+/// a report: up to 0.5 % over 10 s on an H100, at worst 6.9 % (docs/hardware.md).
 inline constexpr double kNotableDifference = 0.10;
 /// Share from which on they contradict each other. A100 and H100 sample power during a quarter of the time
 /// (arXiv 2312.02741), which errs by more where the load keeps time with the sampling.
 inline constexpr double kContradiction = 0.25;
-/// Error of integrated power readings as a share of the energy: the worst that was seen (docs/estimating.md).
+/// Error of integrated power readings as a share of the energy: the worst that was seen (docs/hardware.md).
 inline constexpr double kIntegratedPowerError = 0.07;
 /// A counter that has not moved for this long has failed. An H100's moves every 0.1 s.
 inline constexpr double kLongestStepS = 0.5;

@@ -104,7 +104,7 @@ std::array<PassShares, kOperatorKindCount> by_kind(const MemoryShares& shares) {
 
 /// Products. A100, GH200: forward products of the same samples (their backward ran on gradients near zero, which cost
 /// less power than those of training). H100, H200: bf16 products of 8192 x 8192 sustained at the power limit, as
-/// docs/estimating.md has measured: 680 and 663 TFLOP/s. The H100's share is the mean of 60 products of transformers'
+/// docs/hardware.md has measured: 680 and 663 TFLOP/s. The H100's share is the mean of 60 products of transformers'
 /// shapes; the H200's that of products in training, 700 TFLOP/s of 2048 wide layers and 710 to 760 of 4096 wide ones.
 double matmul_peak(std::string_view gpu, Generation generation) {
   if (gpu == "h100-sxm") return 0.725;

@@ -26,7 +26,7 @@ StatedEnergy eight_seconds(double counter_j, double readings_j) {
 TEST(EnergyCheck, AcceptsWhatHonestGpusShow) {
   EXPECT_EQ(check_energy(eight_seconds(1862, 1862)).fault, EnergyFault::none);
   EXPECT_EQ(check_energy(eight_seconds(1862, 1893)).fault, EnergyFault::none);
-  // The worst that an H100 showed: 6.9 % (docs/estimating.md).
+  // The worst that an H100 showed: 6.9 % (docs/hardware.md).
   const EnergyVerdict worst = check_energy(
       {.energy_j = 3983, .time_s = 6, .readings = IntegratedPower{.energy_j = 3983 * (1 - 0.069), .error_j = 0}});
   EXPECT_EQ(worst.fault, EnergyFault::none);
