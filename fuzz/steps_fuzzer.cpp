@@ -42,9 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   exercise([&] { (void)lowgear::steps::read_steps_table(file); });
   exercise([&] { (void)lowgear::steps::read_replicas_table(file); });
-  exercise([&] {
-    std::map<lowgear::steps::WorkModel::Worker, double> workers;
-    (void)lowgear::steps::read_steps_file(file, workers);
-  });
+  exercise([&] { (void)lowgear::steps::read_steps_file(file); });
+  exercise([&] { (void)lowgear::steps::read_work_file(text, "fuzz"); });
   return 0;
 }

@@ -225,7 +225,7 @@ RankProfile profile_rank(std::vector<Recording> parts, const ProfilingOptions& o
     for (const RecordedUnit& unit : part.units) {
       if (unit.settling) continue;
       const bool is_empty = empty.contains({unit.stage, unit.kind});
-      const double time_s = is_empty ? kEmptyUnitS : unit.end_s - unit.start_s;
+      const double time_s = is_empty ? kEmptyUnitS : (unit.end_s - unit.start_s) / unit.work;
       profile.cells[{unit.stage, unit.kind, unit.clock_mhz}].times_s.add(time_s);
       profile.stages.insert(unit.stage);
     }

@@ -24,30 +24,6 @@ constexpr std::string_view kFormat = "lowgear.steps/1";
 constexpr int kMost = 1 << 20;  ///< replicas, and microbatches
 constexpr double kPercent = 100;
 
-Json cells_json(const WorkModel& model) {
-  Json cells = Json::array();
-  for (const auto& [cell, of_cell] : model.cells()) {
-    cells.push_back({{"stage", cell.first},
-                     {"kind", name(cell.second)},
-                     {"constant_s", of_cell.constant_s},
-                     {"linear_s", of_cell.linear_s},
-                     {"attention_s", of_cell.attention_s},
-                     {"constant_error_s", of_cell.constant_error_s},
-                     {"linear_error_s", of_cell.linear_error_s},
-                     {"attention_error_s", of_cell.attention_error_s}});
-  }
-  return cells;
-}
-
-Json workers_json(const WorkModel& model) {
-  Json workers = Json::array();
-  for (const auto& [worker, factor] : model.workers()) {
-    const auto& [replica, stage, kind] = worker;
-    workers.push_back({{"replica", replica}, {"stage", stage}, {"kind", name(kind)}, {"factor", factor}});
-  }
-  return workers;
-}
-
 Deal deal_at(const CsvTable& table, std::size_t row, std::size_t column) {
   for (const Deal deal : kDeals) {
     if (table.text(row, column) == name(deal)) return deal;
@@ -125,31 +101,27 @@ StepPair pair_at(const CsvTable& table, std::size_t row, std::string_view prefix
 std::string_view name(ClocksPer clocks_per) { return clocks_per == ClocksPer::unit ? "unit" : "replica"; }
 
 std::string write_steps_file(const StepsFile& file) {
-  const Json json = {{"format", kFormat},
-                     {"version", file.version},
-                     {"command", file.command},
-                     {"profile", file.profile},
-                     {"lengths", file.lengths},
-                     {"recorded", file.recorded},
-                     {"schedule", file.schedule},
-                     {"steps", file.steps},
-                     {"fitted_steps", file.fitted_steps},
-                     {"replicas", file.replicas},
-                     {"ranks", file.ranks},
-                     {"microbatches", file.microbatches},
-                     {"blocking_power_w", file.blocking_power_w},
-                     {"clocks_per", name(file.clocks_per)},
-                     {"clock_lead_s", file.clock_lead_s},
-                     {"late_by_s", file.late_by_s},
-                     {"late_share", file.late_share},
-                     {"margin", {{"given", file.margins[0]}, {"balanced", file.margins[1]}}},
-                     {"amounts_inferred", file.inferred},
-                     {"fit_error", file.model.error()},
-                     {"prediction_error", file.prediction_error},
-                     {"most_tokens", file.model.most().tokens},
-                     {"most_squared_tokens", file.model.most().squared_tokens},
-                     {"coefficients", cells_json(file.model)},
-                     {"workers", workers_json(file.model)}};
+  Json json = {{"format", kFormat},
+               {"version", file.version},
+               {"command", file.command},
+               {"profile", file.profile},
+               {"lengths", file.lengths},
+               {"recorded", file.recorded},
+               {"schedule", file.schedule},
+               {"steps", file.steps},
+               {"fitted_steps", file.fitted_steps},
+               {"replicas", file.replicas},
+               {"ranks", file.ranks},
+               {"microbatches", file.microbatches},
+               {"blocking_power_w", file.blocking_power_w},
+               {"clocks_per", name(file.clocks_per)},
+               {"clock_lead_s", file.clock_lead_s},
+               {"late_by_s", file.late_by_s},
+               {"late_share", file.late_share},
+               {"margin", {{"given", file.margins[0]}, {"balanced", file.margins[1]}}},
+               {"amounts_inferred", file.inferred},
+               {"prediction_error", file.prediction_error}};
+  json.update(file.model.json());
   return json.dump(1) + '\n';
 }
 
@@ -159,7 +131,7 @@ bool is_steps_file(const planner::PlanFolder::File& file) {
          json["format"].get<std::string>().starts_with(kFormat.substr(0, kFormat.find('/') + 1));
 }
 
-StepsFile read_steps_file(const planner::PlanFolder::File& file, std::map<WorkModel::Worker, double>& workers) {
+StepsFile read_steps_file(const planner::PlanFolder::File& file) {
   const Json json = parse_json(file.text, file.name);
   const JsonView view(json, file.name);
   require_format(view, kFormat);
@@ -185,16 +157,7 @@ StepsFile read_steps_file(const planner::PlanFolder::File& file, std::map<WorkMo
   steps.clocks_per = clocks_per == "unit" ? ClocksPer::unit : ClocksPer::replica;
   steps.late_by_s = view.at("late_by_s").number();
   if (!(steps.late_by_s >= 0)) view.at("late_by_s").fail("must be 0 or more");
-  const JsonView rows = view.at("workers");
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const JsonView row = rows.at(i);
-    const std::optional<OpKind> kind = op_kind_from_name(row.at("kind").text());
-    if (!kind) row.at("kind").fail("no kind of op");
-    const double factor = row.at("factor").number();
-    if (!(factor > 0)) row.at("factor").fail("must be above 0");
-    workers[{row.at("replica").integer_in(0, kMost), row.at("stage").integer_in(0, profile::kMaxStages), *kind}] =
-        factor;
-  }
+  steps.model = WorkModel::from_json(view);
   return steps;
 }
 

@@ -33,7 +33,7 @@ struct StepsFile {
   std::array<double, 2> margins{};
   bool inferred = false;
   double prediction_error = 0;  ///< `PredictedSteps::error`
-  WorkModel model = {};         ///< a reader has its workers alone
+  WorkModel model = {};
 };
 
 /// Whether the text of a `run.json` is that of a plan of steps.
@@ -44,8 +44,7 @@ struct StepsFile {
 
 [[nodiscard]] std::string write_steps_file(const StepsFile& file);
 /// Reads what a check needs; throws InputError.
-[[nodiscard]] StepsFile read_steps_file(const planner::PlanFolder::File& file,
-                                        std::map<WorkModel::Worker, double>& workers);
+[[nodiscard]] StepsFile read_steps_file(const planner::PlanFolder::File& file);
 
 /// `steps.csv`: a row for each step and deal.
 [[nodiscard]] std::string write_steps_table(const StepRun& run);

@@ -217,20 +217,6 @@ void check_predictions(StepUnits& step) {
   }
 }
 
-/// Why amounts are beyond what the model saw.
-std::string beyond_fit(const Lengths& lengths, const Lengths::Step& step, const Amounts& most) {
-  for (std::size_t i = 0; i < step.amounts.size(); ++i) {
-    const auto& [tokens, squared] = step.amounts[i];
-    if (tokens <= most.tokens && squared <= most.squared_tokens) continue;
-    const bool more_tokens = tokens > most.tokens;
-    return fmt::format("microbatch {} of replica {} has {:.9g} {}, and the fit saw at most {:.9g}",
-                       i % static_cast<std::size_t>(lengths.microbatches),
-                       i / static_cast<std::size_t>(lengths.microbatches), more_tokens ? tokens : squared,
-                       more_tokens ? "tokens" : "squared tokens", more_tokens ? most.tokens : most.squared_tokens);
-  }
-  return "";
-}
-
 const Amounts& amounts_of(const Lengths& lengths, const Lengths::Step& step, int replica, int microbatch) {
   return step.amounts[static_cast<std::size_t>(replica * lengths.microbatches + microbatch)];
 }
@@ -394,7 +380,7 @@ PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Lengths& le
       .replicas = lengths.replicas, .model = WorkModel::fit(fit.units), .inferred = false, .error = 0, .steps = {}};
   for (const Lengths::Step& step : lengths.steps) {
     StepUnits& of_step = result.steps.emplace_back(StepUnits{step.number, fit.steps.contains(step.number), "", {}, {}});
-    of_step.fault = step.fault.empty() ? beyond_fit(lengths, step, result.model.most()) : step.fault;
+    of_step.fault = step.fault.empty() ? result.model.beyond_fit(step.amounts, lengths.microbatches) : step.fault;
     if (const Trace::Step* const times = fit.recorded.at(step.number))
       of_step.recorded_s = by_op(dag, recorded, *times);
     if (!of_step.fault.empty()) continue;

@@ -33,7 +33,7 @@ class StepCheck {
  public:
   explicit StepCheck(const StepFolder& folder)
       : folder_(folder),
-        file_(read_steps_file(folder.run, workers_)),
+        file_(read_steps_file(folder.run)),
         profile_(profile::read_profile_file(folder.profile.text, folder.profile.name, profile::ImpossibleUnits::accept)
                      .profile),
         schedule_(schedule::read_torch_csv(folder.schedule.text, folder.schedule.name)),
@@ -148,8 +148,7 @@ class StepCheck {
   }
 
   [[nodiscard]] double worker(int replica, const planner::verifier::PipelineOp& op) const {
-    const auto found = workers_.find({replica, op.stage, op.kind});
-    return found == workers_.end() ? 1 : found->second;
+    return file_.model.worker(replica, op.stage, op.kind);
   }
 
   /// Each microbatch once; its times are those of the given deal, on the worker that runs it.
@@ -344,7 +343,6 @@ class StepCheck {
   }
 
   const StepFolder& folder_;
-  std::map<WorkModel::Worker, double> workers_;
   StepsFile file_;
   profile::StageProfile profile_;
   schedule::Schedule schedule_;

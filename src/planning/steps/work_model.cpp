@@ -11,6 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/numbers/median.h"
 #include "planning/profile/regression/non_negative_least_squares.h"
+#include "planning/profile/stage_profile.h"
 
 namespace lowgear::steps {
 
@@ -198,6 +199,95 @@ double WorkModel::time_s(int replica, int stage, OpKind kind, const Amounts& amo
     throw InputError(fmt::format("no recorded unit is a {} of stage {}: its times are not known", name(kind), stage));
   }
   return worker(replica, stage, kind) * cell->second.time_s(amounts);
+}
+
+std::string WorkModel::beyond_fit(std::span<const Amounts> amounts, int microbatches) const {
+  for (std::size_t i = 0; i < amounts.size(); ++i) {
+    const auto& [tokens, squared] = amounts[i];
+    if (tokens <= most_.tokens && squared <= most_.squared_tokens) continue;
+    const bool more_tokens = tokens > most_.tokens;
+    return fmt::format("microbatch {} of replica {} has {:.9g} {}, and the fit saw at most {:.9g}",
+                       i % static_cast<std::size_t>(microbatches), i / static_cast<std::size_t>(microbatches),
+                       more_tokens ? tokens : squared, more_tokens ? "tokens" : "squared tokens",
+                       more_tokens ? most_.tokens : most_.squared_tokens);
+  }
+  return "";
+}
+
+namespace {
+
+constexpr std::string_view kWorkFormat = "lowgear.work/1";
+constexpr int kMostWorkers = 1 << 20;
+constexpr double kMostNumber = 1e24;
+
+using Coefficient = std::pair<const char*, double WorkCoefficients::*>;
+constexpr auto kCoefficientMembers =
+    std::to_array<Coefficient>({{"constant_s", &WorkCoefficients::constant_s},
+                                {"linear_s", &WorkCoefficients::linear_s},
+                                {"attention_s", &WorkCoefficients::attention_s},
+                                {"constant_error_s", &WorkCoefficients::constant_error_s},
+                                {"linear_error_s", &WorkCoefficients::linear_error_s},
+                                {"attention_error_s", &WorkCoefficients::attention_error_s}});
+
+WorkModel::Cell cell_at(const JsonView& row) {
+  const std::optional<OpKind> kind = op_kind_from_name(row.at("kind").text());
+  if (!kind) row.at("kind").fail("no kind of op");
+  return {row.at("stage").integer_in(0, profile::kMaxStages - 1), *kind};
+}
+
+}  // namespace
+
+Json WorkModel::json() const {
+  Json coefficients = Json::array();
+  for (const auto& [cell, of_cell] : cells_) {
+    Json row = {{"stage", cell.first}, {"kind", name(cell.second)}};
+    for (const auto& [member, value] : kCoefficientMembers) row[member] = of_cell.*value;
+    coefficients.push_back(std::move(row));
+  }
+  Json workers = Json::array();
+  for (const auto& [worker, factor] : workers_) {
+    const auto& [replica, stage, kind] = worker;
+    workers.push_back({{"replica", replica}, {"stage", stage}, {"kind", name(kind)}, {"factor", factor}});
+  }
+  return {{"coefficients", coefficients},
+          {"workers", workers},
+          {"fit_error", error_},
+          {"most_tokens", most_.tokens},
+          {"most_squared_tokens", most_.squared_tokens}};
+}
+
+WorkModel WorkModel::from_json(const JsonView& object) {
+  WorkModel model;
+  const JsonView coefficients = object.at("coefficients");
+  for (std::size_t i = 0; i < coefficients.size(); ++i) {
+    const JsonView row = coefficients.at(i);
+    WorkCoefficients& of_cell = model.cells_[cell_at(row)];
+    for (const auto& [member, value] : kCoefficientMembers) of_cell.*value = number_in(row.at(member), 0, kMostNumber);
+  }
+  const JsonView workers = object.at("workers");
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    const JsonView row = workers.at(i);
+    const auto [stage, kind] = cell_at(row);
+    const double factor = row.at("factor").number();
+    if (!(factor > 0)) row.at("factor").fail("must be above 0");
+    model.workers_[{row.at("replica").integer_in(0, kMostWorkers), stage, kind}] = factor;
+  }
+  model.error_ = number_in(object.at("fit_error"), 0, kMostNumber);
+  model.most_ = {number_in(object.at("most_tokens"), 0, kMostNumber), number_in(object.at("most_squared_tokens"), 0, kMostNumber)};
+  return model;
+}
+
+std::string write_work_file(const WorkModel& model) {
+  Json json = {{"format", kWorkFormat}};
+  json.update(model.json());
+  return json.dump(1) + '\n';
+}
+
+WorkModel read_work_file(std::string_view text, const std::string& source) {
+  const Json json = parse_json(text, source);
+  const JsonView view(json, source);
+  require_format(view, kWorkFormat);
+  return WorkModel::from_json(view);
 }
 
 namespace {

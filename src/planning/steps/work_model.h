@@ -2,10 +2,13 @@
 
 #include <map>
 #include <span>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/core/formats/json.h"
 #include "base/core/op_kind.h"
 
 namespace lowgear::steps {
@@ -66,6 +69,15 @@ class WorkModel {
   /// Root mean square of the relative errors of the fitted units.
   [[nodiscard]] double error() const { return error_; }
 
+  /// Why times of microbatches cannot be predicted: amounts beyond those of the fit; empty: they can. By replica, then
+  /// microbatch, of which there are `microbatches`.
+  [[nodiscard]] std::string beyond_fit(std::span<const Amounts> amounts, int microbatches) const;
+
+  /// As members of a JSON object: `coefficients`, `workers`, `fit_error`, `most_tokens`, `most_squared_tokens`.
+  [[nodiscard]] Json json() const;
+  /// Reads them; throws InputError with the JSON path.
+  [[nodiscard]] static WorkModel from_json(const JsonView& object);
+
   /// The same for workers whose factors are known.
   [[nodiscard]] static WorkModel fit_with_workers(std::span<const RecordedUnit> units, std::map<Worker, double> workers,
                                                   Constant constant);
@@ -80,6 +92,11 @@ class WorkModel {
   Amounts most_;
   double error_ = 0;
 };
+
+/// The file next to a profile (`lowgear.work/1`, docs/formats.md) that `lowgear profile` writes.
+[[nodiscard]] std::string write_work_file(const WorkModel& model);
+/// Throws InputError.
+[[nodiscard]] WorkModel read_work_file(std::string_view text, const std::string& source);
 
 /// Times of one microbatch's units on every stage, of which the amounts are not known.
 struct MicrobatchTimes {

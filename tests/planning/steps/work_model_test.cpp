@@ -1,9 +1,11 @@
 #include "planning/steps/work_model.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "base/core/error_of.h"
 #include "planning/steps/sample_steps.h"
 #include "planning/steps/step_input.h"
 
@@ -61,6 +63,24 @@ TEST(WorkModel, TellsASlowWorkerFromLongDocuments) {
   EXPECT_NEAR(model.worker(0, 1, OpKind::forward), 1, 0.01);
   const Amounts amounts{4000, 6e6};
   EXPECT_NEAR(model.time_s(1, 1, OpKind::forward, amounts) / model.time_s(2, 1, OpKind::forward, amounts), 1.5, 0.03);
+}
+
+TEST(WorkModel, IsWhatItsFileStates) {
+  const WorkModel model = WorkModel::fit(units_of(0.01, 1.5));
+  const std::string text = write_work_file(model);
+  const WorkModel read = read_work_file(text, "profile.csv.work.json");
+  EXPECT_EQ(write_work_file(read), text);
+  const Amounts amounts{4000, 6e6};
+  EXPECT_EQ(read.time_s(1, 1, OpKind::backward, amounts), model.time_s(1, 1, OpKind::backward, amounts));
+  EXPECT_EQ(read.most(), model.most());
+  const auto error = [&](const std::string& from, const std::string& to) {
+    std::string wrong = text;
+    wrong.replace(wrong.find(from), from.size(), to);
+    return error_of([&] { (void)read_work_file(wrong, "work.json"); });
+  };
+  EXPECT_THAT(error("lowgear.work/1", "lowgear.work/2"), testing::HasSubstr("work.json"));
+  EXPECT_THAT(error("\"forward\"", "\"sideways\""), testing::HasSubstr("$.coefficients[1].kind: no kind of op"));
+  EXPECT_THAT(error("\"fit_error\": ", "\"fit_error\": -"), testing::HasSubstr("$.fit_error"));
 }
 
 TEST(WorkModel, PredictsUnitsOfUnknownLengthsFromTheOthers) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planning/profile/recording.h"
+#include "planning/steps/step_input.h"
 #include "rivals/formats/merak_recording.h"
 
 namespace lowgear::cli {
@@ -24,6 +25,10 @@ struct RecordedSchedule {
 
 /// Empty where there is none. Throws InputError where it cannot be read, or several differ.
 [[nodiscard]] std::optional<RecordedSchedule> recorded_schedule(const std::vector<std::string>& paths);
+
+/// Lengths of every microbatch that the trainer wrote next to the ranks' folders (`lengths.csv`); empty where there are
+/// none. Throws InputError where they cannot be read, or several recordings have some.
+[[nodiscard]] std::optional<steps::Lengths> recorded_lengths(const std::vector<std::string>& paths);
 
 /// All ranks of Merak's raw files `instructions-%d.csv` and `time-energy-%d.csv` in a folder, in the order of their
 /// numbers. Throws InputError when there are none or one of a pair is missing, or as `formats::read_merak` does.

@@ -28,6 +28,7 @@
 #include "planning/profile/profile_file.h"
 #include "planning/profile/recorded_activations.h"
 #include "planning/profile/switch_latency.h"
+#include "planning/steps/recorded_work.h"
 
 namespace lowgear::cli {
 namespace {
@@ -271,9 +272,24 @@ void write_freqevents(const ProfileArguments& arguments, const std::vector<profi
   }
 }
 
+/// Where the recordings have lengths, a model of times by length; the profile is then of units of mean length.
+std::optional<steps::WorkModel> fit_work(const ProfileArguments& arguments,
+                                         std::vector<profile::Recording>& recordings) {
+  if (!arguments.merak.empty()) return std::nullopt;
+  const std::optional<steps::Lengths> lengths = recorded_lengths(arguments.recordings);
+  if (!lengths) return std::nullopt;
+  if (!arguments.gpu_file.empty()) {
+    throw InputError(
+        "--gpu-file: the recording has lengths, and times by length are those of the highest recorded clock, which "
+        "predicted clocks may be above; leave --gpu-file out");
+  }
+  return steps::fit_recorded_work(recordings, *lengths, arguments.profiling.skipped_iterations);
+}
+
 ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
-  const std::vector<profile::Recording> recordings = load(arguments);
+  std::vector<profile::Recording> recordings = load(arguments);
   if (!arguments.accepts_invalid) refuse_invalid(recordings);
+  const std::optional<steps::WorkModel> work = fit_work(arguments, recordings);
   profile::ProfilingOptions profiling = arguments.profiling;
   const std::optional<RecordedSchedule> schedule =
       arguments.merak.empty() ? recorded_schedule(arguments.recordings)
@@ -283,9 +299,9 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
     profiling.microbatches = schedule->microbatches;
   }
   const profile::RecordedProfile recorded = profile_recordings(recordings, profiling);
-  // Merak's units do not ask for their clocks as they begin.
+  // Merak's units do not ask for their clocks as they begin; where lengths differ, a late clock does not show.
   const std::optional<profile::SwitchLatency> latency =
-      arguments.merak.empty() ? find_switch_latency(recordings) : std::optional<profile::SwitchLatency>();
+      arguments.merak.empty() && !work ? find_switch_latency(recordings) : std::optional<profile::SwitchLatency>();
   for (const std::string& warning : recorded.warnings) console.warn(warning);
   if (recorded.simulated) console.note("made from simulated GPUs: simulated, not measured");
   Json json = recorded_json(recorded);
@@ -317,13 +333,17 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   }
   write_freqevents(arguments, recordings);
   if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);
+  if (work) {
+    write_file_atomically(arguments.out + ".work.json", steps::write_work_file(*work));
+    json["work"] = work->json();
+  }
   json["out"] = arguments.out;
   json["errors_out"] = errors_path(arguments);
   if (arguments.json) {
     console.print_json(json);
   } else {
-    console.print(recorded_table(recorded) + shares + activations_text(activations.bytes) +
-                  switch_latency_text(latency) + next_text(arguments, schedule));
+    console.print(recorded_table(recorded) + (work ? work_table(*work) : "") + shares +
+                  activations_text(activations.bytes) + switch_latency_text(latency) + next_text(arguments, schedule));
   }
   return ExitCode::ok;
 }

@@ -50,6 +50,23 @@ std::string errors_of(const profile::RecordedCell& cell) {
 
 }  // namespace
 
+std::string work_table(const steps::WorkModel& work) {
+  constexpr double kTokens = 1e3, kSquaredTokens = 1e6, kMsPerS = 1e3;
+  Table table(
+      {{"stage"}, {"instruction", Table::Align::left}, {"ms"}, {"ms / 1e3 tokens"}, {"ms / 1e6 squared tokens"}});
+  const auto in_ms = [](double value_s, double error_s, double per) {
+    return fmt::format("{:.4g} +-{:.2g}", kMsPerS * per * value_s, kMsPerS * per * error_s);
+  };
+  for (const auto& [cell, of_cell] : work.cells()) {
+    table.add_row({fmt::to_string(cell.first), std::string(name(cell.second)),
+                   in_ms(of_cell.constant_s, of_cell.constant_error_s, 1),
+                   in_ms(of_cell.linear_s, of_cell.linear_error_s, kTokens),
+                   in_ms(of_cell.attention_s, of_cell.attention_error_s, kSquaredTokens)});
+  }
+  return fmt::format("times by length at the highest clock, off by {:.2g} % (root mean square of units):\n{}",
+                     100 * work.error(), table.text());
+}
+
 std::string recorded_table(const profile::RecordedProfile& profile) {
   Table table({{"stage"},
                {"instruction", Table::Align::left},

@@ -11,6 +11,7 @@
 #include "planning/profile/recorded_profile.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/profile/switch_latency.h"
+#include "planning/steps/work_model.h"
 #include "report/report/html_page.h"
 
 namespace lowgear::cli {
@@ -25,6 +26,9 @@ namespace lowgear::cli {
 /// The switch latency that recordings show.
 [[nodiscard]] std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency);
 [[nodiscard]] Json switch_latency_json(const profile::SwitchLatency& latency);
+
+/// Times by length at the highest clock, with their standard errors.
+[[nodiscard]] std::string work_table(const steps::WorkModel& work);
 
 /// A filled profile: each row says whether it is measured or predicted.
 [[nodiscard]] std::string filled_table(const profile::FewClockFit& fit);

@@ -1,0 +1,49 @@
+#include "planning/steps/next_step.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "planning/schedule/communication.h"
+
+namespace lowgear::steps {
+
+NextStepPlanner::NextStepPlanner(StepPipeline pipeline)
+    : pipeline_(std::move(pipeline)),
+      dag_(build_dag(without_communication(pipeline_.schedule))),
+      planner_(dag_, pipeline_.profile, pipeline_.blocking_power_w,
+               {.clocks_per = pipeline_.clocks_per, .margin = pipeline_.work.error()}) {
+  (void)work_of(std::vector<Amounts>(static_cast<std::size_t>(dag_.microbatches)), 0);
+}
+
+std::vector<double> NextStepPlanner::work_of(std::span<const Amounts> amounts, int replica) const {
+  std::vector<double> times_s;
+  const auto first = static_cast<std::size_t>(replica) * static_cast<std::size_t>(dag_.microbatches);
+  for (const schedule::ComputeOp& op : dag_.ops) {
+    const Amounts& of_microbatch = amounts[first + static_cast<std::size_t>(op.microbatch)];
+    times_s.push_back(pipeline_.work.time_s(replica, op.stage, op.kind, of_microbatch));
+  }
+  return planner_.work(times_s);
+}
+
+NextStep NextStepPlanner::plan(std::span<const Amounts> amounts, int replica) const {
+  NextStep step;
+  step.fault = pipeline_.work.beyond_fit(amounts, dag_.microbatches);
+  if (!step.fault.empty()) return step;
+  const auto replicas = static_cast<int>(amounts.size()) / dag_.microbatches;
+  for (int r = 0; r < replicas; ++r) step.time_s = std::max(step.time_s, planner_.full_time_s(work_of(amounts, r)));
+  const std::vector<double> own = work_of(amounts, replica);
+  ReplicaPlan plan = planner_.plan(own, step.time_s, {});
+  step.clocks_mhz = std::move(plan.clocks_mhz);
+  step.replica_full_time_s = planner_.full_time_s(own);
+  step.replica_time_s = plan.figures.time_s;
+  return step;
+}
+
+int NextStepPlanner::full_clock_mhz(int rank) const {
+  const std::vector<int>& clocks_mhz = planner_.full_clocks_mhz();
+  const auto at = [&](int r) { return clocks_mhz.begin() + dag_.rank_begin[static_cast<std::size_t>(r)]; };
+  return *std::max_element(at(rank), at(rank + 1));
+}
+
+}  // namespace lowgear::steps
