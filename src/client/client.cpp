@@ -266,6 +266,25 @@ void Client::load_plan_text(std::string text, const std::string& source, std::op
                      .from_iteration = {}});
 }
 
+std::string Client::plan_iteration(std::string plan_json, std::uint64_t iteration, int after_mhz) {
+  if (!had_plan_) had_plan_ = true;
+  if (const std::string reason = following_->why_not(); !reason.empty()) return reason;
+  if (!lease_) return gpu_.problem.empty() ? "no agent is used" : gpu_.problem;
+  // As trials, which begin when the plan's own clocks should end.
+  constexpr std::uint32_t kForEver = (std::uint32_t{1} << 31U) - 1;
+  const ipc::TrialIterations after{.first_iteration = static_cast<std::uint32_t>(iteration + 1),
+                                   .iterations = kForEver,
+                                   .clock_mhz = static_cast<std::uint32_t>(after_mhz)};
+  const AgentLease::OfferAnswer answer = lease_->offer({.plan_rank = 0,
+                                                        .nearest_below = false,
+                                                        .plan_json = std::move(plan_json),
+                                                        .from_iteration = {},
+                                                        .trials = {after}},
+                                                       iteration, 0);
+  if (answer.offer == AgentLease::Offer::accepted) return "";
+  return answer.offer == AgentLease::Offer::too_late ? "its plan came too late" : answer.reason;
+}
+
 void Client::follow_again() {
   refuse_what_differs();
   following_->follow_again();

@@ -134,6 +134,11 @@ class Client {
   /// The same of a plan's text; `source` names it in errors.
   void load_plan_text(std::string text, const std::string& source, std::optional<int> plan_rank, bool nearest_below);
 
+  /// Has the agent follow the only rank of a plan (`lowgear.plan/1`) in one iteration that has not begun, and from the
+  /// next on run its units at `after_mhz`, until another plan. Waits for the agent: on any thread but the training's,
+  /// or before the first iteration. Returns why the agent does not; empty: it does.
+  [[nodiscard]] std::string plan_iteration(std::string plan_json, std::uint64_t iteration, int after_mhz);
+
   /// The units that this rank begins in each iteration, in order, from the next iteration on. The first difference ends
   /// following plans as `refuse` does where they `must_agree`, and is counted in any case. None: whatever comes.
   void expect(std::vector<ExpectedUnit> units, bool must_agree) { marks_->expect(std::move(units), must_agree); }

@@ -113,6 +113,17 @@ std::int64_t BatchSampler::counted_targets(std::int64_t step) const {
   return count;
 }
 
+std::vector<std::int64_t> document_lengths(std::span<const std::int64_t> inputs, std::int64_t end) {
+  std::vector<std::int64_t> lengths;
+  std::int64_t length = 0;
+  for (const std::int64_t token : inputs) {
+    ++length;
+    if (token_id(token) == end) lengths.push_back(std::exchange(length, 0));
+  }
+  if (length > 0) lengths.push_back(length);
+  return lengths;
+}
+
 namespace {
 
 constexpr std::uint64_t kRounds = 8;

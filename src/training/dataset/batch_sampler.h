@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "training/dataset/token_text.h"
 
@@ -82,6 +83,10 @@ class BatchSampler {
   SamplePosition position_;
   std::int64_t windows_;
 };
+
+/// Lengths of the documents that `inputs` consist of: each ends with the token `end`, the last one at the latest where
+/// the inputs do. Tokens may be marked.
+[[nodiscard]] std::vector<std::int64_t> document_lengths(std::span<const std::int64_t> inputs, std::int64_t end);
 
 /// A random order of 0 ... size-1 that takes no memory, however large: a Feistel network of eight rounds (Luby and
 /// Rackoff 1988) over the smallest even number of bits that holds `size`, walked along its cycle until the value lies

@@ -218,6 +218,12 @@ TEST(MicrobatchSlice, RefusesUnequalParts) {
   EXPECT_THAT(error_of([] { (void)microbatch_slice(8, {1, 0, -2, 0}); }), HasSubstr("microbatches is -2"));
 }
 
+TEST(DocumentLengths, EndWithTheirTokenOrTheInputs) {
+  EXPECT_THAT(document_lengths(std::vector<std::int64_t>{5, 6, 0, 7, 0, 0, 8}, 0), ElementsAre(3, 2, 1, 1));
+  EXPECT_THAT(document_lengths(std::vector<std::int64_t>{5, 6, ~std::int64_t{0}}, 0), ElementsAre(3)) << "marked";
+  EXPECT_THAT(document_lengths(std::vector<std::int64_t>{5, 6}, 0), ElementsAre(2));
+}
+
 TEST(Permutation, TakesEveryValueOnce) {
   for (const std::int64_t size : {1, 2, 3, 4, 5, 16, 17, 100, 1023, 1024, 1025, 65537}) {
     for (const std::uint64_t seed : {0ULL, 1ULL, ~0ULL}) {

@@ -56,6 +56,7 @@ std::vector<std::string> settings_of(const experiment::ExperimentArm& arm) {
 std::string contents_of(const launcher::TrainConfig& config) {
   std::string contents;
   if (config.plan) contents += read_file(*config.plan, plan::kMaxPlanBytes);
+  if (config.step_clocks) contents += read_file(config.step_clocks->profile) + read_file(config.step_clocks->work);
   if (config.schedule.ends_with(".csv")) contents += read_file(config.schedule);
   return contents;
 }

@@ -251,9 +251,10 @@ std::optional<cli::ExitCode> translate_foreign(const TrainArguments& arguments, 
 /// What is missing for plans, in one line, before anything starts. Training does not depend on an agent where a server
 /// has the plans; a plan of a file cannot be followed without.
 void check_agent(const launcher::TrainConfig& config, cli::Console& console) {
-  if (!config.plan && !config.server) return;
+  if (!config.plan && !config.step_clocks && !config.server) return;
   for (const std::string& line : missing_needs({.servers = {}, .agent = true, .recording = {}})) {
     if (config.plan) throw Error(fmt::format("{}; nothing was started, as --plan cannot be followed", line));
+    if (config.step_clocks) throw Error(fmt::format("{}; nothing was started, as energy.steps needs it", line));
     console.warn(line);
   }
 }

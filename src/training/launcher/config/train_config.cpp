@@ -92,7 +92,7 @@ dataset::TokenType token_type_at(const YamlView& view) {
 
 void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   const YamlView map = root.at("data");
-  map.require_only({"tokens", "token_type", "synthetic_tokens", "sequence_length"});
+  map.require_only({"tokens", "token_type", "synthetic_tokens", "sequence_length", "document_end"});
   config.sequence_length = map.at("sequence_length").integer_in(1, model::kMaxPositions);
   if (config.model.max_positions == 0) config.model.max_positions = config.sequence_length;
   if (!config.model_file) require_valid_shape(root.at("model"), config.model);
@@ -107,6 +107,11 @@ void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config
   }
   if (config.token_type && config.tokens.empty()) {
     map.at("token_type").fail("synthetic text has no file", "leave it out");
+  }
+  if (!map.has("document_end")) return;
+  config.document_end = map.at("document_end").integer_in(0, config.model.vocabulary - 1);
+  if (config.model.rope_scaling.kind == model::RopeScaling::Kind::dynamic) {
+    map.at("document_end").fail("dynamic RoPE depends on the length of each document, which is not computed");
   }
 }
 
@@ -173,6 +178,7 @@ void read_optimizer(const YamlView& root, TrainConfig& config) {
 void require_known_type(const YamlView& root, const TrainConfig& config) {
   if (!config.fp8 || !config.fp8->probe) return;
   const char* other = config.server ? "server" : config.plan ? "energy.plan" : config.profile ? "energy.profile" : "";
+  if (config.step_clocks) other = "energy.steps";
   if (config.simulated_gpu) other = "simulated_gpu";
   if (*other == 0) return;
   root.at("type").fail(fmt::format("{} needs to know the type before the run", other), "set type: bf16 or fp8");
@@ -243,8 +249,8 @@ void read_recorded_steps(const YamlView& map, TrainConfig& config) {
 }
 
 void read_simulated_gpu(const YamlView& map, TrainConfig& config) {
-  map.require_only(
-      {"layer_forward_s", "embedding_forward_s", "head_forward_s", "backward_factor", "memory_share", "load"});
+  map.require_only({"layer_forward_s", "embedding_forward_s", "head_forward_s", "backward_factor", "memory_share",
+                    "load", "attention_share"});
   SimulatedGpuConfig gpu;
   gpu.layer_forward_s = map.at("layer_forward_s").number_in(1e-6, kMaxUnitS);
   read_optional(map, "embedding_forward_s", 0, kMaxUnitS, gpu.embedding_forward_s);
@@ -252,6 +258,7 @@ void read_simulated_gpu(const YamlView& map, TrainConfig& config) {
   read_optional(map, "backward_factor", 0.1, 100, gpu.backward_factor);
   read_optional(map, "memory_share", 0, 1, gpu.memory_share);
   read_optional(map, "load", 0, 1, gpu.load);
+  read_optional(map, "attention_share", 0, 1, gpu.attention_share);
   config.simulated_gpu = gpu;
 }
 
@@ -264,8 +271,9 @@ void read_server(const YamlView& map, const fs::path& folder, TrainConfig& confi
     map.fail("energy.envpipe.profile_step is of a job's own profiling, and the server has a sweep of its own",
              "leave out profile_step, and set server.profile.clocks, or leave out the server");
   }
-  if (config.plan || config.profile) {
-    map.fail("a job with a server must not set clocks itself", "leave out energy.plan and energy.profile");
+  if (config.plan || config.profile || config.step_clocks) {
+    map.fail("a job with a server must not set clocks itself",
+             "leave out energy.plan, energy.profile and energy.steps");
   }
 }
 
@@ -295,6 +303,29 @@ void read_policy(const YamlView& energy, const fs::path& folder, TrainConfig& co
   config.envpipe = energy.has("envpipe") ? read_envpipe(energy.at("envpipe"), folder) : EnvPipeConfig{};
 }
 
+void read_clocks_of_steps(const YamlView& map, const fs::path& folder, TrainConfig& config) {
+  map.require_only({"profile", "work", "clocks_per"});
+  const auto& adapt = config.adapt;
+  const char* const other = config.plan                       ? "energy.plan"
+                            : config.profile                  ? "energy.profile"
+                            : config.envpipe                  ? "energy.policy"
+                            : adapt.slowdown                  ? "adapt.slowdown"
+                            : adapt.repartition               ? "adapt.repartition"
+                            : config.freeze.most_blocks() > 0 ? "adapt.freeze"
+                                                              : "";
+  if (*other != 0) {
+    map.fail(fmt::format("{} sets clocks or changes units, too", other), fmt::format("leave out {}, or this", other));
+  }
+  StepClocksConfig& clocks = config.step_clocks.emplace();
+  clocks.profile = path_at(map.at("profile"), folder);
+  clocks.work = clocks.profile.string() + ".work.json";
+  if (map.has("work")) clocks.work = path_at(map.at("work"), folder);
+  if (!map.has("clocks_per")) return;
+  const std::string per = map.at("clocks_per").text();
+  if (per != "unit" && per != "replica") map.at("clocks_per").fail("expected unit or replica");
+  clocks.clocks_per = per == "unit" ? steps::ClocksPer::unit : steps::ClocksPer::replica;
+}
+
 /// Of the policy, or of the schedule `envpipe`, for which only the memory counts.
 void read_order_memory(const YamlView& envpipe, TrainConfig& config) {
   constexpr const char* kAddPolicy = "add policy: envpipe, or leave it out";
@@ -322,13 +353,14 @@ void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& con
   read_optional(root, "metrics", folder, config.metrics);
   if (!root.has("energy")) return;
   const YamlView map = root.at("energy");
-  map.require_only({"plan", "recording", "recorded_steps", "profile", "policy", "envpipe"});
+  map.require_only({"plan", "recording", "recorded_steps", "profile", "policy", "envpipe", "steps"});
   read_optional(map, "plan", folder, config.plan);
   read_optional(map, "recording", folder, config.recording);
   if (map.has("recorded_steps")) read_recorded_steps(map.at("recorded_steps"), config);
   if (map.has("profile")) read_clock_profile(map, config);
   read_policy(map, folder, config);
   if (map.has("envpipe")) read_order_memory(map.at("envpipe"), config);
+  if (map.has("steps")) read_clocks_of_steps(map.at("steps"), folder, config);
 }
 
 /// As other names of the same place have it: absolute, without links, dots and a trailing slash.

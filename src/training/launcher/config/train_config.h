@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "estimating/model/model_config.h"
+#include "planning/steps/step_planner.h"
 #include "protocol/job_spec.h"
 #include "training/dataset/token_text.h"
 #include "training/launcher/config/adapt_config.h"
@@ -42,6 +43,14 @@ struct SimulatedGpuConfig {
   double backward_factor = 2;      ///< backward over forward
   double memory_share = 0.3;       ///< share of a unit's time that the SM clock does not change
   double load = 1;                 ///< share of the GPU's compute power
+  double attention_share = 0;      ///< of a layer's time, where each sequence is one document; the rest is linear
+};
+
+/// Clocks of each step for its own lengths.
+struct StepClocksConfig {
+  std::filesystem::path profile;  ///< stage profile with the column `blocking_power`
+  std::filesystem::path work;     ///< times by length that `lowgear profile` has fitted with it
+  steps::ClocksPer clocks_per = steps::ClocksPer::unit;
 };
 
 /// A sweep of clocks during training.
@@ -105,6 +114,8 @@ struct TrainConfig {
   std::optional<dataset::TokenType> token_type;  ///< of token files without header; empty: they have one
   std::int64_t synthetic_tokens = 0;
   std::int64_t sequence_length = 0;
+  /// Token that ends a document, in which alone positions count and attention sees; empty: sequences are documents.
+  std::optional<std::int64_t> document_end;
 
   protocol::JobParallel parallel;
   std::int64_t gradient_bucket_bytes = std::int64_t{25} << 20;  ///< of gradients that replicas sum in one go
@@ -131,6 +142,7 @@ struct TrainConfig {
   int checkpoint_keep = 2;                          ///< newest ones; older ones are deleted
   std::optional<std::filesystem::path> export_folder;  ///< for the weights at the end, in Hugging Face's format
   std::optional<std::filesystem::path> plan;
+  std::optional<StepClocksConfig> step_clocks;
   std::optional<EnvPipeConfig> envpipe;  ///< the policy followed in the running job; empty: none
   EnvPipeMemory envpipe_memory;          ///< of that policy's order, and of the schedule `envpipe`
   std::optional<std::filesystem::path> recording;
@@ -143,6 +155,9 @@ struct TrainConfig {
   [[nodiscard]] bool recomputes(int pipeline_rank) const {
     return ranks_recompute.empty() ? recompute : ranks_recompute.at(static_cast<std::size_t>(pipeline_rank));
   }
+  /// Of a microbatch as the model sees it, with `row_tokens` each: one where documents do not end with their sequence.
+  [[nodiscard]] std::int64_t rows() const { return document_end ? 1 : microbatch_size; }
+  [[nodiscard]] std::int64_t row_tokens() const { return microbatch_size * sequence_length / rows(); }
   [[nodiscard]] std::int64_t tokens_per_step() const {
     return microbatches * microbatch_size * sequence_length * parallel.dp;
   }

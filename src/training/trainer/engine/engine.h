@@ -18,7 +18,7 @@ namespace lowgear::trainer {
 struct Microbatch {
   at::Tensor ids;
   at::Tensor targets;
-  SampleKeys samples = {};  ///< of dropout; empty: nothing is dropped
+  PassSamples samples = {};
 };
 
 /// Called when each unit of computation waits for its input, begins and ends.

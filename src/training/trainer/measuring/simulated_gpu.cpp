@@ -16,9 +16,10 @@ constexpr double kNsPerS = 1e9;
 }  // namespace
 
 UnitKernel simulated_kernel(const launcher::SimulatedGpuConfig& config, const StageRange& range,
-                            std::int64_t frozen_blocks, OpKind kind) {
+                            std::int64_t frozen_blocks, OpKind kind, double attention) {
   const std::int64_t skipped = kind == OpKind::forward ? 0 : frozen_blocks;
-  double time_s = static_cast<double>(range.layers.size() - skipped) * config.layer_forward_s;
+  const double layer_s = config.layer_forward_s * (1 + config.attention_share * (attention - 1));
+  double time_s = static_cast<double>(range.layers.size() - skipped) * layer_s;
   if (range.first && skipped == 0) time_s += config.embedding_forward_s;
   if (range.last) time_s += config.head_forward_s;
   if (kind != OpKind::forward) time_s *= config.backward_factor;

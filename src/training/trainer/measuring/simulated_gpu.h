@@ -20,9 +20,9 @@ struct UnitKernel {
 };
 
 /// The configured kernel of a unit. The backward of a stage with `frozen_blocks` first blocks is that of its other
-/// blocks.
+/// blocks. `attention`: pairs of tokens in a document, over those where each sequence is one.
 [[nodiscard]] UnitKernel simulated_kernel(const launcher::SimulatedGpuConfig& config, const StageRange& range,
-                                          std::int64_t frozen_blocks, OpKind kind);
+                                          std::int64_t frozen_blocks, OpKind kind, double attention = 1);
 
 /// Times of simulated kernels and of the real computation that runs concurrently.
 struct SimulatedTimes {

@@ -1,5 +1,6 @@
 #include "training/trainer/measuring/unit_marks.h"
 
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -16,6 +17,16 @@ UnitMarks::UnitMarks(const launcher::TrainConfig& config, client::Client& client
       stages_(std::move(stages)),
       activations_(device) {}
 
+void UnitMarks::set_microbatches(std::span<const Microbatch> microbatches) {
+  attention_.clear();
+  for (const Microbatch& microbatch : microbatches) {
+    double squares = 0;
+    for (const std::int64_t length : microbatch.samples.documents) squares += std::pow(length, 2);
+    const double whole = static_cast<double>(config_->microbatch_size) * std::pow(config_->sequence_length, 2);
+    attention_.push_back(microbatch.samples.documents.empty() ? 1 : squares / whole);
+  }
+}
+
 void UnitMarks::unit_waits(const schedule::Action& /*unit*/) { waits_since_ = Clock::now(); }
 
 void UnitMarks::unit_begins(const schedule::Action& unit) {
@@ -25,7 +36,8 @@ void UnitMarks::unit_begins(const schedule::Action& unit) {
   if (gpu_) {
     const Stage& stage = *stages_(unit.stage);
     const std::int64_t frozen = stage.range().layers.size() - stage.trained_blocks();
-    gpu_->begin(simulated_kernel(*config_->simulated_gpu, stage.range(), frozen, unit.op));
+    const double attention = attention_.at(static_cast<std::size_t>(unit.microbatch));
+    gpu_->begin(simulated_kernel(*config_->simulated_gpu, stage.range(), frozen, unit.op, attention));
   }
   if (is_measured(unit)) activations_.forward_begins(unit.stage);
 }
@@ -56,7 +68,7 @@ void UnitMarks::unit_ended(const schedule::Action& unit) {
 void UnitMarks::wait_for_gpu() const {
   const auto& repartition = config_->adapt.repartition;
   const bool decides = config_->plan || config_->profile || config_->envpipe || config_->server ||
-                       config_->adapt.slowdown || (repartition && repartition->profile);
+                       config_->step_clocks || config_->adapt.slowdown || (repartition && repartition->profile);
   if (decides || config_->recording) synchronize_computation(device_);
 }
 

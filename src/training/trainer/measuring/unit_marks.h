@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,8 @@ class UnitMarks final : public UnitObserver {
   UnitMarks(const launcher::TrainConfig& config, client::Client& client, at::Device device,
             std::unique_ptr<SimulatedDevice> gpu, StageLookup stages);
 
+  /// Before an iteration: what it computes, which simulated kernels depend on.
+  void set_microbatches(std::span<const Microbatch> microbatches);
   void unit_waits(const schedule::Action& unit) override;
   void unit_begins(const schedule::Action& unit) override;
   void unit_ended(const schedule::Action& unit) override;
@@ -57,6 +60,7 @@ class UnitMarks final : public UnitObserver {
   Clock::time_point begun_;
   std::vector<UnitTime> times_;
   ActivationMeter activations_;
+  std::vector<double> attention_;  ///< by microbatch, over that of whole sequences as documents
 };
 
 }  // namespace lowgear::trainer

@@ -129,7 +129,7 @@ RotatedHeads Attention::split(const at::Tensor& joined) const {
 
 RotatedHeads Attention::heads_of(const at::Tensor& joined) {
   const bool rotary = context_.config->positions == model::PositionKind::rotary;
-  if (rotary) angles_.prepare(joined.size(1), joined.device());
+  if (rotary) angles_.prepare(joined.size(1), joined.device(), context_.documents->positions);
   if (rotates_whole_heads_) return split_and_rotate(joined, angles_.cosine(), angles_.sine(), heads_);
   RotatedHeads heads = split(joined);
   if (query_norm_) heads = {(*query_norm_)(heads.query), (*key_norm_)(heads.key), heads.value};
@@ -158,6 +158,20 @@ at::Tensor Attention::bias(std::int64_t time, at::Device device) const {
 }
 
 at::Tensor Attention::mixed(const RotatedHeads& heads) const {
+  if (context_.documents->lengths.empty()) return mixed_document(heads, 0);
+  std::vector<at::Tensor> documents;
+  std::int64_t begin = 0;
+  std::int64_t weights = 0;  // attention's, of the documents before
+  for (const std::int64_t length : context_.documents->lengths) {
+    const auto part = [&](const at::Tensor& all) { return all.narrow(2, begin, length); };
+    documents.push_back(mixed_document({part(heads.query), part(heads.key), part(heads.value)}, weights));
+    begin += length;
+    weights += context_.config->heads * length * length;
+  }
+  return at::cat(documents, 2);
+}
+
+at::Tensor Attention::mixed_document(const RotatedHeads& heads, std::int64_t weights_before) const {
   const Dropout& dropout = *context_.dropout;
   const double share = context_.config->attention_dropout;
   const std::int64_t time = heads.query.size(2);
@@ -165,9 +179,10 @@ at::Tensor Attention::mixed(const RotatedHeads& heads) const {
     return compat::causal_attention(heads.query, heads.key, heads.value, scale_);
   }
   return composed_attention(heads, bias(time, heads.query.device()), scale_, [&](const at::Tensor& weights) {
-    return dropout(
-        weights, share,
-        {.layer = layer_, .site = DropoutSite::attention, .first = group_->rank() * heads_.heads * time * time});
+    return dropout(weights, share,
+                   {.layer = layer_,
+                    .site = DropoutSite::attention,
+                    .first = weights_before + group_->rank() * heads_.heads * time * time});
   });
 }
 

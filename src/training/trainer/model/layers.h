@@ -14,6 +14,12 @@
 
 namespace lowgear::trainer {
 
+/// The documents whose tokens a pass has, one after the other. None: every row of the batch is one.
+struct Documents {
+  std::vector<std::int64_t> lengths;
+  at::Tensor positions = {};  ///< of each token in its document, int64; undefined without documents
+};
+
 /// What every block of a stage uses.
 struct BlockContext {
   const model::ModelConfig* config = nullptr;
@@ -21,6 +27,7 @@ struct BlockContext {
   WeightGradientQueue* queue = nullptr;
   Collective* tensor_group = nullptr;
   const Dropout* dropout = nullptr;
+  const Documents* documents = nullptr;  ///< of the pass at hand
   Fp8Blocks* fp8_blocks = nullptr;       ///< null: none, also for layers that are not of them
   std::int64_t block = kEmbeddingBlock;  ///< of the model, to which parameters are declared
 };

@@ -74,18 +74,20 @@ at::Tensor rotary_frequencies(const model::ModelConfig& config, std::int64_t tim
   return at::tensor(frequencies, at::kFloat);
 }
 
-void RotaryAngles::prepare(std::int64_t time, at::Device device) {
-  if (cosine_.defined() && cosine_.size(0) == time && cosine_.device() == device) return;
+void RotaryAngles::prepare(std::int64_t time, at::Device device, const at::Tensor& positions) {
+  fill_tables(time, device);
+  cosine_ = positions.defined() ? cosine_table_.index_select(0, positions) : cosine_table_;
+  sine_ = positions.defined() ? sine_table_.index_select(0, positions) : sine_table_;
+}
+
+void RotaryAngles::fill_tables(std::int64_t time, at::Device device) {
+  if (cosine_table_.defined() && cosine_table_.size(0) == time && cosine_table_.device() == device) return;
   const torch::autograd::AutoGradMode no_gradient(false);
   const at::Tensor angles = at::outer(at::arange(time, at::kFloat), rotary_frequencies(*config_, time));
-  cosine_ = angles.cos();
-  sine_ = angles.sin();
-  if (config_->rope_scaling.kind == Kind::yarn) {
-    cosine_.mul_(config_->rope_scaling.attention_factor);
-    sine_.mul_(config_->rope_scaling.attention_factor);
-  }
-  cosine_ = cosine_.to(device);
-  sine_ = sine_.to(device);
+  const bool is_yarn = config_->rope_scaling.kind == Kind::yarn;
+  const double factor = is_yarn ? config_->rope_scaling.attention_factor : 1;
+  cosine_table_ = angles.cos().mul_(factor).to(device);
+  sine_table_ = angles.sin().mul_(factor).to(device);
 }
 
 at::Tensor turned(const at::Tensor& heads, const RotaryAngles& angles, bool interleaved) {

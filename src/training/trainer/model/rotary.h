@@ -13,13 +13,19 @@ class RotaryAngles {
  public:
   explicit RotaryAngles(const model::ModelConfig& config) : config_(&config) {}
 
-  /// For positions 0 to `time` - 1 on a device: fp32, [time, turned dimensions / 2].
-  void prepare(std::int64_t time, at::Device device);
+  /// For positions 0 to `time` - 1 on a device, or those of them that `positions` lists: fp32, [time, turned
+  /// dimensions / 2].
+  void prepare(std::int64_t time, at::Device device, const at::Tensor& positions = {});
   [[nodiscard]] const at::Tensor& cosine() const { return cosine_; }
   [[nodiscard]] const at::Tensor& sine() const { return sine_; }
 
  private:
+  /// Of all positions.
+  void fill_tables(std::int64_t time, at::Device device);
+
   const model::ModelConfig* config_;
+  at::Tensor cosine_table_;
+  at::Tensor sine_table_;
   at::Tensor cosine_;
   at::Tensor sine_;
 };

@@ -85,7 +85,9 @@ at::Tensor StageLayers::enter(const at::Tensor& input) const {
   at::Tensor activations = embed(input, *embedding_, anchor_, *context_.tensor_group);
   if (project_in_) activations = (*project_in_)(activations);
   if (positions_ != nullptr) {
-    activations = activations + positions_->value.narrow(0, config.position_offset, input.size(1));
+    const at::Tensor& within = context_.documents->positions;
+    activations = activations + (within.defined() ? positions_->value.index_select(0, within + config.position_offset)
+                                                  : positions_->value.narrow(0, config.position_offset, input.size(1)));
   }
   if (embedding_norm_) activations = (*embedding_norm_)({activations}).normalised;
   return (*context_.dropout)(activations, config.embedding_dropout, {.layer = kEmbeddingBlock});
@@ -118,6 +120,23 @@ void run_backward(const at::Tensor& output, const at::Tensor& gradient) {
 
 }  // namespace
 
+class Stage::Scope {
+ public:
+  Scope(Stage& stage, const PassSamples& samples) : documents_(&stage.documents_), drop_(stage.dropout_, samples.keys) {
+    if (samples.documents.empty()) return;
+    std::vector<at::Tensor> positions;
+    for (const std::int64_t length : samples.documents) positions.push_back(at::arange(length, at::kLong));
+    *documents_ = {samples.documents, at::cat(positions).to(stage.context_.store->values().device())};
+  }
+  ~Scope() { *documents_ = {}; }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  Documents* documents_;
+  Dropout::Guard drop_;
+};
+
 Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions options)
     : context_(with_queue(context)),
       range_(range),
@@ -130,6 +149,7 @@ Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions 
 BlockContext Stage::with_queue(BlockContext context) {
   context.queue = &queue_;
   context.dropout = &dropout_;
+  context.documents = &documents_;
   return context;
 }
 
@@ -150,9 +170,9 @@ at::Tensor Stage::logits(const at::Tensor& ids) {
   return layers_.logits_of(layers_.through_blocks({layers_.enter(ids)}, 0, layers_.blocks().size()));
 }
 
-at::Tensor Stage::evaluate(const at::Tensor& input, const at::Tensor& targets, const SampleKeys& samples) {
+at::Tensor Stage::evaluate(const at::Tensor& input, const at::Tensor& targets, const PassSamples& samples) {
   const AutoGradMode no_gradient(false);
-  const Dropout::Guard drop(dropout_, samples);
+  const Scope scope(*this, samples);
   return layers_.leave(layers_.through_blocks({layers_.enter(input)}, 0, layers_.blocks().size()), targets);
 }
 
@@ -164,8 +184,8 @@ Activations Stage::enter(const at::Tensor& input) const {
 }
 
 at::Tensor Stage::forward(int microbatch, const at::Tensor& input, const at::Tensor& targets,
-                          const SampleKeys& samples) {
-  const Dropout::Guard drop(dropout_, samples);
+                          const PassSamples& samples) {
+  const Scope scope(*this, samples);
   Pass pass;
   pass.samples = samples;
   pass.input = range_.first || !trains_before_ ? input : input.detach().requires_grad_(true);
@@ -228,7 +248,7 @@ at::Tensor Stage::backward(int microbatch, const at::Tensor& output_gradient, We
   TORCH_INTERNAL_ASSERT(found != passes_.end(), "a backward pass without its forward pass");
   Pass pass = std::move(found->second);
   passes_.erase(found);
-  const Dropout::Guard drop(dropout_, pass.samples);
+  const Scope scope(*this, pass.samples);
   const WeightGradientQueue::Guard defer(queue_, when == WeightGradients::later ? &deferred_[microbatch] : nullptr);
   at::Tensor input_gradient;
   if (options_.recompute) {

@@ -58,6 +58,12 @@ class StageLayers {
   at::Tensor anchor_;
 };
 
+/// What a pass knows of its microbatch besides the tokens.
+struct PassSamples {
+  SampleKeys keys = {};                      ///< of dropout; empty: nothing is dropped
+  std::vector<std::int64_t> documents = {};  ///< lengths; not empty: the batch is one row that consists of them
+};
+
 struct StageOptions {
   /// Keep only what enters each layer, and compute the layer again in the backward pass.
   bool recompute = false;
@@ -84,11 +90,12 @@ class Stage {
   [[nodiscard]] const StageRange& range() const { return range_; }
 
   /// Input: ids on the first stage, else activations. Returns activations or, on the last stage, the mean loss.
-  /// `samples` are those of the microbatch, for dropout.
+  /// `samples` are those of the microbatch.
   [[nodiscard]] at::Tensor forward(int microbatch, const at::Tensor& input, const at::Tensor& targets,
-                                   const SampleKeys& samples = {});
+                                   const PassSamples& samples = {});
   /// The same for a microbatch without a backward: keeps nothing. Also where parts are not frozen, to evaluate.
-  [[nodiscard]] at::Tensor evaluate(const at::Tensor& input, const at::Tensor& targets, const SampleKeys& samples = {});
+  [[nodiscard]] at::Tensor evaluate(const at::Tensor& input, const at::Tensor& targets,
+                                    const PassSamples& samples = {});
   /// Gradient of the microbatch's output to that of its input (undefined where nothing before the stage is trained). On
   /// the last stage the output is the loss, and its gradient a number.
   [[nodiscard]] at::Tensor backward(int microbatch, const at::Tensor& output_gradient, WeightGradients when);
@@ -106,12 +113,14 @@ class Stage {
   void clear();
 
  private:
+  /// Has the layers know a pass' samples until it ends.
+  class Scope;
   /// The tensors that a forward pass keeps for the backward pass.
   struct Pass {
     at::Tensor input;
     at::Tensor targets;
     at::Tensor output;
-    SampleKeys samples;
+    PassSamples samples;
     std::vector<at::Tensor> layer_inputs;  ///< when layers are computed again
   };
 
@@ -127,6 +136,7 @@ class Stage {
   StageOptions options_;
   WeightGradientQueue queue_;
   Dropout dropout_;
+  Documents documents_;
   std::size_t first_parameter_;
   StageLayers layers_;
   std::size_t end_parameter_;

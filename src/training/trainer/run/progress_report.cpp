@@ -260,6 +260,10 @@ void ProgressReport::write_metrics(const IterationResult& result) {
   if (result.moved) json["moved"] = {{"time_s", result.moved->time_s}, {"bytes", result.moved->bytes}};
   if (!result.operating_point.empty()) json["operating_point"] = result.operating_point;
   if (!result.policy.empty()) json["policy"] = result.policy;
+  if (const auto& predicted = result.step_prediction) {
+    json["step_plan"] = {{"predicted_s", predicted->time_s}};
+    if (!predicted->reason.empty()) json["step_plan"]["full_clocks"] = predicted->reason;
+  }
   if (result.envpipe) json["envpipe"] = envpipe_json(*result.envpipe);
   if (result.precision) json["precision"] = precision_json(*result.precision);
   for (const adapt::ChangeDecision& decision : result.decisions) {

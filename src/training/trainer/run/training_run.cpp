@@ -35,6 +35,7 @@ std::string followed_policy(const launcher::TrainConfig& config) {
   if (config.server) return "";
   if (config.envpipe) return "envpipe";
   if (config.adapt.repartition && config.adapt.repartition->profile) return "lowgear";
+  if (config.step_clocks) return "lowgear";
   return config.plan ? plan::read_plan(read_file(*config.plan, plan::kMaxPlanBytes), config.plan->string()).policy : "";
 }
 
@@ -83,6 +84,18 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, Backend backend, client::
       policy_(followed_policy(config_)) {
   load_state();
   if (config_.plan) client_->load_plan(*config_.plan, part_.place().pp, /*nearest_below=*/false);
+  if (config_.step_clocks && !all_steps_done()) {
+    step_clocks_.emplace(config_, data_, *client_, part_.place(), rank());
+    step_clocks_->begin(steps_.done);
+  }
+  if (config_.recording && config_.document_end && rank() == 0) lengths_.emplace(*config_.recording, steps_.done);
+}
+
+void TrainingRun::record_lengths(std::int64_t step) {
+  if (!lengths_) return;
+  const auto& recorded = config_.recorded_steps;
+  if (recorded && (step < recorded->first || step >= recorded->first + recorded->count)) return;
+  lengths_->add(step, data_.amounts(step), config_.microbatches);
 }
 
 void TrainingRun::add_envpipe() {
@@ -167,12 +180,15 @@ ChangeLoop::Applied TrainingRun::apply_changes(std::int64_t iteration) {
 IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
   const std::vector<Microbatch> microbatches = data_.microbatches(number, part_.place().dp, part_.device());
   const auto counted_tokens = data_.counted_tokens(number);
+  marks_.set_microbatches(microbatches);
+  record_lengths(number);
   client_->stagger(static_cast<std::uint64_t>(number));
   // A wait for the job's turn counts neither in the iteration's time nor in its energy.
   const double begin_s = monotonic_s();
   // What changes before the first unit and is measured after the last one belongs to the iteration: its costs count.
   client_->iteration_begin(
       {.number = static_cast<std::uint64_t>(number), .settling = profile_clocks_.settles_at(number)});
+  if (step_clocks_) step_clocks_->step_begins(number);
   const ChangeLoop::Applied applied = apply_changes(number);
   activations_.prepare(number, part_.store().frozen_blocks(), model::partition_text(part_.partition()));
   IterationResult result;
@@ -193,6 +209,7 @@ IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bo
   synchronize_computation(part_.device());
   client_->iteration_end();
   result.policy = policy_;
+  if (step_clocks_) result.step_prediction = step_clocks_->prediction(number);
   IterationTotals totals = totals_of(applied, result);
   totals.loss = loss_share(loss, loss_weight);
   if (envpipe_) {

@@ -434,6 +434,22 @@ TEST(TrainConfig, RefusesModelsThatCannotBe) {
   EXPECT_THAT(error_when({"model.architecture=gpt2", "model.kv_heads=2"}), HasSubstr("GPT-2 has none; leave it out"));
 }
 
+TEST(TrainConfig, ReadsClocksOfSteps) {
+  const TrainConfig config =
+      parse(kSmallest, {"data.document_end=10", "energy.steps={profile: p.csv, clocks_per: replica}"});
+  EXPECT_EQ(config.document_end, 10);
+  ASSERT_TRUE(config.step_clocks);
+  EXPECT_EQ(config.step_clocks->profile, "/jobs/p.csv");
+  EXPECT_EQ(config.step_clocks->work, "/jobs/p.csv.work.json");
+  EXPECT_EQ(config.step_clocks->clocks_per, steps::ClocksPer::replica);
+  EXPECT_EQ(config.rows(), 1);
+  EXPECT_THAT(error_when({"data.document_end=256"}), HasSubstr("from 0 to 255"));
+  EXPECT_THAT(error_with("energy: {steps: {profile: p.csv, clocks_per: rank}}"), HasSubstr("expected unit or replica"));
+  EXPECT_THAT(error_with("energy: {plan: p.json, steps: {profile: p.csv}}"),
+              HasSubstr("energy.plan sets clocks or changes units, too; leave out energy.plan, or this"));
+  EXPECT_THAT(error_with("energy: {steps: {profile: p.csv}}\nadapt: {freeze: {blocks: 1}}"), HasSubstr("adapt.freeze"));
+}
+
 TEST(TrainConfig, RefusesContradictions) {
   EXPECT_EQ(error_when({"data.sequence_length=33", "model.max_positions=32"}),
             "--set \"data.sequence_length=33\": data.sequence_length: the model has 32 positions");

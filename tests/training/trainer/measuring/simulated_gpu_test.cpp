@@ -23,5 +23,18 @@ TEST(SimulatedKernel, LastsAsLongAsWhatIsComputed) {
   EXPECT_DOUBLE_EQ(time_s(last, 2, OpKind::input_gradient), 6);
 }
 
+TEST(SimulatedKernel, LastsLongerForLongerDocuments) {
+  const launcher::SimulatedGpuConfig config{
+      .layer_forward_s = 1, .head_forward_s = 2, .backward_factor = 3, .attention_share = 0.6};
+  const StageRange last{.layers = {0, 4}, .first = false, .last = true};
+  const auto time_s = [&](OpKind kind, double attention) {
+    const UnitKernel kernel = simulated_kernel(config, last, 0, kind, attention);
+    return kernel.compute_s + kernel.memory_s;
+  };
+  EXPECT_DOUBLE_EQ(time_s(OpKind::forward, 1), 6);
+  EXPECT_DOUBLE_EQ(time_s(OpKind::forward, 0.25), 2 + 4 * (0.4 + 0.6 * 0.25));
+  EXPECT_DOUBLE_EQ(time_s(OpKind::backward, 0), 3 * (2 + 4 * 0.4));
+}
+
 }  // namespace
 }  // namespace lowgear::trainer
