@@ -20,11 +20,11 @@ constexpr int kMicrobatches = 6;
 
 WorkModel model_of(const std::vector<Amounts>& amounts, int stages, double noise) {
   std::vector<RecordedUnit> units;
-  int place = 0;
+  int place = 0;  // errors alternate by microbatch
   for (const Amounts& of_microbatch : amounts) {
     for (int stage = 0; stage < stages; ++stage) {
       for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
-        const double factor = (kind == OpKind::backward ? 2 : 1) * (1 + (place++ % 2 == 0 ? noise : -noise));
+        const double factor = (kind == OpKind::backward ? 2 : 1) * (1 + (place++ / 4 % 2 == 0 ? noise : -noise));
         units.push_back({0, stage, kind, of_microbatch,
                          factor * (kLinearS * of_microbatch.tokens + kAttentionS * of_microbatch.squared_tokens)});
       }
@@ -61,8 +61,12 @@ TEST(NextStep, EveryReplicaArrivesWithTheLongest) {
       EXPECT_EQ(step.time_s, longest_s) << "every rank has the same deadline";
       EXPECT_LE(step.replica_time_s, longest_s * (1 + 1e-9));
       const auto lowest = std::ranges::min_element(step.clocks_mhz);
-      if (step.replica_full_time_s < 0.8 * longest_s) EXPECT_LT(*lowest, planner.full_clock_mhz(0));
-      if (clocks_per == ClocksPer::replica) EXPECT_EQ(*lowest, *std::ranges::max_element(step.clocks_mhz));
+      if (step.replica_full_time_s < 0.8 * longest_s) {
+        EXPECT_LT(*lowest, planner.full_clock_mhz(0));
+      }
+      if (clocks_per == ClocksPer::replica) {
+        EXPECT_EQ(*lowest, *std::ranges::max_element(step.clocks_mhz));
+      }
     }
     EXPECT_LT(std::ranges::min(replicas, {}, &NextStep::replica_full_time_s).replica_full_time_s, 0.8 * longest_s);
   }
@@ -71,7 +75,7 @@ TEST(NextStep, EveryReplicaArrivesWithTheLongest) {
 /// The error of the model is the margin: with it, clocks below the highest are left at least that much time.
 TEST(NextStep, LeavesTimeForTheErrorOfTheModel) {
   const std::vector<Amounts> amounts = amounts_of_a_step();
-  const auto latest = [&](double noise) {
+  const auto latest_with = [&](double noise) {
     const WorkModel model = model_of(amounts, 2, noise);
     EXPECT_NEAR(model.error(), noise, 0.2 * noise);
     const NextStepPlanner planner(pipeline_of(model, ClocksPer::replica));
@@ -83,8 +87,8 @@ TEST(NextStep, LeavesTimeForTheErrorOfTheModel) {
     }
     return latest;
   };
-  EXPECT_GT(latest(1e-9), 0.9);
-  EXPECT_LE(latest(0.05), 1 / 1.045);
+  EXPECT_GT(latest_with(1e-9), 0.9);
+  EXPECT_LE(latest_with(0.05), 1 / 1.045);
 }
 
 TEST(NextStep, LengthsBeyondTheFitAreAFault) {

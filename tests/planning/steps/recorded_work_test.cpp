@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
+#include <tuple>
 
 #include "base/core/error_of.h"
 #include "planning/steps/sample_steps.h"
@@ -14,27 +17,30 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kSteps = 9, kReplicas = 2, kStages = 2, kTensorRanks = 2, kMicrobatches = 4;
+constexpr int kRecordedSteps = 9, kRecordedReplicas = 2, kRecordedStages = 2, kRecordedTensorRanks = 2,
+              kRecordedMicrobatches = 4;
 constexpr std::array kClocksMhz{1410, 1200, 1005};
 
 Lengths sample_lengths() {
-  return read_lengths(sample_files(kSteps, kReplicas, kStages, kMicrobatches, 0).lengths, "lengths.csv");
+  return read_lengths(
+      sample_files(kRecordedSteps, kRecordedReplicas, kRecordedStages, kRecordedMicrobatches, 0).lengths,
+      "lengths.csv");
 }
 
 /// Three steps at each clock, whose times grow by the clock's factor; the first step of each settles, and takes long.
 std::vector<profile::Recording> recordings_of(const Lengths& lengths) {
   std::vector<profile::Recording> recordings;
-  for (int rank = 0; rank < kStages * kReplicas * kTensorRanks; ++rank) {
+  for (int rank = 0; rank < kRecordedStages * kRecordedReplicas * kRecordedTensorRanks; ++rank) {
     profile::Recording& recording = recordings.emplace_back();
     recording.rank = rank;
-    const int stage = rank / (kReplicas * kTensorRanks);
-    const int replica = rank / kTensorRanks % kReplicas;
+    const int stage = rank / (kRecordedReplicas * kRecordedTensorRanks);
+    const int replica = rank / kRecordedTensorRanks % kRecordedReplicas;
     double now_s = 0;
     for (const Lengths::Step& step : lengths.steps) {
       const int clock_mhz = kClocksMhz.at(static_cast<std::size_t>(step.number / 3));
       const bool settling = step.number % 3 == 0;
-      for (int microbatch = 0; microbatch < kMicrobatches; ++microbatch) {
-        const Amounts& amounts = step.amounts[static_cast<std::size_t>(replica * kMicrobatches + microbatch)];
+      for (int microbatch = 0; microbatch < kRecordedMicrobatches; ++microbatch) {
+        const Amounts& amounts = step.amounts[static_cast<std::size_t>(replica * kRecordedMicrobatches + microbatch)];
         for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
           const double factor = (stage + 1) * (kind == OpKind::backward ? 2 : 1) * (settling ? 7 : 1);
           const double time_s = factor * (0.3 + 0.7 * 1410 / clock_mhz) *
@@ -92,7 +98,6 @@ TEST(RecordedWork, OfTheSameNumberOfTokensHasNoConstant) {
   const WorkCoefficients& forward = model.cells().at({0, OpKind::forward});
   EXPECT_EQ(forward.constant_s, 0);
   EXPECT_NEAR(forward.linear_s, kLinearS + kConstantS / 8192, 0.01 * kLinearS);
-  EXPECT_GT(forward.linear_error_s, 0);
 }
 
 TEST(RecordedWork, RefusesWhatItCannotKnow) {
@@ -109,7 +114,8 @@ TEST(RecordedWork, RefusesWhatItCannotKnow) {
   recordings.pop_back();
   EXPECT_THAT(error(), HasSubstr("3 ranks of stage 1 were recorded, and lengths.csv has 2 replicas"));
   recordings = recordings_of(lengths);
-  EXPECT_THAT(error_of([&] { (void)fit_recorded_work(recordings, lengths, kSteps); }), HasSubstr("nothing to fit"));
+  EXPECT_THAT(error_of([&] { (void)fit_recorded_work(recordings, lengths, kRecordedSteps); }),
+              HasSubstr("nothing to fit"));
 }
 
 }  // namespace

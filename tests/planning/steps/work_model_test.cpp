@@ -79,7 +79,7 @@ TEST(WorkModel, IsWhatItsFileStates) {
     return error_of([&] { (void)read_work_file(wrong, "work.json"); });
   };
   EXPECT_THAT(error("lowgear.work/1", "lowgear.work/2"), testing::HasSubstr("work.json"));
-  EXPECT_THAT(error("\"forward\"", "\"sideways\""), testing::HasSubstr("$.coefficients[1].kind: no kind of op"));
+  EXPECT_THAT(error("\"forward\"", "\"sideways\""), testing::HasSubstr("$.coefficients[0].kind: no kind of op"));
   EXPECT_THAT(error("\"fit_error\": ", "\"fit_error\": -"), testing::HasSubstr("$.fit_error"));
 }
 
