@@ -80,9 +80,9 @@ void dump(const Arguments& arguments) {
   trainer::Stage& stage = *part.stages().at(0);
   Dump result;
   result.add("logits", stage.logits(ids));
-  const at::Tensor loss = stage.forward(0, ids, targets);
+  const at::Tensor loss = stage.forward(0, {ids, targets}).front();
   result.add("loss", loss.reshape({1}));
-  (void)stage.backward(0, at::ones_like(loss), trainer::WeightGradients::now);
+  (void)stage.backward(0, {at::ones_like(loss)}, trainer::WeightGradients::now);
   part.reduce_tied_gradients();
   for (const trainer::Parameter& parameter : part.store().parameters()) {
     if (parameter.tied_copy) continue;

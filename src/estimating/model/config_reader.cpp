@@ -235,6 +235,7 @@ ModelConfig read_layers(const Parts& parts) {
   config.vocabulary = parts.size("vocabulary", kMaxVocabulary);
   config.hidden = parts.size("hidden");
   config.layers = parts.size("layers", kMaxModelLayers);
+  config.encoder_layers = std::min(config.encoder_layers, config.layers);
   read_heads(parts, config);
   read_intermediate(parts, config);
   config.max_positions = parts.size("max_positions", kMaxPositions);
@@ -242,7 +243,9 @@ ModelConfig read_layers(const Parts& parts) {
   read_biases(parts, config);
   config.parallel_residual = parts.flag("parallel_residual", config.parallel_residual);
   if (!parts.flag("norm_before", true)) config.norm_place = NormPlace::after;
-  config.final_norm = config.norm_place == NormPlace::before && !parts.flag("no_final_norm", false);
+  const bool none_after = config.norm_place == NormPlace::after && !config.head_transform;
+  config.final_norm = !none_after && !parts.flag("no_final_norm", false);
+  if (parts.find("token_types") != nullptr) config.token_types = parts.size("token_types", kMaxVocabulary);
   if (parts.has("embedding_width")) {
     const std::int64_t width = parts.size("embedding_width");
     config.embedding_width = width == config.hidden ? 0 : width;
@@ -316,12 +319,14 @@ void read_trained_parts(const Parts& parts, ModelConfig& config) {
   require_trained_members(parts.members(), parts.family());
   constexpr double kLeastEpsilon = 1e-30;
   constexpr double kMostDropout = 0.99;
+  constexpr double kMostBalance = 1e6;
   parts.number("norm_epsilon", kLeastEpsilon, 1, config.norm_epsilon);
   if (config.positions == PositionKind::rotary) {
     read_rope(parts, config);
     require_pairs(parts, config);
   }
   read_activation(parts, config);
+  if (parts.flag("balances_experts", false)) parts.number("balance_weight", 0, kMostBalance, config.balance_weight);
   parts.number("all_dropout", 0, kMostDropout, config.embedding_dropout);
   parts.number("all_dropout", 0, kMostDropout, config.residual_dropout);
   parts.number("embedding_dropout", 0, kMostDropout, config.embedding_dropout);

@@ -62,6 +62,8 @@ Json expert_part(const ModelConfig& config, std::string_view part) {
   if (part == "shared_intermediate") return experts.shared_intermediate;
   if (part == "normalised_experts") return config.normalised_experts;
   if (part == "expert_step") return 1;
+  if (part == "balances_experts") return config.balance_weight > 0;
+  if (part == "balance_weight" && config.balance_weight > 0) return config.balance_weight;
   if (part != "dense_layers") return {};
   Json layers = Json::array();
   for (std::size_t layer = 0; layer < experts.dense.size(); ++layer) {
@@ -89,7 +91,8 @@ constexpr SizePart kSizes[] = {{"vocabulary", &ModelConfig::vocabulary},
                                {"kv_heads", &ModelConfig::kv_heads},
                                {"head_dim", &ModelConfig::head_dim},
                                {"intermediate", &ModelConfig::intermediate},
-                               {"max_positions", &ModelConfig::max_positions}};
+                               {"max_positions", &ModelConfig::max_positions},
+                               {"token_types", &ModelConfig::token_types}};
 constexpr FlagPart kFlags[] = {{"tied_embeddings", &ModelConfig::tied_embeddings},
                                {"attention_biases", &ModelConfig::qkv_biases},
                                {"all_biases", &ModelConfig::qkv_biases},

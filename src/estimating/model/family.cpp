@@ -144,6 +144,9 @@ ModelConfig read_blocks(const Json& blocks, const std::string& model_type) {
                      : positions == "alibi" ? PositionKind::alibi
                                             : PositionKind::rotary;
   config.position_offset = blocks.value("position_offset", 0);
+  if (blocks.value("encoder", false)) config.encoder_layers = kMaxModelLayers;  // all that there are
+  if (blocks.value("norms_after", false)) config.norm_place = NormPlace::after;
+  config.head_transform = blocks.value("head_transform", false);
   config.qkv_biases = blocks.value("qkv_biases", false);
   config.output_bias = blocks.value("output_bias", false);
   config.mlp_biases = blocks.value("mlp_biases", false);
@@ -170,6 +173,7 @@ TensorNames read_tensors(const Json& names) {
           .qkv_by_head = names.value("qkv_by_head", false),
           .prefix = text("prefix"),
           .embedding = text("embedding"),
+          .token_types = text("token_types"),
           .positions = text("positions"),
           .embedding_norm = text("embedding_norm"),
           .project_in = text("project_in"),
@@ -189,9 +193,12 @@ TensorNames read_tensors(const Json& names) {
           .shared_in = texts_of(names, "shared_in"),
           .shared_out = text("shared_out"),
           .shared_router = text("shared_router"),
+          .head_transform = text("head_transform"),
           .final_norm = text("final_norm"),
           .project_out = text("project_out"),
-          .output = text("output")};
+          .output = text("output"),
+          .output_bias = text("output_bias"),
+          .others = texts_of(names, "others")};
 }
 
 Family read_family(std::string_view file, const Json& common) {
@@ -203,6 +210,7 @@ Family read_family(std::string_view file, const Json& common) {
   family.window_rule = read_window_rule(json.at("blocks"));
   for (const Json* const members : {&json.at("members"), &common.at("members")}) {
     for (const auto& member : members->items()) {
+      if (family.find(member.key()) != nullptr) continue;
       family.members.push_back(read_member(member.key(), member.value(), common.at("notes")));
       ConfigMember& read = family.members.back();
       if (read.name == "architectures") read.harmless = *(read.only = family.architecture);

@@ -41,6 +41,7 @@ struct TensorNames {
   bool qkv_by_head = false;  ///< rows of `qkv` are a query, a key and a value of each head in turn
   std::string prefix;        ///< of the model without its head
   std::string embedding;
+  std::string token_types;
   std::string positions;
   std::string embedding_norm;
   std::string project_in;  ///< from the embedding's width to the layers'
@@ -60,9 +61,12 @@ struct TensorNames {
   std::vector<std::string> shared_in;
   std::string shared_out;
   std::string shared_router;
+  std::string head_transform;
   std::string final_norm;
   std::string project_out;
   std::string output;
+  std::string output_bias;          ///< with `.bias`; empty: none
+  std::vector<std::string> others;  ///< beginnings of names in files that are not of the language model
 };
 
 /// A family of transformers: a file of `families/`, which may begin with the contents of another one (`like`).

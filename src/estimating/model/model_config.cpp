@@ -50,6 +50,14 @@ Fault find_mlp_fault(const ModelConfig& config) {
   return out_of_range("intermediate of the shared expert", experts.shared_intermediate, kMaxModelWidth, 0);
 }
 
+Fault find_encoder_fault(const ModelConfig& config) {
+  if (Fault fault = out_of_range("encoder_layers", config.encoder_layers, config.layers, 0)) return fault;
+  if (Fault fault = out_of_range("token_types", config.token_types, kMaxVocabulary, 0)) return fault;
+  if (config.positions != PositionKind::relative) return std::nullopt;
+  if (Fault fault = out_of_range("relative_buckets", config.relative_buckets, kMaxPositions, 4)) return fault;
+  return out_of_range("relative_distance", config.relative_distance, kMaxPositions, config.relative_buckets / 2 + 1);
+}
+
 Fault find_window_fault(const ModelConfig& config) {
   if (Fault fault = out_of_range("window", config.window, kMaxPositions, 0)) return fault;
   if (config.window == 0 || config.windowed.size() == static_cast<std::size_t>(config.layers)) return std::nullopt;
@@ -85,10 +93,11 @@ std::int64_t shared_expert_matrices(const ModelConfig& config) {
   return intermediate == 0 ? 0 : mlp_matrices(config, intermediate) + config.hidden;
 }
 
-/// Of one layer, with which one token is multiplied.
-std::int64_t active_layer_matrices(const ModelConfig& config, bool with_experts) {
-  const std::int64_t attention = attention_matrices(config);
-  if (!with_experts) return attention + mlp_matrices(config, config.intermediate);
+/// Of one layer, with which one token is multiplied; in a decoder after an encoder, one token of both.
+std::int64_t active_layer_matrices(const ModelConfig& config, std::int64_t layer) {
+  const bool crosses = has_encoder_and_decoder(config) && layer >= config.encoder_layers;
+  const std::int64_t attention = attention_matrices(config) * (crosses ? 2 : 1);
+  if (!has_experts(config, layer)) return attention + mlp_matrices(config, config.intermediate);
   const ExpertShape& experts = *config.experts;
   return attention + config.hidden * experts.experts + shared_expert_matrices(config) +
          experts.experts_per_token * mlp_matrices(config, experts.intermediate);
@@ -128,6 +137,7 @@ std::optional<ModelFault> find_fault(const ModelConfig& config) {
   if (Fault fault = find_mlp_fault(config)) return fault;
   if (Fault fault = out_of_range("max_positions", config.max_positions, kMaxPositions)) return fault;
   if (Fault fault = find_window_fault(config)) return fault;
+  if (Fault fault = find_encoder_fault(config)) return fault;
   // Bounded by the sizes above: 2^16 experts of 3 * 2^44 weights still fit into 64 bits, in 1024 layers they do not.
   const auto layer =
       static_cast<double>(std::max(layer_parameters(config, false).total(),
@@ -155,6 +165,14 @@ Verdict trainable(const ModelConfig& config) {
   return {{message_name(config), 0, 0},
           fmt::format("head_dim: {} of {} dimensions of a head cannot be turned in pairs", rotary_dims(config),
                       config.head_dim)};
+}
+
+bool is_masked_language_model(const ModelConfig& config) {
+  return config.encoder_layers > 0 && config.encoder_layers == config.layers;
+}
+
+bool has_encoder_and_decoder(const ModelConfig& config) {
+  return config.encoder_layers > 0 && config.encoder_layers < config.layers;
 }
 
 bool has_experts(const ModelConfig& config, std::int64_t layer) {
@@ -197,6 +215,11 @@ LayerParameters layer_parameters(const ModelConfig& config, bool experts) {
   return counts;
 }
 
+std::int64_t cross_attention_parameters(const ModelConfig& config) {
+  if (!has_encoder_and_decoder(config)) return 0;
+  return attention_matrices(config) + attention_biases(config) + norm_weights(config);
+}
+
 EndParameters end_parameters(const ModelConfig& config) {
   const std::int64_t width = embedding_width(config);
   const std::int64_t projection = config.embedding_width > 0 ? width * config.hidden : 0;
@@ -205,15 +228,20 @@ EndParameters end_parameters(const ModelConfig& config) {
   if (config.positions == PositionKind::learned) {
     counts.embedding += (config.max_positions + config.position_offset) * config.hidden;
   }
+  counts.embedding += config.token_types * config.hidden;
+  const std::int64_t stacks = has_encoder_and_decoder(config) ? 2 : 1;
+  if (config.positions == PositionKind::relative) counts.embedding += stacks * config.relative_buckets * config.heads;
   if (config.embedding_norm) counts.embedding += norm_weights(config);
-  counts.final_norm = (config.final_norm ? norm_weights(config) : 0) + projection;
+  counts.final_norm = (config.final_norm ? stacks * norm_weights(config) : 0) + projection;
+  if (config.head_transform) counts.final_norm += config.hidden * (config.hidden + 1) + config.vocabulary;
   counts.output_matrix = config.tied_embeddings ? 0 : config.vocabulary * width;
   return counts;
 }
 
 std::int64_t parameter_count(const ModelConfig& config) {
   const EndParameters ends = end_parameters(config);
-  std::int64_t count = ends.embedding + ends.head();
+  std::int64_t count =
+      ends.embedding + ends.head() + (config.layers - config.encoder_layers) * cross_attention_parameters(config);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     count += layer_parameters(config, has_experts(config, layer)).total();
   }
@@ -223,7 +251,7 @@ std::int64_t parameter_count(const ModelConfig& config) {
 double active_matrix_parameters(const ModelConfig& config) {
   double weights = training_flops_of_head(config) / kFlopsPerWeight;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    weights += static_cast<double>(active_layer_matrices(config, has_experts(config, layer)));
+    weights += static_cast<double>(active_layer_matrices(config, layer));
   }
   return weights;
 }
@@ -231,12 +259,16 @@ double active_matrix_parameters(const ModelConfig& config) {
 double training_flops_of_layer(const ModelConfig& config, std::int64_t layer, std::int64_t sequence_length) {
   const double pairs =
       is_windowed(config, layer, sequence_length) ? pairs_within_window(sequence_length, config.window) : 1;
-  return kFlopsPerWeight * static_cast<double>(active_layer_matrices(config, has_experts(config, layer))) +
-         2 * kFlopsPerWeight * static_cast<double>(query_width(config)) * static_cast<double>(sequence_length) * pairs;
+  const double attentions = has_encoder_and_decoder(config) && layer >= config.encoder_layers ? 2 : 1;
+  return kFlopsPerWeight * static_cast<double>(active_layer_matrices(config, layer)) +
+         2 * kFlopsPerWeight * static_cast<double>(query_width(config)) * static_cast<double>(sequence_length) * pairs *
+             attentions;
 }
 
 double training_flops_of_head(const ModelConfig& config) {
-  return kFlopsPerWeight * static_cast<double>(config.vocabulary) * static_cast<double>(embedding_width(config));
+  const std::int64_t transform = config.head_transform ? config.hidden * config.hidden : 0;
+  return kFlopsPerWeight *
+         static_cast<double>(config.vocabulary * embedding_width(config) + transform);
 }
 
 double training_flops_per_token(const ModelConfig& config, std::int64_t sequence_length) {

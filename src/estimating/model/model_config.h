@@ -35,7 +35,8 @@ enum class NormPlace : unsigned char {
 enum class PositionKind : unsigned char {
   learned,
   rotary,
-  alibi,  ///< scores fall with the distance (Press et al. 2022)
+  alibi,     ///< scores fall with the distance (Press et al. 2022)
+  relative,  ///< scores change by a number for each head and bucket of distances, the same in all layers (T5)
 };
 
 /// How the frequencies of rotary embeddings are changed for longer texts (`rope_scaling` of a config.json).
@@ -72,12 +73,12 @@ struct Verdict {
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
-/// The description of a decoder-only transformer. The estimator computes costs from it, the trainer builds layers from
+/// The description of a transformer: a decoder, an encoder, or an encoder and a decoder one after the other. The estimator computes costs from it, the trainer builds layers from
 /// it. `trainable` and `estimable` say whether they can. family.h has what only files depend on.
 struct ModelConfig {
   std::int64_t vocabulary = 0;     ///< tokens, before padding
   std::int64_t hidden = 0;         ///< width of the activations between layers
-  std::int64_t layers = 0;         ///< transformer blocks
+  std::int64_t layers = 0;         ///< transformer blocks, those of an encoder first
   std::int64_t heads = 0;          ///< heads of queries
   std::int64_t kv_heads = 0;       ///< heads of keys and values; fewer than `heads` in grouped-query attention
   std::int64_t head_dim = 0;       ///< width of one head; heads * head_dim may differ from `hidden`
@@ -92,6 +93,13 @@ struct ModelConfig {
   NormPlace norm_place = NormPlace::before;
   bool final_norm = true;  ///< after the last layer
   PositionKind positions = PositionKind::rotary;
+  std::int64_t encoder_layers = 0;  ///< in which each token sees all others; later ones also attend to their output
+  std::int64_t token_types = 0;     ///< rows of a table of which the first is added to every token (BERT); 0: none
+  bool head_transform = false;      ///< a dense layer with the activation before the last norm, and biases of logits
+  std::int64_t relative_buckets = 0;   ///< of relative positions
+  std::int64_t relative_distance = 0;  ///< from which on all tokens are in the last bucket
+  bool scaled_scores = true;           ///< attention's scores are divided by the root of head_dim
+  bool scaled_head = false;            ///< what the output matrix multiplies is divided by the root of `hidden`
   std::int64_t position_offset = 0;  ///< of the first token in the table of learned positions (OPT)
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;        ///< base of the rotary frequencies
@@ -100,7 +108,8 @@ struct ModelConfig {
   RopeScaling rope_scaling = {};
   double embedding_dropout = 0;      ///< shares that are set to zero: of what enters the first layer,
   double attention_dropout = 0;      ///< of the attention's weights,
-  double residual_dropout = 0;       ///< of what attention and MLP add
+  double residual_dropout = 0;       ///< of what attention and MLP add,
+  double mlp_dropout = 0;            ///< of what the activation puts out
   std::int64_t embedding_width = 0;  ///< of tokens, before a projection to `hidden`; 0: that itself
   bool tied_embeddings = false;      ///< the output matrix is the token embedding
   bool qkv_biases = false;           ///< of the query, key and value projections (GPT-2, BLOOM, Pythia, Qwen 2)
@@ -113,6 +122,7 @@ struct ModelConfig {
   bool parallel_residual = false;
   std::optional<ExpertShape> experts = {};  ///< instead of the MLP, but in dense layers
   bool normalised_experts = false;          ///< the shares of a token's experts sum to 1
+  double balance_weight = 0;                ///< of the load-balancing loss of experts in the loss; 0: none
   std::int64_t window = 0;          ///< tokens that a token of a windowed layer attends to, itself included; 0: all
   std::vector<bool> windowed = {};  ///< by layer; empty without a window
 
@@ -159,6 +169,12 @@ void require_valid(const ModelConfig& config);
 /// Whether the trainer computes exactly a valid model: every member of its config.json.
 [[nodiscard]] Verdict trainable(const ModelConfig& config);
 
+/// Whether tokens are masked and then predicted, by an encoder alone; else each token predicts the next one.
+[[nodiscard]] bool is_masked_language_model(const ModelConfig& config);
+
+/// Whether a decoder follows an encoder.
+[[nodiscard]] bool has_encoder_and_decoder(const ModelConfig& config);
+
 /// Whether a layer has experts.
 [[nodiscard]] bool has_experts(const ModelConfig& config, std::int64_t layer);
 
@@ -187,10 +203,13 @@ struct LayerParameters {
 /// `experts` says whether the layer has them.
 [[nodiscard]] LayerParameters layer_parameters(const ModelConfig& config, bool experts);
 
+/// Those that every layer of a decoder has besides, for its attention to an encoder's output; 0 without an encoder.
+[[nodiscard]] std::int64_t cross_attention_parameters(const ModelConfig& config);
+
 /// The same of what is before and after the layers. Tied embeddings count once, in `embedding`.
 struct EndParameters {
-  std::int64_t embedding = 0;      ///< tokens, learned positions, their norm, the projection to the layers' width
-  std::int64_t final_norm = 0;     ///< and the projection to the embedding's width
+  std::int64_t embedding = 0;      ///< tokens, types, positions, their norm, the projection to the layers' width
+  std::int64_t final_norm = 0;     ///< with those of an encoder, projection or transformation, biases of logits
   std::int64_t output_matrix = 0;  ///< 0 when tied
 
   [[nodiscard]] std::int64_t head() const { return final_norm + output_matrix; }

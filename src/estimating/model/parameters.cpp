@@ -27,6 +27,7 @@ class Collector {
   void add_embedding() {
     begin(Part::embedding);
     add(names_->embedding + ".weight", {config_->vocabulary, embedding_width(*config_)});
+    if (config_->token_types > 0) add(names_->token_types + ".weight", {config_->token_types, config_->hidden});
     if (config_->positions == PositionKind::learned) {
       add(names_->positions + ".weight", {config_->max_positions + config_->position_offset, config_->hidden});
     }
@@ -56,10 +57,12 @@ class Collector {
 
   void add_head() {
     begin(Part::head);
+    if (config_->head_transform) add_linears({names_->head_transform}, {config_->hidden}, config_->hidden, true);
     if (config_->final_norm) add_norm(names_->final_norm);
     if (config_->embedding_width > 0)
       add(names_->project_out + ".weight", {embedding_width(*config_), config_->hidden});
     if (!config_->tied_embeddings) add(names_->output + ".weight", {config_->vocabulary, embedding_width(*config_)});
+    if (config_->head_transform) add(names_->output_bias + ".bias", {config_->vocabulary});
   }
 
  private:

@@ -35,8 +35,11 @@ std::string_view without_prefix(std::string_view name, const model::ModelConfig&
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-bool is_buffer(std::string_view name) {
-  return std::ranges::any_of(kBuffers, [name](std::string_view ending) { return name.ends_with(ending); });
+/// Of no parameter of the language model, or a copy of one.
+bool is_besides(std::string_view name, const model::ModelConfig& config) {
+  return std::ranges::any_of(kBuffers, [name](std::string_view ending) { return name.ends_with(ending); }) ||
+         std::ranges::any_of(family_of(config).tensors.others,
+                             [name](const std::string& beginning) { return name.starts_with(beginning); });
 }
 
 /// Files of another model may hold all that is asked for, and more.
@@ -46,7 +49,7 @@ void require_no_others(const fs::path& path, const tensorfile::WeightFiles& file
   for (const model::ParameterSpec& spec : specs) known.emplace(without_prefix(spec.name, config));
   if (config.tied_embeddings) known.emplace(family_of(config).tensors.output + ".weight");
   for (const auto& [name, tensor] : files.tensors()) {
-    if (is_buffer(name) || known.contains(without_prefix(name, config))) continue;
+    if (is_besides(name, config) || known.contains(without_prefix(name, config))) continue;
     fail_tensor(path, name, "the model has none of this name");
   }
 }

@@ -35,6 +35,7 @@ Json config_of(const Family& family) {
   };
   for (const ConfigMember& member : family.members) {
     if (member.is.ends_with("dropout")) config[member.name] = 0.0;
+    if (member.is == "balances_experts") config[member.name] = true;
   }
   if (family.model_type == "gpt2") {
     add({{"n_embd", 64}, {"n_layer", 4}, {"n_head", 4}, {"n_positions", 512}});
@@ -99,7 +100,7 @@ const std::map<std::string_view, Json>& other_values() {
       {"decoder_sparse_step", 2},
       {"mlp_only_layers", {0}},
       {"norm_topk_prob", true},
-      {"output_router_logits", true},
+      {"output_router_logits", false},
       {"router_aux_loss_coef", 0.5},
       {"router_jitter_noise", 0.5},
       {"sliding_window", 64},
@@ -127,6 +128,10 @@ const std::map<std::string_view, Json>& other_values() {
       {"layer_norm_epsilon", 1e-3},
       {"attention_dropout", 0.1},
       {"hidden_dropout", 0.1},
+      {"hidden_dropout_prob", 0.1},
+      {"attention_probs_dropout_prob", 0.1},
+      {"type_vocab_size", 3},
+      {"position_embedding_type", "relative_key"},
       {"resid_pdrop", 0.1},
       {"embd_pdrop", 0.1},
       {"attn_pdrop", 0.1},
@@ -169,7 +174,7 @@ ModelConfig read_config(const Json& json) {
 bool is_trained_alone(const ConfigMember& member) {
   static const std::set<std::string> parts = {"norm_epsilon",      "rope_theta",         "rope_scaling",
                                               "rope_parameters",   "rotary_interleaved", "activation",
-                                              "normalised_experts"};
+                                              "normalised_experts", "balances_experts", "balance_weight"};
   return parts.contains(member.is);
 }
 
@@ -378,6 +383,10 @@ std::map<std::string, std::string> members_of_classes() {
        "rotary_emb_base attention_dropout hidden_dropout classifier_dropout max_position_embeddings initializer_range "
        "layer_norm_eps use_cache bos_token_id eos_token_id tie_word_embeddings use_parallel_residual rope_scaling "
        "rope_theta rope_parameters attention_bias is_decoder"},
+      {"bert",
+       "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act hidden_dropout_prob "
+       "attention_probs_dropout_prob max_position_embeddings type_vocab_size initializer_range layer_norm_eps "
+       "pad_token_id position_embedding_type use_cache classifier_dropout tie_word_embeddings"},
       {"opt",
        "vocab_size hidden_size num_hidden_layers ffn_dim max_position_embeddings do_layer_norm_before "
        "_remove_final_layer_norm word_embed_proj_dim dropout attention_dropout num_attention_heads activation_function "

@@ -17,7 +17,8 @@ inline ModelConfig for_estimates(ModelConfig config) {
   config.family = defaults.family;
   config.activation = defaults.activation;
   config.normalised_experts = defaults.normalised_experts;
-  config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0;
+  config.balance_weight = defaults.balance_weight;
+  config.embedding_dropout = config.attention_dropout = config.residual_dropout = config.mlp_dropout = 0;
   config.rotary_interleaved = defaults.rotary_interleaved;
   config.norm_epsilon = defaults.norm_epsilon;
   config.rope_theta = defaults.rope_theta;
@@ -161,8 +162,18 @@ inline const std::string kOptAfter = R"({
   "word_embed_proj_dim": 512
 })";
 
+/// google-bert/bert-base-uncased.
+inline const std::string kBert = R"({
+  "architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.1, "gradient_checkpointing": false,
+  "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "hidden_size": 768, "initializer_range": 0.02,
+  "intermediate_size": 3072, "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "bert",
+  "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 0, "position_embedding_type": "absolute",
+  "transformers_version": "4.6.0.dev0", "type_vocab_size": 2, "use_cache": true, "vocab_size": 30522
+})";
+
 inline const std::vector<std::string> kEveryFamily = {kLlama2, kLlama31,  kTinyLlama, kMistral,  kMixtral,
                                                       kQwen2,  kQwen2Moe, kQwen3,     kQwen3Moe, kPhi3,
-                                                      kGpt2,   kGptNeox,  kBloom,     kOpt,      kOptAfter};
+                                                      kGpt2,   kGptNeox,  kBloom,     kOpt,      kOptAfter,
+                                                      kBert};
 
 }  // namespace lowgear::model

@@ -45,6 +45,7 @@ TEST(Parameters, CountThoseOfPublishedModels) {
   EXPECT_EQ(parameter_count(parse_model_config(kBloom, "config.json")), 559'214'592);
   EXPECT_EQ(parameter_count(parse_model_config(kOpt, "config.json")), 125'239'296);
   EXPECT_EQ(parameter_count(parse_model_config(kOptAfter, "config.json")), 331'196'416);
+  EXPECT_EQ(parameter_count(parse_model_config(kBert, "config.json")), 109'514'298);
 }
 
 TEST(Parameters, AreNamedAndShapedAsTransformersDoesForLlama) {
@@ -111,7 +112,9 @@ TEST(Parameters, BeginWithThePrefixOfTheModelWithoutItsHead) {
     const ModelConfig config = parse_model_config(text, "config.json");
     for (const ParameterSpec& spec : parameters(config)) {
       EXPECT_TRUE(spec.name.starts_with(base_prefix(config)) ||
-                  spec.name == family_of(config).tensors.output + ".weight");
+                  spec.name == family_of(config).tensors.output + ".weight" ||
+                  (config.head_transform && spec.part == Part::head))
+          << spec.name;
     }
   }
 }

@@ -73,11 +73,11 @@ CASES = {
         resid_pdrop=0.0, embd_pdrop=0.0, rope_parameters=rope(partial_rotary_factor=0.5))),
     "mixtral": ("MixtralConfig", "MixtralForCausalLM", dict(
         EXPERTS, num_local_experts=4, num_experts_per_tok=2, sliding_window=None, tie_word_embeddings=False,
-        output_router_logits=False, router_jitter_noise=0.0, rope_parameters=rope())),
+        output_router_logits=True, router_aux_loss_coef=0.1, router_jitter_noise=0.0, rope_parameters=rope())),
     "qwen2_moe": ("Qwen2MoeConfig", "Qwen2MoeForCausalLM", dict(
         EXPERTS, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=20,
         decoder_sparse_step=2, mlp_only_layers=[], norm_topk_prob=False, tie_word_embeddings=False,
-        output_router_logits=False, rope_parameters=rope())),
+        output_router_logits=True, router_aux_loss_coef=0.2, rope_parameters=rope())),
     "qwen3_moe": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM", dict(
         EXPERTS, head_dim=8, num_experts=4, num_experts_per_tok=3, moe_intermediate_size=12, decoder_sparse_step=1,
         mlp_only_layers=[1], norm_topk_prob=True, tie_word_embeddings=True, output_router_logits=False,
@@ -155,18 +155,22 @@ def batches(case):
     return ids[:, :, :-1], ids[:, :, 1:], None
 
 
-def logits_of(model, inputs, encoded):
+def outputs_of(model, inputs, encoded):
     if encoded is None:
-        return model(input_ids=inputs, use_cache=False).logits if accepts_cache(model) else model(input_ids=inputs).logits
-    return model(input_ids=encoded, decoder_input_ids=inputs, use_cache=False).logits
+        return model(input_ids=inputs, use_cache=False) if accepts_cache(model) else model(input_ids=inputs)
+    return model(input_ids=encoded, decoder_input_ids=inputs, use_cache=False)
 
 
 def accepts_cache(model):
     return "Bert" not in type(model).__name__
 
 
-def loss_of(logits, targets):
-    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+def loss_of(model, outputs, targets):
+    """As the model computes it from labels, which transformers would shift: with the load-balancing loss of experts."""
+    logits = outputs.logits.float().flatten(0, 1)
+    loss = torch.nn.functional.cross_entropy(logits, targets.flatten(), ignore_index=IGNORED)
+    balance = getattr(outputs, "aux_loss", None)
+    return loss if balance is None else loss + model.config.router_aux_loss_coef * balance
 
 
 def save_named(model, folder, target):
@@ -189,8 +193,8 @@ def step_losses(model, inputs, targets, encoded):
     losses = []
     for step in range(STEPS):
         optimizer.zero_grad()
-        logits = logits_of(model, inputs[step], None if encoded is None else encoded[step])
-        loss = loss_of(logits, targets[step])
+        outputs = outputs_of(model, inputs[step], None if encoded is None else encoded[step])
+        loss = loss_of(model, outputs, targets[step])
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -213,12 +217,14 @@ def make(case, folder):
 
     inputs, targets, encoded = batches(case)
     first = None if encoded is None else encoded[0]
-    logits = logits_of(model, inputs[0], first)
-    loss = loss_of(logits, targets[0])
+    outputs = outputs_of(model, inputs[0], first)
+    logits = outputs.logits
+    loss = loss_of(model, outputs, targets[0])
     loss.backward()
     with torch.no_grad():
         narrow = copy.deepcopy(model).to(torch.bfloat16)
-        narrow_logits = logits_of(narrow, inputs[0], first).float()
+        narrow_outputs = outputs_of(narrow, inputs[0], first)
+        narrow_loss = loss_of(narrow, narrow_outputs, targets[0])
     gradients = copy.deepcopy(model)
     missing = []
     with torch.no_grad():
@@ -234,8 +240,8 @@ def make(case, folder):
         "logits": logits.detach().float(),
         "loss": loss.detach().float().reshape(1),
         "step_losses": torch.tensor(losses),
-        "bf16_logits_error": (narrow_logits - logits).abs().max().reshape(1),
-        "bf16_loss": loss_of(narrow_logits, targets[0]).reshape(1),
+        "bf16_logits_error": (narrow_outputs.logits.float() - logits).abs().max().reshape(1),
+        "bf16_loss": narrow_loss.reshape(1),
     }
     if encoded is not None:
         expected["encoder_inputs"] = encoded.to(torch.int32)

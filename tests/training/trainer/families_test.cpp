@@ -174,9 +174,12 @@ TEST_P(OfTransformers, HasLogitsLossGradientsAndThirtySteps) {
   expect_close(stage.logits(fixture.ids("inputs", 0)), fixture.expected("logits"), "logits");
   const at::Tensor losses = fixture.expected("step_losses");
   for (std::int64_t step = 0; step < losses.size(0); ++step) {
-    const at::Tensor loss = stage.forward(0, fixture.ids("inputs", step), fixture.ids("targets", step));
-    EXPECT_NEAR(loss.item<double>(), losses[step].item<double>(), 1e-4) << step;
-    (void)stage.backward(0, at::ones_like(loss), WeightGradients::now);
+    const at::Tensor targets = fixture.ids("targets", step);
+    const at::Tensor loss = stage.forward(0, {fixture.ids("inputs", step), targets}).front();
+    // The mean over the targets that count, as TrainingData::loss_weight makes it.
+    const double weight = static_cast<double>(targets.numel()) / targets.ge(0).sum().item<double>();
+    EXPECT_NEAR(loss.item<double>() * weight, losses[step].item<double>(), 1e-4) << step;
+    (void)stage.backward(0, {at::full_like(loss, weight)}, WeightGradients::now);
     part.reduce_tied_gradients();
     for (const Parameter& parameter : part.store().parameters()) {
       if (step > 0 || parameter.tied_copy) continue;

@@ -38,9 +38,14 @@ std::vector<FamilyModel> make_models() {
                                    {"tie_word_embeddings", true}}));
   add("qwen3", config_of("qwen3", {{"head_dim", 8}}));
   add("phi3", config_of("phi3", {{"num_key_value_heads", 4}, {"resid_pdrop", 0.2}, {"partial_rotary_factor", 0.5}}));
-  add("mixtral", config_of("mixtral", {{"num_local_experts", 4}, {"num_experts_per_tok", 2}}));
+  add("mixtral", config_of("mixtral", {{"num_local_experts", 4},
+                                       {"num_experts_per_tok", 2},
+                                       {"output_router_logits", true},
+                                       {"router_aux_loss_coef", 0.2}}));
   add("qwen2_moe",
-      config_of("qwen2_moe", with_experts({{"shared_expert_intermediate_size", 20}, {"decoder_sparse_step", 2}})));
+      config_of("qwen2_moe", with_experts({{"shared_expert_intermediate_size", 20},
+                                           {"decoder_sparse_step", 2},
+                                           {"output_router_logits", true}})));
   add("qwen3_moe", config_of("qwen3_moe", with_experts({{"head_dim", 8}, {"mlp_only_layers", {1}}})));
   add("gpt2",
       {{"model_type", "gpt2"}, {"vocab_size", 64}, {"n_embd", 16}, {"n_layer", 4}, {"n_head", 4}, {"n_positions", 32}});
@@ -53,6 +58,13 @@ std::vector<FamilyModel> make_models() {
                 {"n_head", 6},
                 {"hidden_dropout", 0.2},
                 {"attention_dropout", 0.1}});
+  add("bert", {{"model_type", "bert"},
+               {"vocab_size", 64},
+               {"hidden_size", 16},
+               {"intermediate_size", 24},
+               {"num_hidden_layers", 4},
+               {"num_attention_heads", 4},
+               {"max_position_embeddings", 64}});
   const Json opt = {{"ffn_dim", 24}, {"intermediate_size", nullptr}, {"num_key_value_heads", nullptr}};
   add("opt", config_of("opt", opt));
   Json after = opt;

@@ -137,7 +137,7 @@ void run_rank(const ThreadJob& job, const Place& place, const schedule::Schedule
       ranks);
   initialize(part.store(), job.config.layers, job.seed);
   PipelineEngine engine(schedule, place.pp, part.stages(), *ranks.pipeline,
-                        {.activation_shape = {kBatch, kTime, job.config.hidden},
+                        {.streams = stream_shapes(job.config, kBatch, kTime),
                          .activation_options = at::kFloat,
                          .loss_gradient = 1.0 / (job.microbatches * job.dp)});
   const std::vector<Microbatch> all = test_microbatches(job.config, job.microbatches * job.dp);

@@ -92,12 +92,20 @@ dataset::TokenType token_type_at(const YamlView& view) {
 
 void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   const YamlView map = root.at("data");
-  map.require_only({"tokens", "token_type", "synthetic_tokens", "sequence_length", "document_end"});
+  map.require_only({"tokens", "token_type", "synthetic_tokens", "sequence_length", "document_end", "mask_token"});
   config.sequence_length = map.at("sequence_length").integer_in(1, model::kMaxPositions);
   if (config.model.max_positions == 0) config.model.max_positions = config.sequence_length;
   if (!config.model_file) require_valid_shape(root.at("model"), config.model);
   if (config.sequence_length > config.model.max_positions) {
     map.at("sequence_length").fail(fmt::format("the model has {} positions", config.model.max_positions));
+  }
+  if (is_masked_language_model(config.model)) {
+    if (!map.has("mask_token")) {
+      map.fail("a masked language model needs the id of its mask", "mask_token: 103 for the published uncased BERT");
+    }
+    config.mask_token = map.at("mask_token").integer_in(0, config.model.vocabulary - 1);
+  } else if (map.has("mask_token")) {
+    map.at("mask_token").fail("the model is no masked language model", "leave it out");
   }
   if (map.has("tokens")) config.tokens = paths_at(map.at("tokens"), folder);
   if (map.has("token_type")) config.token_type = token_type_at(map.at("token_type"));
@@ -110,6 +118,9 @@ void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config
   }
   if (!map.has("document_end")) return;
   config.document_end = map.at("document_end").integer_in(0, config.model.vocabulary - 1);
+  if (config.mask_token || has_encoder_and_decoder(config.model)) {
+    map.at("document_end").fail("documents are of models that predict the next token", "leave it out");
+  }
   if (config.model.rope_scaling.kind == model::RopeScaling::Kind::dynamic) {
     map.at("document_end").fail("dynamic RoPE depends on the length of each document, which is not computed");
   }

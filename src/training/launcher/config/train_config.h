@@ -116,6 +116,7 @@ struct TrainConfig {
   std::int64_t sequence_length = 0;
   /// Token that ends a document, in which alone positions count and attention sees; empty: sequences are documents.
   std::optional<std::int64_t> document_end;
+  std::optional<std::int64_t> mask_token;  ///< of masked language models; empty: the model is none
 
   protocol::JobParallel parallel;
   std::int64_t gradient_bucket_bytes = std::int64_t{25} << 20;  ///< of gradients that replicas sum in one go

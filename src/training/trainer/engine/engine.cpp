@@ -57,7 +57,7 @@ at::Tensor PipelineEngine::run(std::span<const Microbatch> microbatches, UnitObs
     if (observer != nullptr) observer->unit_ended(action);
   }
   group.close();
-  for (const Outgoing& sent : outgoing_) sent.transfer->wait();
+  for (const Message& sent : outgoing_) sent.wait();
   at::Tensor loss = std::move(loss_);
   forget();
   return loss;
@@ -79,7 +79,7 @@ void PipelineEngine::wait_for_input(const schedule::Action& action) {
   if (action.op == OpKind::weight_gradient) return;
   auto& inbox = is_forward ? incoming_activations_ : incoming_gradients_;
   const auto found = inbox.find({action.stage + (is_forward ? -1 : 1), action.microbatch});
-  if (found != inbox.end()) found->second.transfer->wait();
+  if (found != inbox.end()) found->second.wait();
 }
 
 void PipelineEngine::compute(const schedule::Action& action, const Microbatch& microbatch) {
@@ -101,46 +101,46 @@ void PipelineEngine::compute(const schedule::Action& action, const Microbatch& m
 
 void PipelineEngine::forward(const schedule::Action& action, const Microbatch& microbatch) {
   const Key before{action.stage - 1, action.microbatch};
-  const at::Tensor input = action.stage == 0 ? microbatch.ids : take(activations_, incoming_activations_, before);
+  const Tensors input = action.stage == 0 ? Tensors() : take(activations_, incoming_activations_, before);
   Stage& stage = *stages_.at(action.stage);
-  const at::Tensor output = action.stage < frozen_stages_
-                                ? stage.evaluate(input, microbatch.targets, microbatch.samples)
-                                : stage.forward(action.microbatch, input, microbatch.targets, microbatch.samples);
+  Tensors output = action.stage < frozen_stages_ ? stage.evaluate(microbatch, input)
+                                                 : stage.forward(action.microbatch, microbatch, input);
   if (action.stage == last_stage_) {
-    loss_.add_(output);
+    loss_.add_(output.front());
   } else {
-    activations_[{action.stage, action.microbatch}] = output;
+    activations_[{action.stage, action.microbatch}] = std::move(output);
   }
 }
 
 void PipelineEngine::backward(const schedule::Action& action, WeightGradients when) {
   const Key after{action.stage + 1, action.microbatch};
-  const at::Tensor gradient = action.stage == last_stage_ ? at::full_like(loss_, options_.loss_gradient * loss_weight_)
-                                                          : take(gradients_, incoming_gradients_, after);
-  at::Tensor input_gradient = stages_.at(action.stage)->backward(action.microbatch, gradient, when);
-  if (action.stage > frozen_stages_) gradients_[{action.stage, action.microbatch}] = std::move(input_gradient);
+  const Tensors gradients = action.stage == last_stage_
+                                ? Tensors{at::full_like(loss_, options_.loss_gradient * loss_weight_)}
+                                : take(gradients_, incoming_gradients_, after);
+  Tensors input_gradients = stages_.at(action.stage)->backward(action.microbatch, gradients, when);
+  if (action.stage > frozen_stages_) gradients_[{action.stage, action.microbatch}] = std::move(input_gradients);
 }
 
-at::Tensor PipelineEngine::take(std::map<Key, at::Tensor>& here, std::map<Key, Incoming>& inbox, const Key& key) {
+Tensors PipelineEngine::take(std::map<Key, Tensors>& here, std::map<Key, Message>& inbox, const Key& key) {
   if (const auto found = here.find(key); found != here.end()) {
-    at::Tensor tensor = std::move(found->second);
+    Tensors tensors = std::move(found->second);
     here.erase(found);
-    return tensor;
+    return tensors;
   }
   const auto found = inbox.find(key);
   TORCH_INTERNAL_ASSERT(found != inbox.end(), "a computation before its input was asked for");
-  at::Tensor tensor = std::move(found->second.tensor);
+  Tensors tensors = std::move(found->second.tensors);
   inbox.erase(found);
-  return tensor;
+  return tensors;
 }
 
 void PipelineEngine::transfer(const schedule::Action& action) {
   const Key own{action.stage, action.microbatch};
   switch (action.kind) {
     case schedule::ActionKind::send_f:
-      return send(std::move(activations_.extract(own).mapped()), action.stage + 1);
+      return send(activations_.extract(own).mapped(), action.stage + 1);
     case schedule::ActionKind::send_b:
-      return send(std::move(gradients_.extract(own).mapped()), action.stage - 1);
+      return send(gradients_.extract(own).mapped(), action.stage - 1);
     case schedule::ActionKind::recv_f:
       return receive(incoming_activations_, action);
     case schedule::ActionKind::recv_b:
@@ -150,22 +150,29 @@ void PipelineEngine::transfer(const schedule::Action& action) {
   }
 }
 
-void PipelineEngine::send(at::Tensor tensor, int stage) {
+void PipelineEngine::send(const Tensors& tensors, int stage) {
   const std::size_t most = rank_of_stage_.size() + kSendsUnderWay;
   while (outgoing_.size() >= most) {
-    outgoing_.front().transfer->wait();
+    outgoing_.front().wait();
     outgoing_.pop_front();
   }
-  tensor = tensor.contiguous();
-  auto transfer = peers_->send(tensor, rank_of_stage_[static_cast<std::size_t>(stage)]);
-  outgoing_.push_back({std::move(tensor), std::move(transfer)});
+  Message& message = outgoing_.emplace_back();
+  for (const at::Tensor& tensor : tensors) {
+    message.tensors.push_back(tensor.contiguous());
+    message.transfers.push_back(
+        peers_->send(message.tensors.back(), rank_of_stage_[static_cast<std::size_t>(stage)]));
+  }
 }
 
-void PipelineEngine::receive(std::map<Key, Incoming>& inbox, const schedule::Action& action) {
+void PipelineEngine::receive(std::map<Key, Message>& inbox, const schedule::Action& action) {
   const int from = peer_stage(action);
-  Incoming incoming{at::empty(options_.activation_shape, options_.activation_options), nullptr};
-  incoming.transfer = peers_->receive(incoming.tensor, rank_of_stage_[static_cast<std::size_t>(from)]);
-  inbox[{from, action.microbatch}] = std::move(incoming);
+  Message& message = inbox[{from, action.microbatch}];
+  for (const StreamShape& stream : options_.streams) {
+    const at::TensorOptions options = options_.activation_options;
+    message.tensors.push_back(at::empty(stream.shape, stream.in_fp32 ? options.dtype(at::kFloat) : options));
+    message.transfers.push_back(
+        peers_->receive(message.tensors.back(), rank_of_stage_[static_cast<std::size_t>(from)]));
+  }
 }
 
 }  // namespace lowgear::trainer

@@ -14,13 +14,6 @@
 
 namespace lowgear::trainer {
 
-/// One microbatch of token ids, and the next token at each position, or kNoTarget, both [batch, time] int64.
-struct Microbatch {
-  at::Tensor ids;
-  at::Tensor targets;
-  PassSamples samples = {};
-};
-
 /// Called when each unit of computation waits for its input, begins and ends.
 class UnitObserver {
  public:
@@ -32,9 +25,9 @@ class UnitObserver {
 };
 
 struct EngineOptions {
-  std::vector<std::int64_t> activation_shape;  ///< of tensors that pass between stages: batch, time, hidden
-  at::TensorOptions activation_options;        ///< its type and device
-  double loss_gradient = 1;                    ///< weight of each microbatch's loss in the gradients
+  std::vector<StreamShape> streams;      ///< what passes between stages
+  at::TensorOptions activation_options;  ///< type and device of activations
+  double loss_gradient = 1;              ///< weight of each microbatch's loss in the gradients
 };
 
 /// Executes one rank's part of a pipeline schedule.
@@ -54,13 +47,14 @@ class PipelineEngine {
 
  private:
   using Key = std::tuple<int, int>;  ///< stage, microbatch
-  struct Incoming {
-    at::Tensor tensor;
-    std::unique_ptr<PendingTransfer> transfer;
-  };
-  struct Outgoing {
-    at::Tensor tensor;
-    std::unique_ptr<PendingTransfer> transfer;
+  /// Tensors on their way from or to another stage, each with its transfer.
+  struct Message {
+    Tensors tensors;
+    std::vector<std::unique_ptr<PendingTransfer>> transfers;
+
+    void wait() const {
+      for (const auto& transfer : transfers) transfer->wait();
+    }
   };
 
   void wait_for_input(const schedule::Action& action);
@@ -68,9 +62,9 @@ class PipelineEngine {
   void forward(const schedule::Action& action, const Microbatch& microbatch);
   void backward(const schedule::Action& action, WeightGradients when);
   void transfer(const schedule::Action& action);
-  void send(at::Tensor tensor, int stage);
-  void receive(std::map<Key, Incoming>& inbox, const schedule::Action& action);
-  [[nodiscard]] static at::Tensor take(std::map<Key, at::Tensor>& here, std::map<Key, Incoming>& inbox, const Key& key);
+  void send(const Tensors& tensors, int stage);
+  void receive(std::map<Key, Message>& inbox, const schedule::Action& action);
+  [[nodiscard]] static Tensors take(std::map<Key, Tensors>& here, std::map<Key, Message>& inbox, const Key& key);
   void forget();
 
   const std::vector<schedule::Action>* actions_;
@@ -82,11 +76,11 @@ class PipelineEngine {
   EngineOptions options_;
 
   // Of the iteration at hand.
-  std::map<Key, at::Tensor> activations_;         ///< outputs by the stage that made them
-  std::map<Key, at::Tensor> gradients_;           ///< gradients of inputs, by the stage that made them
-  std::map<Key, Incoming> incoming_activations_;  ///< by the stage that made them
-  std::map<Key, Incoming> incoming_gradients_;
-  std::deque<Outgoing> outgoing_;
+  std::map<Key, Tensors> activations_;           ///< outputs by the stage that made them
+  std::map<Key, Tensors> gradients_;             ///< gradients of inputs, by the stage that made them
+  std::map<Key, Message> incoming_activations_;  ///< by the stage that made them
+  std::map<Key, Message> incoming_gradients_;
+  std::deque<Message> outgoing_;
   at::Tensor loss_;
   double loss_weight_ = 1;
 };

@@ -84,6 +84,7 @@ Attention::Attention(const BlockContext& context, const std::string& prefix, std
     : context_(context),
       group_(context.tensor_group),
       layer_(layer),
+      causal_(layer >= context.config->encoder_layers),
       heads_{context.config->heads / group_->size(), context.config->kv_heads / group_->size(),
              context.config->head_dim},
       scale_(1.0 / std::sqrt(static_cast<double>(context.config->head_dim))),
@@ -146,7 +147,7 @@ bool Attention::is_biased(std::int64_t time) const {
 at::Tensor Attention::bias(std::int64_t time, at::Device device) const {
   const torch::autograd::AutoGradMode no_gradient(false);
   const at::Tensor pairs = at::ones({time, time}, at::TensorOptions().dtype(at::kBool).device(device));
-  at::Tensor unseen = pairs.triu(1);
+  at::Tensor unseen = causal_ ? pairs.triu(1) : pairs.logical_not();
   if (window_ > 0) unseen = unseen.logical_or(pairs.tril(-window_));
   at::Tensor bias = at::zeros({1, time, time}, at::TensorOptions().device(device));
   if (context_.config->positions == model::PositionKind::alibi) {
@@ -176,7 +177,7 @@ at::Tensor Attention::mixed_document(const RotatedHeads& heads, std::int64_t wei
   const double share = context_.config->attention_dropout;
   const std::int64_t time = heads.query.size(2);
   if (!dropout.drops(share) && !is_biased(time)) {
-    return compat::causal_attention(heads.query, heads.key, heads.value, scale_);
+    return compat::attention(heads.query, heads.key, heads.value, scale_, causal_);
   }
   return composed_attention(heads, bias(time, heads.query.device()), scale_, [&](const at::Tensor& weights) {
     return dropout(weights, share,

@@ -23,8 +23,8 @@ class HeadNorm {
   Parameter* weight_;
 };
 
-/// Attention of one layer, each position to itself and those before it in its document: [batch, time, hidden] to the
-/// same.
+/// Attention of one layer, each position to itself and those before it, in an encoder to all: [batch, time, hidden] to
+/// the same.
 class Attention {
  public:
   /// `prefix` begins the names of the layer's tensors.
@@ -36,13 +36,13 @@ class Attention {
   [[nodiscard]] RotatedHeads heads_of(const at::Tensor& joined);
   [[nodiscard]] RotatedHeads split(const at::Tensor& joined) const;
   [[nodiscard]] at::Tensor mixed(const RotatedHeads& heads) const;
-  [[nodiscard]] at::Tensor mixed_document(const RotatedHeads& heads, std::int64_t weights_before) const;
   [[nodiscard]] bool is_biased(std::int64_t time) const;
   [[nodiscard]] at::Tensor bias(std::int64_t time, at::Device device) const;
 
   BlockContext context_;
   Collective* group_;
   std::int64_t layer_;
+  bool causal_;
   kernels::AttentionHeads heads_;
   double scale_;
   std::int64_t window_;  ///< 0: none

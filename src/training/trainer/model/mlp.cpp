@@ -9,7 +9,6 @@
 #include "training/trainer/model/operations.h"
 
 namespace lowgear::trainer {
-namespace {
 
 at::Tensor activated(const at::Tensor& input, model::Activation activation) {
   switch (activation) {
@@ -26,6 +25,8 @@ at::Tensor activated(const at::Tensor& input, model::Activation activation) {
   }
   return input;
 }
+
+namespace {
 
 /// The products of an MLP: of the width that this rank has, what it adds to the sum over the ranks.
 class MlpProducts {
@@ -81,7 +82,7 @@ class DenseMlp final : public Mlp {
       : context_(context), layer_(layer), products_(context, names, context.config->intermediate) {}
 
   void bind() override { products_.bind(); }
-  at::Tensor operator()(const at::Tensor& input) override {
+  at::Tensor operator()(const at::Tensor& input, at::Tensor& /*routing*/) override {
     Collective& group = *context_.tensor_group;
     const at::Tensor sum = leave_parallel(products_(enter_parallel(input, group)), group);
     return (*context_.dropout)(with_late_bias(sum, products_.out()), context_.config->residual_dropout,
@@ -133,11 +134,11 @@ class ExpertMlp final : public Mlp {
     shared_router_->bind();
   }
 
-  at::Tensor operator()(const at::Tensor& input) override {
+  at::Tensor operator()(const at::Tensor& input, at::Tensor& routing) override {
     Collective& group = *context_.tensor_group;
     const at::Tensor tokens = input.reshape({-1, input.size(-1)});
     const at::Tensor entered = enter_parallel(tokens, group);
-    at::Tensor sum = routed(tokens, entered);
+    at::Tensor sum = routed(tokens, entered, routing);
     if (shared_) {
       const at::Tensor gate = enter_parallel(at::sigmoid((*shared_router_)(tokens)), group);
       sum = sum + gate * (*shared_)(entered);
@@ -156,9 +157,13 @@ class ExpertMlp final : public Mlp {
   [[nodiscard]] const model::TensorNames& names() const { return family_of(*context_.config).tensors; }
 
   /// The outputs of the experts, by their shares of each token: the softmax over all of them in fp32.
-  at::Tensor routed(const at::Tensor& tokens, const at::Tensor& entered) {
+  at::Tensor routed(const at::Tensor& tokens, const at::Tensor& entered, at::Tensor& routing) {
     const at::Tensor probabilities = router_(tokens).softmax(-1, at::kFloat);
     auto [shares, chosen] = probabilities.topk(shape().experts_per_token, -1);
+    if (routing.defined()) {
+      const at::Tensor counts = chosen.reshape({-1}).bincount({}, shape().experts).to(at::kFloat);
+      routing = routing + at::stack({counts, probabilities.sum(0)});
+    }
     if (context_.config->normalised_experts) shares = shares / shares.sum(-1, true);
     const at::Tensor weights = enter_parallel(shares.to(tokens.scalar_type()), *context_.tensor_group);
     at::Tensor sum = at::zeros_like(tokens);

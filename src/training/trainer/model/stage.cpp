@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "estimating/model/family.h"
+#include "training/trainer/model/mlp.h"
 #include "training/trainer/model/operations.h"
 
 namespace lowgear::trainer {
@@ -18,11 +19,9 @@ Parameter& declare_vocabulary_matrix(const BlockContext& context, const std::str
                 .decays = true});
 }
 
-Parameter& declare_positions(const BlockContext& context, const std::string& name) {
-  const model::ModelConfig& config = *context.config;
-  return declare(context, {.name = name + ".weight",
-                           .shape = {config.max_positions + config.position_offset, config.hidden},
-                           .decays = true});
+/// A table of vectors of the layers' width, which every rank has whole.
+Parameter& declare_table(const BlockContext& context, const std::string& name, std::int64_t rows) {
+  return declare(context, {.name = name + ".weight", .shape = {rows, context.config->hidden}, .decays = true});
 }
 
 /// A matrix between the embedding's width and the layers', which every rank has whole.
@@ -38,7 +37,10 @@ StageLayers::StageLayers(const BlockContext& context, const StageRange& range) :
   if (range_.first) {
     embedding_ = &declare_vocabulary_matrix(context_, names.embedding);
     embedding_->tied = config.tied_embeddings;
-    if (config.positions == model::PositionKind::learned) positions_ = &declare_positions(context_, names.positions);
+    if (config.token_types > 0) token_types_ = &declare_table(context_, names.token_types, config.token_types);
+    if (config.positions == model::PositionKind::learned) {
+      positions_ = &declare_table(context_, names.positions, config.max_positions + config.position_offset);
+    }
     if (config.embedding_width > 0) {
       project_in_.emplace(context_, projection(names.project_in, config.embedding_width, config.hidden));
     }
@@ -51,6 +53,11 @@ StageLayers::StageLayers(const BlockContext& context, const StageRange& range) :
     BlockContext after = context_;
     after.block = config.layers;
     after.fp8_blocks = nullptr;
+    if (config.head_transform) {
+      LinearLayer::Shape transform = projection(names.head_transform, config.hidden, config.hidden);
+      transform.bias = true;
+      head_transform_.emplace(after, transform);
+    }
     if (config.final_norm) norm_.emplace(after, names.final_norm);
     if (config.embedding_width > 0) {
       project_out_.emplace(after, projection(names.project_out, config.hidden, config.embedding_width));
@@ -58,6 +65,11 @@ StageLayers::StageLayers(const BlockContext& context, const StageRange& range) :
     output_weight_ = &declare_vocabulary_matrix(after, config.tied_embeddings ? names.embedding : names.output);
     output_weight_->tied_copy = config.tied_embeddings;
     output_weight_->tied = config.tied_embeddings;
+    if (config.head_transform) {
+      output_bias_ = &declare(after, {.name = names.output_bias + ".bias",
+                                      .shape = {config.vocabulary / context_.tensor_group->size()},
+                                      .shard = {.dimension = 0}});
+    }
   }
 }
 
@@ -66,10 +78,12 @@ void StageLayers::bind() {
   for (std::optional<Norm>* const norm : {&embedding_norm_, &norm_}) {
     if (*norm) (*norm)->bind();
   }
-  for (std::optional<LinearLayer>* const layer : {&project_in_, &project_out_}) {
+  for (std::optional<LinearLayer>* const layer : {&project_in_, &head_transform_, &project_out_}) {
     if (*layer) (*layer)->bind();
   }
-  if (positions_ != nullptr) positions_->value.requires_grad_(!positions_->frozen);
+  for (Parameter* const leaf : {token_types_, positions_, output_bias_}) {
+    if (leaf != nullptr) leaf->value.requires_grad_(!leaf->frozen);
+  }
   if (output_weight_ != nullptr) {
     output_->weight = output_weight_->value;
     output_->weight_gradient = output_weight_->gradient;  // undefined when frozen
@@ -79,63 +93,77 @@ void StageLayers::bind() {
   anchor_ = at::zeros({}, context_.store->values().options()).requires_grad_(true);
 }
 
-at::Tensor StageLayers::enter(const at::Tensor& input) const {
-  if (!range_.first) return input;
+Streams StageLayers::embedded(const at::Tensor& ids) const {
   const model::ModelConfig& config = *context_.config;
-  at::Tensor activations = embed(input, *embedding_, anchor_, *context_.tensor_group);
+  at::Tensor activations = embed(ids, *embedding_, anchor_, *context_.tensor_group);
   if (project_in_) activations = (*project_in_)(activations);
+  if (token_types_ != nullptr) activations = activations + token_types_->value.select(0, 0);
   if (positions_ != nullptr) {
-    const at::Tensor& within = context_.documents->positions;
-    activations = activations + (within.defined() ? positions_->value.index_select(0, within + config.position_offset)
-                                                  : positions_->value.narrow(0, config.position_offset, input.size(1)));
+    activations = activations + positions_->value.narrow(0, config.position_offset, ids.size(1));
   }
   if (embedding_norm_) activations = (*embedding_norm_)({activations}).normalised;
-  return (*context_.dropout)(activations, config.embedding_dropout, {.layer = kEmbeddingBlock});
+  Streams streams{.activations = {(*context_.dropout)(activations, config.embedding_dropout,
+                                                      {.layer = kEmbeddingBlock})}};
+  if (config.balance_weight > 0) {
+    streams.routing = at::zeros({2, config.experts->experts}, activations.options().dtype(at::kFloat));
+  }
+  return streams;
 }
 
-at::Tensor StageLayers::logits_of(const Activations& activations) {
-  at::Tensor last = norm_ ? (*norm_)(activations).normalised : activations.sum();
+at::Tensor StageLayers::logits_of(const Streams& streams) {
+  Activations entered = streams.activations;
+  if (head_transform_) entered = {activated((*head_transform_)(entered.sum()), context_.config->activation)};
+  at::Tensor last = norm_ ? (*norm_)(entered).normalised : entered.sum();
   if (project_out_) last = (*project_out_)(last);
-  return linear(enter_parallel(last, *context_.tensor_group), output_);
+  const at::Tensor logits = linear(enter_parallel(last, *context_.tensor_group), output_);
+  return output_bias_ == nullptr ? logits : logits + output_bias_->value;
 }
 
-Activations StageLayers::through_blocks(Activations activations, std::size_t begin, std::size_t end) const {
-  for (std::size_t block = begin; block < end; ++block) activations = blocks_[block]->forward(activations);
-  return activations;
+Streams StageLayers::through_blocks(Streams streams, std::size_t begin, std::size_t end) const {
+  for (std::size_t block = begin; block < end; ++block) streams = blocks_[block]->forward(streams);
+  return streams;
 }
 
-at::Tensor StageLayers::leave(const Activations& activations, const at::Tensor& targets) {
-  if (!range_.last) return activations.sum();
-  const at::Tensor logits = logits_of(activations);
-  return cross_entropy(logits.view({-1, logits.size(-1)}), targets.reshape({-1}), *context_.tensor_group);
+Tensors StageLayers::leave(const Streams& streams, const Microbatch& microbatch) {
+  if (!range_.last) return streams.tensors();
+  const at::Tensor logits = logits_of(streams);
+  at::Tensor loss =
+      cross_entropy(logits.view({-1, logits.size(-1)}), microbatch.targets.reshape({-1}), *context_.tensor_group);
+  const double balance = context_.config->balance_weight * microbatch.balance_share;
+  if (balance > 0) loss = loss + balance_loss(*context_.config, streams.routing, microbatch.targets.numel()) * balance;
+  return {loss};
 }
 
 namespace {
 
 using torch::autograd::AutoGradMode;
 
-void run_backward(const at::Tensor& output, const at::Tensor& gradient) {
-  torch::autograd::backward({output}, {gradient});
+/// Of the outputs that depend on something trained.
+void run_backward(const Tensors& outputs, const Tensors& gradients) {
+  Tensors roots;
+  Tensors of_roots;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].requires_grad()) continue;
+    roots.push_back(outputs[i]);
+    of_roots.push_back(gradients[i]);
+  }
+  torch::autograd::backward(roots, of_roots);
+}
+
+/// As leaves whose gradients are asked for or not.
+Tensors leaves_of(const Tensors& tensors, bool with_gradients) {
+  Tensors leaves;
+  for (const at::Tensor& tensor : tensors) leaves.push_back(tensor.detach().requires_grad_(with_gradients));
+  return leaves;
+}
+
+Tensors gradients_of(const Tensors& leaves) {
+  Tensors gradients;
+  for (const at::Tensor& leaf : leaves) gradients.push_back(leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf));
+  return gradients;
 }
 
 }  // namespace
-
-class Stage::Scope {
- public:
-  Scope(Stage& stage, const PassSamples& samples) : documents_(&stage.documents_), drop_(stage.dropout_, samples.keys) {
-    if (samples.documents.empty()) return;
-    std::vector<at::Tensor> positions;
-    for (const std::int64_t length : samples.documents) positions.push_back(at::arange(length, at::kLong));
-    *documents_ = {samples.documents, at::cat(positions).to(stage.context_.store->values().device())};
-  }
-  ~Scope() { *documents_ = {}; }
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
-
- private:
-  Documents* documents_;
-  Dropout::Guard drop_;
-};
 
 Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions options)
     : context_(with_queue(context)),
@@ -149,7 +177,6 @@ Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions 
 BlockContext Stage::with_queue(BlockContext context) {
   context.queue = &queue_;
   context.dropout = &dropout_;
-  context.documents = &documents_;
   return context;
 }
 
@@ -167,102 +194,108 @@ void Stage::bind() {
 
 at::Tensor Stage::logits(const at::Tensor& ids) {
   const AutoGradMode no_gradient(false);
-  return layers_.logits_of(layers_.through_blocks({layers_.enter(ids)}, 0, layers_.blocks().size()));
+  const Streams entered = received({.ids = ids, .targets = {}}, {});
+  return layers_.logits_of(layers_.through_blocks(entered, 0, layers_.blocks().size()));
 }
 
-at::Tensor Stage::evaluate(const at::Tensor& input, const at::Tensor& targets, const PassSamples& samples) {
+Tensors Stage::evaluate(const Microbatch& microbatch, const Tensors& input) {
   const AutoGradMode no_gradient(false);
-  const Scope scope(*this, samples);
-  return layers_.leave(layers_.through_blocks({layers_.enter(input)}, 0, layers_.blocks().size()), targets);
+  const Dropout::Guard drop(dropout_, microbatch.samples);
+  const Streams entered = received(microbatch, input);
+  return layers_.leave(layers_.through_blocks(entered, 0, layers_.blocks().size()), microbatch);
+}
+
+Streams Stage::received(const Microbatch& microbatch, const Tensors& input) const {
+  return range_.first ? layers_.embedded(microbatch.ids) : Streams::of(*context_.config, input);
 }
 
 /// From the stage's input to that of its first trained block.
-Activations Stage::enter(const at::Tensor& input) const {
-  if (trains_before_) return {layers_.enter(input)};
+Streams Stage::enter(const Pass& pass) const {
+  if (trains_before_) return received(pass.microbatch, pass.input);
   const AutoGradMode no_gradient(false);
-  return layers_.through_blocks({layers_.enter(input)}, 0, first_trained());
+  return layers_.through_blocks(received(pass.microbatch, pass.input), 0, first_trained());
 }
 
-at::Tensor Stage::forward(int microbatch, const at::Tensor& input, const at::Tensor& targets,
-                          const PassSamples& samples) {
-  const Scope scope(*this, samples);
+Tensors Stage::forward(int index, const Microbatch& microbatch, const Tensors& input) {
+  const Dropout::Guard drop(dropout_, microbatch.samples);
   Pass pass;
-  pass.samples = samples;
-  pass.input = range_.first || !trains_before_ ? input : input.detach().requires_grad_(true);
-  pass.targets = targets;
+  pass.microbatch = microbatch;
+  pass.input = leaves_of(input, trains_before_);
   if (options_.recompute) {
     pass.output = forward_keeping_inputs(pass);
   } else {
     pass.output =
-        layers_.leave(layers_.through_blocks(enter(pass.input), first_trained(), layers_.blocks().size()), targets);
+        layers_.leave(layers_.through_blocks(enter(pass), first_trained(), layers_.blocks().size()), microbatch);
   }
-  at::Tensor output = pass.output.detach();
-  passes_[microbatch] = std::move(pass);
+  Tensors output = leaves_of(pass.output, false);
+  passes_[index] = std::move(pass);
   return output;
 }
 
-std::int64_t Stage::kept_input_bytes(int microbatch) const {
-  const auto found = passes_.find(microbatch);
-  if (range_.first || found == passes_.end()) return 0;
-  return static_cast<std::int64_t>(found->second.input.nbytes());
+std::int64_t Stage::kept_input_bytes(int index) const {
+  std::int64_t bytes = 0;
+  const auto found = passes_.find(index);
+  if (found == passes_.end()) return bytes;
+  for (const at::Tensor& tensor : found->second.input) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return bytes;
 }
 
 /// The layers' insides are not kept; the last piece, from the last layer's output on, is.
-at::Tensor Stage::forward_keeping_inputs(Pass& pass) {
-  at::Tensor activations;
+Tensors Stage::forward_keeping_inputs(Pass& pass) {
+  Tensors tensors;
   {
     const AutoGradMode no_gradient(false);
-    activations = enter(pass.input).sum();
+    tensors = enter(pass).tensors();
     for (std::size_t block = first_trained(); block < layers_.blocks().size(); ++block) {
-      pass.layer_inputs.push_back(activations);
-      activations = layers_.blocks()[block]->forward({activations}).sum();
+      pass.layer_inputs.push_back(tensors);
+      tensors = layers_.blocks()[block]->forward(Streams::of(*context_.config, tensors)).tensors();
     }
   }
-  if (!range_.last) return activations;
-  activations = activations.detach().requires_grad_(true);
-  pass.layer_inputs.push_back(activations);
-  return layers_.leave({activations}, pass.targets);
+  if (!range_.last) return tensors;
+  tensors = leaves_of(tensors, true);
+  pass.layer_inputs.push_back(tensors);
+  return layers_.leave(Streams::of(*context_.config, tensors), pass.microbatch);
 }
 
-at::Tensor Stage::backward_recomputing(Pass& pass, at::Tensor gradient) {
+Tensors Stage::backward_recomputing(Pass& pass, Tensors gradients) {
   if (range_.last) {
-    run_backward(pass.output, gradient);
-    gradient = pass.layer_inputs.back().grad();
+    run_backward(pass.output, gradients);
+    gradients = gradients_of(pass.layer_inputs.back());
     pass.layer_inputs.pop_back();
   }
   for (std::size_t block = layers_.blocks().size(); block > first_trained(); --block) {
     const bool passes_on = trains_before_ || block - 1 > first_trained();
-    const at::Tensor input = pass.layer_inputs.back().detach().requires_grad_(passes_on);
+    const Tensors inputs = leaves_of(pass.layer_inputs.back(), passes_on);
     pass.layer_inputs.pop_back();
-    run_backward(layers_.blocks()[block - 1]->forward({input}).sum(), gradient);
-    gradient = input.grad();
+    run_backward(layers_.blocks()[block - 1]->forward(Streams::of(*context_.config, inputs)).tensors(), gradients);
+    gradients = passes_on ? gradients_of(inputs) : Tensors();
   }
   if (!trains_before_) return {};
-  if (!range_.first) return gradient;
-  run_backward(layers_.enter(pass.input), gradient);
+  if (!range_.first) return gradients;
+  run_backward(layers_.embedded(pass.microbatch.ids).tensors(), gradients);
   return {};
 }
 
-at::Tensor Stage::backward(int microbatch, const at::Tensor& output_gradient, WeightGradients when) {
-  const auto found = passes_.find(microbatch);
+Tensors Stage::backward(int index, const Tensors& output_gradients, WeightGradients when) {
+  const auto found = passes_.find(index);
   TORCH_INTERNAL_ASSERT(found != passes_.end(), "a backward pass without its forward pass");
   Pass pass = std::move(found->second);
   passes_.erase(found);
-  const Scope scope(*this, pass.samples);
-  const WeightGradientQueue::Guard defer(queue_, when == WeightGradients::later ? &deferred_[microbatch] : nullptr);
-  at::Tensor input_gradient;
+  const Dropout::Guard drop(dropout_, pass.microbatch.samples);
+  const WeightGradientQueue::Guard defer(queue_, when == WeightGradients::later ? &deferred_[index] : nullptr);
+  Tensors input_gradients;
   if (options_.recompute) {
-    input_gradient = backward_recomputing(pass, output_gradient);
+    input_gradients = backward_recomputing(pass, output_gradients);
   } else {
-    run_backward(pass.output, output_gradient);
-    if (!range_.first && trains_before_) input_gradient = pass.input.grad();
+    run_backward(pass.output, output_gradients);
+    if (trains_before_) input_gradients = gradients_of(pass.input);
   }
   collect_gradients();
-  return input_gradient;
+  return input_gradients;
 }
 
-void Stage::weight_gradients(int microbatch) {
-  const auto found = deferred_.find(microbatch);
+void Stage::weight_gradients(int index) {
+  const auto found = deferred_.find(index);
   if (found == deferred_.end()) return;
   for (const auto& compute : found->second) compute();
   deferred_.erase(found);

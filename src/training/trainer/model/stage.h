@@ -23,8 +23,15 @@ struct StageRange {
   bool last = true;   ///< has the last norm, the output layer and the loss
 };
 
-/// The layers of a stage as functions of tensors, to which autograd differentiates them. Ids and targets are [batch,
-/// time] int64, activations [batch, time, hidden].
+/// One microbatch of token ids, and the target at each position, or kNoTarget, both [batch, time] int64.
+struct Microbatch {
+  at::Tensor ids;
+  at::Tensor targets;
+  SampleKeys samples = {};   ///< of dropout; empty: nothing is dropped
+  double balance_share = 1;  ///< factor of the load-balancing loss of experts; 0: the loss of the targets alone
+};
+
+/// The layers of a stage as functions of tensors, to which autograd differentiates them.
 class StageLayers {
  public:
   /// Declares the parameters in the context's store.
@@ -33,35 +40,32 @@ class StageLayers {
   /// To be called once the store is allocated and before anything else; anew whenever the store freezes others.
   void bind();
 
-  /// From the stage's input to what enters its first block: embeds ids on the first stage.
-  [[nodiscard]] at::Tensor enter(const at::Tensor& input) const;
+  /// What enters the first block of the first stage.
+  [[nodiscard]] Streams embedded(const at::Tensor& ids) const;
   [[nodiscard]] const std::vector<std::unique_ptr<TransformerBlock>>& blocks() const { return blocks_; }
   /// The stage's blocks `begin` to `end`, counted from 0, after each other.
-  [[nodiscard]] Activations through_blocks(Activations activations, std::size_t begin, std::size_t end) const;
+  [[nodiscard]] Streams through_blocks(Streams streams, std::size_t begin, std::size_t end) const;
   /// From the last block's output to the stage's: the mean loss on the last stage.
-  [[nodiscard]] at::Tensor leave(const Activations& activations, const at::Tensor& targets);
+  [[nodiscard]] Tensors leave(const Streams& streams, const Microbatch& microbatch);
   /// On the last stage: [batch, time, part of the vocabulary].
-  [[nodiscard]] at::Tensor logits_of(const Activations& activations);
+  [[nodiscard]] at::Tensor logits_of(const Streams& streams);
 
  private:
   BlockContext context_;
   StageRange range_;
   Parameter* embedding_ = nullptr;
+  Parameter* token_types_ = nullptr;
   Parameter* positions_ = nullptr;
   std::optional<LinearLayer> project_in_;
   std::optional<Norm> embedding_norm_;
   std::vector<std::unique_ptr<TransformerBlock>> blocks_;
+  std::optional<LinearLayer> head_transform_;
   std::optional<Norm> norm_;
   std::optional<LinearLayer> project_out_;
   Parameter* output_weight_ = nullptr;
+  Parameter* output_bias_ = nullptr;
   c10::intrusive_ptr<LinearWeight> output_ = c10::make_intrusive<LinearWeight>();
   at::Tensor anchor_;
-};
-
-/// What a pass knows of its microbatch besides the tokens.
-struct PassSamples {
-  SampleKeys keys = {};                      ///< of dropout; empty: nothing is dropped
-  std::vector<std::int64_t> documents = {};  ///< lengths; not empty: the batch is one row that consists of them
 };
 
 struct StageOptions {
@@ -75,7 +79,7 @@ enum class WeightGradients : unsigned char {
 };
 
 /// A run of layers of the model on one rank: forward and backward passes of many microbatches in any order that a
-/// schedule may have. Ids and targets are [batch, time] int64, activations [batch, time, hidden].
+/// schedule may have.
 class Stage {
  public:
   /// Declares the parameters in the context's store.
@@ -89,18 +93,16 @@ class Stage {
   void bind();
   [[nodiscard]] const StageRange& range() const { return range_; }
 
-  /// Input: ids on the first stage, else activations. Returns activations or, on the last stage, the mean loss.
-  /// `samples` are those of the microbatch.
-  [[nodiscard]] at::Tensor forward(int microbatch, const at::Tensor& input, const at::Tensor& targets,
-                                   const PassSamples& samples = {});
+  /// The microbatch of number `index`. `input` is the output of the stage before, which the first one does not have.
+  /// Returns the tensors of streams or, on the last stage, the mean loss.
+  [[nodiscard]] Tensors forward(int index, const Microbatch& microbatch, const Tensors& input = {});
   /// The same for a microbatch without a backward: keeps nothing. Also where parts are not frozen, to evaluate.
-  [[nodiscard]] at::Tensor evaluate(const at::Tensor& input, const at::Tensor& targets,
-                                    const PassSamples& samples = {});
-  /// Gradient of the microbatch's output to that of its input (undefined where nothing before the stage is trained). On
+  [[nodiscard]] Tensors evaluate(const Microbatch& microbatch, const Tensors& input = {});
+  /// Gradients of the microbatch's output to those of its input (none where nothing before the stage is trained). On
   /// the last stage the output is the loss, and its gradient a number.
-  [[nodiscard]] at::Tensor backward(int microbatch, const at::Tensor& output_gradient, WeightGradients when);
+  [[nodiscard]] Tensors backward(int index, const Tensors& output_gradients, WeightGradients when);
   /// Bytes of the activations that entered the stage, where it keeps them for the microbatch's backward; ids are none.
-  [[nodiscard]] std::int64_t kept_input_bytes(int microbatch) const;
+  [[nodiscard]] std::int64_t kept_input_bytes(int index) const;
   /// Blocks of the stage that are trained; the others, frozen, come first. Only they have a backward.
   [[nodiscard]] std::int64_t trained_blocks() const { return range_.layers.size() - frozen_; }
 
@@ -108,27 +110,25 @@ class Stage {
   /// backward pass.
   [[nodiscard]] at::Tensor logits(const at::Tensor& ids);
   /// The weight gradients that `backward` has left for later.
-  void weight_gradients(int microbatch);
+  void weight_gradients(int index);
   /// Forgets every microbatch and the values derived from the weights: between iterations, and after a failure.
   void clear();
 
  private:
-  /// Has the layers know a pass' samples until it ends.
-  class Scope;
   /// The tensors that a forward pass keeps for the backward pass.
   struct Pass {
-    at::Tensor input;
-    at::Tensor targets;
-    at::Tensor output;
-    PassSamples samples;
-    std::vector<at::Tensor> layer_inputs;  ///< when layers are computed again
+    Microbatch microbatch;
+    Tensors input;
+    Tensors output;
+    std::vector<Tensors> layer_inputs;  ///< when layers are computed again
   };
 
   [[nodiscard]] BlockContext with_queue(BlockContext context);
   [[nodiscard]] std::size_t first_trained() const { return static_cast<std::size_t>(frozen_); }
-  [[nodiscard]] Activations enter(const at::Tensor& input) const;
-  [[nodiscard]] at::Tensor forward_keeping_inputs(Pass& pass);
-  [[nodiscard]] at::Tensor backward_recomputing(Pass& pass, at::Tensor gradient);
+  [[nodiscard]] Streams received(const Microbatch& microbatch, const Tensors& input) const;
+  [[nodiscard]] Streams enter(const Pass& pass) const;
+  [[nodiscard]] Tensors forward_keeping_inputs(Pass& pass);
+  [[nodiscard]] Tensors backward_recomputing(Pass& pass, Tensors gradients);
   void collect_gradients();
 
   BlockContext context_;
@@ -136,7 +136,6 @@ class Stage {
   StageOptions options_;
   WeightGradientQueue queue_;
   Dropout dropout_;
-  Documents documents_;
   std::size_t first_parameter_;
   StageLayers layers_;
   std::size_t end_parameter_;

@@ -4,11 +4,9 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "planning/schedule/schedule.h"
-#include "planning/steps/work_model.h"
 #include "training/launcher/config/train_config.h"
 #include "training/launcher/rank_layout.h"
 #include "training/launcher/training_text.h"
@@ -25,18 +23,20 @@ class TrainingData {
 
   /// The microbatches of a replica in a step, on `device`.
   [[nodiscard]] std::vector<Microbatch> microbatches(std::int64_t step, int replica, at::Device device) const;
-  /// Of a step, by replica and microbatch: the same on every rank. Reads all samples of the step.
-  [[nodiscard]] std::vector<steps::Amounts> amounts(std::int64_t step) const;
-  /// Targets of a step that count in the loss, of all replicas; empty: no text is marked, and all do.
+  /// Targets of a step that count in the loss, of all replicas; empty: all do, as no text is marked, no token masked.
   [[nodiscard]] std::optional<std::int64_t> counted_tokens(std::int64_t step) const;
   /// What makes the mean over `steps` steps' targets that over those that count: 1 if all do, 0 if none does.
   [[nodiscard]] double loss_weight(std::optional<std::int64_t> counted, std::int64_t steps = 1) const;
   [[nodiscard]] dataset::BatchSampler& sampler() { return text_.sampler(); }
 
  private:
-  [[nodiscard]] dataset::BatchSlice slice_of(int replica, int microbatch) const;
-  /// Of samples, each with the target of its last token.
-  [[nodiscard]] std::vector<std::int64_t> documents_of(std::span<const std::int64_t> samples) const;
+  /// What a model gets of samples, on the CPU, [samples, time].
+  struct Samples {
+    at::Tensor ids;
+    at::Tensor targets;
+    SampleKeys keys;
+  };
+  [[nodiscard]] Samples samples(std::int64_t step, const dataset::BatchSlice& slice) const;
 
   const launcher::TrainConfig* config_;
   launcher::TrainingText text_;
@@ -51,7 +51,8 @@ class HeldOutLoss {
   HeldOutLoss(const launcher::TrainConfig& config, launcher::TrainConfig held_out, const launcher::RankPlace& place,
               const Communicators& ranks, const at::TensorOptions& activations, std::int64_t batches = 1);
 
-  /// Mean over the tokens of all batches that count, in nats, of the model that the ranks' stages are. A meeting of all
+  /// Mean over the tokens of all batches that count, in nats, of the model that the ranks' stages are, without the
+  /// load-balancing loss of experts. A meeting of all
   /// ranks, between steps: forwards alone.
   [[nodiscard]] double measure(std::map<int, Stage*> stages);
 

@@ -153,7 +153,7 @@ Passes fused_attention(const TensorMaker& make, const sampling::KernelSizes& n) 
   const at::Tensor value = heads();
   const double scale = 1 / std::sqrt(static_cast<double>(n[3]));
   return differentiated({query, key, value},
-                        [=] { return Tensors{compat::causal_attention(query, key, value, scale)}; });
+                        [=] { return Tensors{compat::attention(query, key, value, scale, /*causal=*/true)}; });
 }
 
 Passes attention_mask(const TensorMaker& make, const sampling::KernelSizes& n) {

@@ -26,21 +26,24 @@ struct ReportedTotal<void (c10::MemoryReportingInfoBase::*)(void*, std::int64_t,
 };
 using MemoryTotal = ReportedTotal<decltype(&c10::MemoryReportingInfoBase::reportMemoryUsage)>::Type;
 
-/// Causal attention: softmax(scale q k^T) v, each position sees itself and those before it.
+/// softmax(scale q k^T) v; in causal attention each position sees itself and those before it, else all.
 /// `query` is [batch, heads, time, head_dim]; `key` and `value` are [batch, kv_heads, time, head_dim] with heads a
 /// multiple of kv_heads: query head h reads key head h / (heads / kv_heads).
-inline at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                   double scale) {
+inline at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double scale,
+                            bool causal) {
 #if TORCH_VERSION_MAJOR >= 2
-  return at::scaled_dot_product_attention(query, key, value, {}, 0.0, /*is_causal=*/true, scale,
+  return at::scaled_dot_product_attention(query, key, value, {}, 0.0, causal, scale,
                                           query.size(1) != key.size(1));
 #else
   const std::int64_t group = query.size(1) / key.size(1);
   const at::Tensor keys = group == 1 ? key : key.repeat_interleave(group, 1);
   const at::Tensor values = group == 1 ? value : value.repeat_interleave(group, 1);
-  const std::int64_t time = query.size(2);
-  const at::Tensor later = at::ones({time, time}, query.options().dtype(at::kBool)).triu(1);
-  const at::Tensor scores = at::matmul(query, keys.transpose(2, 3)).mul(scale).masked_fill(later, -INFINITY);
+  at::Tensor scores = at::matmul(query, keys.transpose(2, 3)).mul(scale);
+  if (causal) {
+    const std::int64_t time = query.size(2);
+    const at::Tensor later = at::ones({time, time}, query.options().dtype(at::kBool)).triu(1);
+    scores = scores.masked_fill(later, -INFINITY);
+  }
   return at::matmul(scores.softmax(-1), values);
 #endif
 }

@@ -226,20 +226,21 @@ HeldBytes held_bytes(const StageCase& of) {
     const at::Tensor gradient = of.stage == 2 ? at::ones({}) : at::ones({of.batch, kPositions, config.hidden});
     ActivationMeter meter(at::kCPU);
     const auto forward = [&] {
-      const at::Tensor input = of.stage == 0 ? ids : at::ones({of.batch, kPositions, config.hidden});
+      std::vector<at::Tensor> input;
+      if (of.stage > 0) input.push_back(at::ones({of.batch, kPositions, config.hidden}));
       meter.forward_begins(of.stage);
-      (void)stage.forward(0, input, ids);
+      (void)stage.forward(0, {ids, ids}, input);
       meter.forward_ended(of.stage, stage.kept_input_bytes(0));
     };
     // Once before: what all microbatches share.
     forward();
-    (void)stage.backward(0, gradient, WeightGradients::now);
+    (void)stage.backward(0, {gradient}, WeightGradients::now);
     meter.start(1);
     const std::int64_t before = CountingAllocator::live_bytes();
     forward();
     held.metered = meter.bytes_by_stage().at(of.stage);
     held.allocated = CountingAllocator::live_bytes() - before;
-    (void)stage.backward(0, gradient, WeightGradients::now);
+    (void)stage.backward(0, {gradient}, WeightGradients::now);
     held.allocated_afterwards = CountingAllocator::live_bytes() - before;
   });
   return held;
