@@ -79,7 +79,7 @@ void dump(const Arguments& arguments) {
 
   trainer::Stage& stage = *part.stages().at(0);
   Dump result;
-  result.add("logits", stage.logits(ids));
+  result.add("logits", stage.logits({ids, targets}));
   const at::Tensor loss = stage.forward(0, {ids, targets}).front();
   result.add("loss", loss.reshape({1}));
   (void)stage.backward(0, {at::ones_like(loss)}, trainer::WeightGradients::now);

@@ -229,16 +229,43 @@ void read_rotary_share(const Parts& parts, ModelConfig& config) {
   if (rope->has(kShare)) config.rotary_share = number_from(*rope, kShare, kLeast, 1);
 }
 
+/// Of an encoder and a decoder, which are alike if only one is given, or of one of them.
+void read_layer_counts(const Parts& parts, ModelConfig& config) {
+  if (parts.find("encoder_layers") != nullptr) {
+    config.encoder_layers = parts.size("encoder_layers", kMaxModelLayers / 2);
+    config.layers =
+        config.encoder_layers +
+        (parts.has("decoder_layers") ? parts.size("decoder_layers", kMaxModelLayers / 2) : config.encoder_layers);
+    return;
+  }
+  config.layers = parts.size("layers", kMaxModelLayers);
+  config.encoder_layers = std::min(config.encoder_layers, config.layers);
+}
+
+/// T5's name of its MLP: `relu`, `gated-gelu`, where GELU is the approximation by tanh.
+void read_feed_forward(const Parts& parts, ModelConfig& config) {
+  if (!parts.has("feed_forward")) return;
+  constexpr std::string_view kGated = "gated-";
+  const std::string& key = parts.find("feed_forward")->name;
+  std::string name = parts.members().text(key);
+  config.mlp = name.starts_with(kGated) ? MlpKind::gated : MlpKind::plain;
+  if (config.mlp == MlpKind::gated) name = name == "gated-gelu" ? "gelu_new" : name.substr(kGated.size());
+  const std::optional<Activation> activation = activation_named(name);
+  if (!activation)
+    parts.members().fail(key, fmt::format("{} is not supported", quote(name)), "give relu or gated-gelu");
+  config.activation = *activation;
+}
+
 /// What an estimate counts, too.
 ModelConfig read_layers(const Parts& parts) {
   ModelConfig config = parts.family().blocks;
   config.vocabulary = parts.size("vocabulary", kMaxVocabulary);
   config.hidden = parts.size("hidden");
-  config.layers = parts.size("layers", kMaxModelLayers);
-  config.encoder_layers = std::min(config.encoder_layers, config.layers);
+  read_layer_counts(parts, config);
   read_heads(parts, config);
   read_intermediate(parts, config);
-  config.max_positions = parts.size("max_positions", kMaxPositions);
+  config.max_positions =
+      parts.find("max_positions") == nullptr ? kMaxPositions : parts.size("max_positions", kMaxPositions);
   config.tied_embeddings = parts.flag("tied_embeddings", false);
   read_biases(parts, config);
   config.parallel_residual = parts.flag("parallel_residual", config.parallel_residual);
@@ -249,6 +276,11 @@ ModelConfig read_layers(const Parts& parts) {
   if (parts.has("embedding_width")) {
     const std::int64_t width = parts.size("embedding_width");
     config.embedding_width = width == config.hidden ? 0 : width;
+  }
+  read_feed_forward(parts, config);
+  if (config.positions == PositionKind::relative) {
+    config.relative_buckets = parts.size("relative_buckets", kMaxModelWidth);
+    config.relative_distance = parts.size("relative_distance", kMaxPositions);
   }
   read_experts(parts, config);
   read_windows(parts, config);
@@ -331,6 +363,13 @@ void read_trained_parts(const Parts& parts, ModelConfig& config) {
   parts.number("all_dropout", 0, kMostDropout, config.residual_dropout);
   parts.number("embedding_dropout", 0, kMostDropout, config.embedding_dropout);
   parts.number("residual_dropout", 0, kMostDropout, config.residual_dropout);
+  for (double* const share : {&config.embedding_dropout, &config.attention_dropout, &config.residual_dropout,
+                              &config.mlp_dropout, &config.final_dropout}) {
+    parts.number("every_dropout", 0, kMostDropout, *share);
+  }
+  config.scaled_head = parts.has("scaled_head") ? parts.flag("scaled_head", false)
+                                                : parts.find("scaled_head") != nullptr && config.tied_embeddings;
+  if (parts.find("start_token") != nullptr) config.start_token = parts.size("start_token", config.vocabulary - 1, 0);
   parts.number("attention_dropout", 0, kMostDropout, config.attention_dropout);
 }
 

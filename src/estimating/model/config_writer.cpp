@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -92,19 +94,28 @@ constexpr SizePart kSizes[] = {{"vocabulary", &ModelConfig::vocabulary},
                                {"head_dim", &ModelConfig::head_dim},
                                {"intermediate", &ModelConfig::intermediate},
                                {"max_positions", &ModelConfig::max_positions},
-                               {"token_types", &ModelConfig::token_types}};
-constexpr FlagPart kFlags[] = {{"tied_embeddings", &ModelConfig::tied_embeddings},
-                               {"attention_biases", &ModelConfig::qkv_biases},
-                               {"all_biases", &ModelConfig::qkv_biases},
-                               {"qkv_biases", &ModelConfig::qkv_biases},
-                               {"mlp_biases", &ModelConfig::mlp_biases},
-                               {"parallel_residual", &ModelConfig::parallel_residual},
-                               {"rotary_interleaved", &ModelConfig::rotary_interleaved}};
+                               {"token_types", &ModelConfig::token_types},
+                               {"encoder_layers", &ModelConfig::encoder_layers},
+                               {"relative_buckets", &ModelConfig::relative_buckets},
+                               {"relative_distance", &ModelConfig::relative_distance},
+                               {"start_token", &ModelConfig::start_token}};
+constexpr FlagPart kFlags[] = {
+    {"tied_embeddings", &ModelConfig::tied_embeddings}, {"attention_biases", &ModelConfig::qkv_biases},
+    {"all_biases", &ModelConfig::qkv_biases},           {"qkv_biases", &ModelConfig::qkv_biases},
+    {"mlp_biases", &ModelConfig::mlp_biases},           {"parallel_residual", &ModelConfig::parallel_residual},
+    {"scaled_head", &ModelConfig::scaled_head},         {"rotary_interleaved", &ModelConfig::rotary_interleaved}};
 constexpr NumberPart kNumbers[] = {
     {"norm_epsilon", &ModelConfig::norm_epsilon},           {"rope_theta", &ModelConfig::rope_theta},
     {"rotary_share", &ModelConfig::rotary_share},           {"embedding_dropout", &ModelConfig::embedding_dropout},
     {"attention_dropout", &ModelConfig::attention_dropout}, {"residual_dropout", &ModelConfig::residual_dropout},
-    {"all_dropout", &ModelConfig::residual_dropout}};
+    {"all_dropout", &ModelConfig::residual_dropout},        {"every_dropout", &ModelConfig::residual_dropout}};
+
+/// T5's name of an MLP.
+std::string feed_forward_name(const ModelConfig& config) {
+  if (config.mlp == MlpKind::plain) return std::string(name_of(config.activation));
+  if (config.activation == Activation::gelu_tanh) return "gated-gelu";
+  return fmt::format("gated-{}", name_of(config.activation));
+}
 
 /// The value of a member; discarded where none has to be written.
 Json part_json(const ModelConfig& config, const Family& family, std::string_view part) {
@@ -118,6 +129,8 @@ Json part_json(const ModelConfig& config, const Family& family, std::string_view
     if (known.part == part) return config.*known.number;
   }
   if (part == "activation") return name_of(config.activation);
+  if (part == "feed_forward") return feed_forward_name(config);
+  if (part == "decoder_layers") return config.layers - config.encoder_layers;
   if (part == "rope_scaling") return scaling_json(config.rope_scaling);
   if (part == "norm_before") return config.norm_place == NormPlace::before;
   if (part == "no_final_norm") return config.norm_place == NormPlace::before && !config.final_norm;

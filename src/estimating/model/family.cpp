@@ -140,12 +140,14 @@ ModelConfig read_blocks(const Json& blocks, const std::string& model_type) {
   config.mlp = blocks.at("mlp") == "plain" ? MlpKind::plain : MlpKind::gated;
   config.activation = activation_named(blocks.at("activation").get<std::string>()).value();
   const std::string positions = blocks.at("positions").get<std::string>();
-  config.positions = positions == "learned" ? PositionKind::learned
-                     : positions == "alibi" ? PositionKind::alibi
-                                            : PositionKind::rotary;
+  config.positions = positions == "learned"    ? PositionKind::learned
+                     : positions == "alibi"    ? PositionKind::alibi
+                     : positions == "relative" ? PositionKind::relative
+                                               : PositionKind::rotary;
   config.position_offset = blocks.value("position_offset", 0);
   if (blocks.value("encoder", false)) config.encoder_layers = kMaxModelLayers;  // all that there are
   if (blocks.value("norms_after", false)) config.norm_place = NormPlace::after;
+  config.scaled_scores = blocks.value("scaled_scores", true);
   config.head_transform = blocks.value("head_transform", false);
   config.qkv_biases = blocks.value("qkv_biases", false);
   config.output_bias = blocks.value("output_bias", false);
@@ -176,6 +178,7 @@ TensorNames read_tensors(const Json& names) {
           .token_types = text("token_types"),
           .positions = text("positions"),
           .embedding_norm = text("embedding_norm"),
+          .relative_positions = text("relative_positions"),
           .project_in = text("project_in"),
           .layer = text("layer"),
           .attention_norm = text("attention_norm"),
@@ -183,8 +186,13 @@ TensorNames read_tensors(const Json& names) {
           .query_norm = text("query_norm"),
           .key_norm = text("key_norm"),
           .attention_out = text("attention_out"),
+          .cross_norm = text("cross_norm"),
+          .cross_query = text("cross_query"),
+          .cross_keys = texts_of(names, "cross_keys"),
+          .cross_out = text("cross_out"),
           .mlp_norm = text("mlp_norm"),
           .mlp_in = texts_of(names, "mlp_in"),
+          .gated_in = texts_of(names, "gated_in"),
           .mlp_out = text("mlp_out"),
           .router = text("router"),
           .expert = text("expert"),
@@ -216,7 +224,10 @@ Family read_family(std::string_view file, const Json& common) {
       if (read.name == "architectures") read.harmless = *(read.only = family.architecture);
     }
   }
-  family.tensors = read_tensors(json.at("tensors"));
+  Json names = json.at("tensors");
+  family.tensors = read_tensors(names);
+  if (names.contains("decoder")) names.merge_patch(Json(names.at("decoder")));
+  family.decoder_tensors = read_tensors(names);
   return family;
 }
 
@@ -253,6 +264,11 @@ const Family& family_of(const ModelConfig& config) {
   const Family* const family = find_family(config.family);
   if (family == nullptr) throw Error(fmt::format("there is no family of models {}", quote(config.family)));
   return *family;
+}
+
+const TensorNames& layer_names(const ModelConfig& config, std::int64_t layer) {
+  const Family& family = family_of(config);
+  return attends_to_encoder(config, layer) ? family.decoder_tensors : family.tensors;
 }
 
 bool changes_nothing(std::string_view member) {

@@ -44,6 +44,7 @@ struct TensorNames {
   std::string token_types;
   std::string positions;
   std::string embedding_norm;
+  std::string relative_positions;
   std::string project_in;  ///< from the embedding's width to the layers'
   std::string layer;       ///< `{}` is its number
   std::string attention_norm;
@@ -51,8 +52,13 @@ struct TensorNames {
   std::string query_norm;
   std::string key_norm;
   std::string attention_out;
+  std::string cross_norm;               ///< before attention to an encoder's output
+  std::string cross_query;              ///< of what attends
+  std::vector<std::string> cross_keys;  ///< keys and values, of what it attends to
+  std::string cross_out;
   std::string mlp_norm;
-  std::vector<std::string> mlp_in;  ///< gate and up, both in one, or up alone
+  std::vector<std::string> mlp_in;    ///< gate and up, both in one, or up alone
+  std::vector<std::string> gated_in;  ///< instead, where `mlp_in` is of a plain MLP, and members choose
   std::string mlp_out;
   std::string router;
   std::string expert;  ///< `{}` is its number
@@ -77,6 +83,7 @@ struct Family {
   WindowRule window_rule = WindowRule::none;
   std::vector<ConfigMember> members;
   TensorNames tensors;
+  TensorNames decoder_tensors;  ///< of the layers after an encoder and the head; else the same
 
   /// The member of this name, or null.
   [[nodiscard]] const ConfigMember* find(std::string_view member) const;
@@ -90,6 +97,9 @@ struct Family {
 
 /// That of a description.
 [[nodiscard]] const Family& family_of(const ModelConfig& config);
+
+/// The names of a layer's tensors.
+[[nodiscard]] const TensorNames& layer_names(const ModelConfig& config, std::int64_t layer);
 
 /// Whether a member changes nothing that training computes, whatever its value, in all families: who made the file,
 /// special tokens, generation, initial weights, options that save memory.

@@ -95,8 +95,7 @@ std::int64_t shared_expert_matrices(const ModelConfig& config) {
 
 /// Of one layer, with which one token is multiplied; in a decoder after an encoder, one token of both.
 std::int64_t active_layer_matrices(const ModelConfig& config, std::int64_t layer) {
-  const bool crosses = has_encoder_and_decoder(config) && layer >= config.encoder_layers;
-  const std::int64_t attention = attention_matrices(config) * (crosses ? 2 : 1);
+  const std::int64_t attention = attention_matrices(config) * (attends_to_encoder(config, layer) ? 2 : 1);
   if (!has_experts(config, layer)) return attention + mlp_matrices(config, config.intermediate);
   const ExpertShape& experts = *config.experts;
   return attention + config.hidden * experts.experts + shared_expert_matrices(config) +
@@ -173,6 +172,10 @@ bool is_masked_language_model(const ModelConfig& config) {
 
 bool has_encoder_and_decoder(const ModelConfig& config) {
   return config.encoder_layers > 0 && config.encoder_layers < config.layers;
+}
+
+bool attends_to_encoder(const ModelConfig& config, std::int64_t layer) {
+  return has_encoder_and_decoder(config) && layer >= config.encoder_layers;
 }
 
 bool has_experts(const ModelConfig& config, std::int64_t layer) {
@@ -259,7 +262,7 @@ double active_matrix_parameters(const ModelConfig& config) {
 double training_flops_of_layer(const ModelConfig& config, std::int64_t layer, std::int64_t sequence_length) {
   const double pairs =
       is_windowed(config, layer, sequence_length) ? pairs_within_window(sequence_length, config.window) : 1;
-  const double attentions = has_encoder_and_decoder(config) && layer >= config.encoder_layers ? 2 : 1;
+  const double attentions = attends_to_encoder(config, layer) ? 2 : 1;
   return kFlopsPerWeight * static_cast<double>(active_layer_matrices(config, layer)) +
          2 * kFlopsPerWeight * static_cast<double>(query_width(config)) * static_cast<double>(sequence_length) * pairs *
              attentions;
@@ -267,8 +270,7 @@ double training_flops_of_layer(const ModelConfig& config, std::int64_t layer, st
 
 double training_flops_of_head(const ModelConfig& config) {
   const std::int64_t transform = config.head_transform ? config.hidden * config.hidden : 0;
-  return kFlopsPerWeight *
-         static_cast<double>(config.vocabulary * embedding_width(config) + transform);
+  return kFlopsPerWeight * static_cast<double>(config.vocabulary * embedding_width(config) + transform);
 }
 
 double training_flops_per_token(const ModelConfig& config, std::int64_t sequence_length) {

@@ -73,8 +73,9 @@ struct Verdict {
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
-/// The description of a transformer: a decoder, an encoder, or an encoder and a decoder one after the other. The estimator computes costs from it, the trainer builds layers from
-/// it. `trainable` and `estimable` say whether they can. family.h has what only files depend on.
+/// The description of a transformer: a decoder, an encoder, or an encoder and a decoder one after the other. The
+/// estimator computes costs from it, the trainer builds layers from it. `trainable` and `estimable` say whether they
+/// can. family.h has what only files depend on.
 struct ModelConfig {
   std::int64_t vocabulary = 0;     ///< tokens, before padding
   std::int64_t hidden = 0;         ///< width of the activations between layers
@@ -93,14 +94,15 @@ struct ModelConfig {
   NormPlace norm_place = NormPlace::before;
   bool final_norm = true;  ///< after the last layer
   PositionKind positions = PositionKind::rotary;
-  std::int64_t encoder_layers = 0;  ///< in which each token sees all others; later ones also attend to their output
-  std::int64_t token_types = 0;     ///< rows of a table of which the first is added to every token (BERT); 0: none
-  bool head_transform = false;      ///< a dense layer with the activation before the last norm, and biases of logits
+  std::int64_t encoder_layers = 0;     ///< in which each token sees all others; later ones also attend to their output
+  std::int64_t token_types = 0;        ///< rows of a table of which the first is added to every token (BERT); 0: none
+  bool head_transform = false;         ///< a dense layer with the activation before the last norm, and biases of logits
   std::int64_t relative_buckets = 0;   ///< of relative positions
   std::int64_t relative_distance = 0;  ///< from which on all tokens are in the last bucket
   bool scaled_scores = true;           ///< attention's scores are divided by the root of head_dim
   bool scaled_head = false;            ///< what the output matrix multiplies is divided by the root of `hidden`
-  std::int64_t position_offset = 0;  ///< of the first token in the table of learned positions (OPT)
+  std::int64_t start_token = 0;        ///< with which a decoder after an encoder begins
+  std::int64_t position_offset = 0;    ///< of the first token in the table of learned positions (OPT)
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;        ///< base of the rotary frequencies
   double rotary_share = 1;          ///< of a head's dimensions, which are turned; the others are not
@@ -109,7 +111,8 @@ struct ModelConfig {
   double embedding_dropout = 0;      ///< shares that are set to zero: of what enters the first layer,
   double attention_dropout = 0;      ///< of the attention's weights,
   double residual_dropout = 0;       ///< of what attention and MLP add,
-  double mlp_dropout = 0;            ///< of what the activation puts out
+  double mlp_dropout = 0;            ///< of what the activation puts out,
+  double final_dropout = 0;          ///< of what the last norm of an encoder or decoder puts out
   std::int64_t embedding_width = 0;  ///< of tokens, before a projection to `hidden`; 0: that itself
   bool tied_embeddings = false;      ///< the output matrix is the token embedding
   bool qkv_biases = false;           ///< of the query, key and value projections (GPT-2, BLOOM, Pythia, Qwen 2)
@@ -174,6 +177,9 @@ void require_valid(const ModelConfig& config);
 
 /// Whether a decoder follows an encoder.
 [[nodiscard]] bool has_encoder_and_decoder(const ModelConfig& config);
+
+/// Whether a layer is one of a decoder that attends to an encoder's output.
+[[nodiscard]] bool attends_to_encoder(const ModelConfig& config, std::int64_t layer);
 
 /// Whether a layer has experts.
 [[nodiscard]] bool has_experts(const ModelConfig& config, std::int64_t layer);

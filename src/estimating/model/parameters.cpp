@@ -33,11 +33,16 @@ class Collector {
     }
     if (config_->embedding_width > 0) add(names_->project_in + ".weight", {config_->hidden, embedding_width(*config_)});
     if (config_->embedding_norm) add_norm(names_->embedding_norm);
+    if (config_->positions != PositionKind::relative) return;
+    for (const TensorNames* const stack : {names_, &family_of(*config_).decoder_tensors}) {
+      add(stack->relative_positions + ".weight", {config_->relative_buckets, config_->heads});
+    }
   }
 
   void add_layer(std::int64_t layer) {
     begin(Part::layer, layer);
-    prefix_ = layer_prefix(*names_, layer);
+    names_ = &layer_names(*config_, layer);
+    prefix_ = layer_prefix(*config_, layer);
     add_norm(names_->attention_norm);
     const std::int64_t queries = config_->heads * config_->head_dim;
     const std::int64_t keys = config_->kv_heads * config_->head_dim;
@@ -47,16 +52,26 @@ class Collector {
       add(names_->key_norm + ".weight", {config_->head_dim});
     }
     add_linears({names_->attention_out}, {config_->hidden}, queries, config_->output_bias);
+    if (attends_to_encoder(*config_, layer)) {
+      add_norm(names_->cross_norm);
+      add_linears({names_->cross_query}, {queries}, config_->hidden, config_->qkv_biases);
+      add_linears(names_->cross_keys, {keys, keys}, config_->hidden, config_->qkv_biases);
+      add_linears({names_->cross_out}, {config_->hidden}, queries, config_->output_bias);
+    }
     add_norm(names_->mlp_norm);
     if (has_experts(*config_, layer)) {
       add_experts();
     } else {
-      add_mlp(names_->mlp_in, names_->mlp_out, config_->intermediate);
+      add_mlp(mlp_inputs(*config_, *names_), names_->mlp_out, config_->intermediate);
     }
+    if (!has_encoder_and_decoder(*config_) || layer + 1 != config_->encoder_layers) return;
+    prefix_.clear();
+    add_norm(names_->final_norm);
   }
 
   void add_head() {
     begin(Part::head);
+    names_ = &family_of(*config_).decoder_tensors;
     if (config_->head_transform) add_linears({names_->head_transform}, {config_->hidden}, config_->hidden, true);
     if (config_->final_norm) add_norm(names_->final_norm);
     if (config_->embedding_width > 0)
@@ -114,8 +129,13 @@ class Collector {
 
 }  // namespace
 
-std::string layer_prefix(const TensorNames& names, std::int64_t layer) {
-  return fmt::format(fmt::runtime(names.layer), layer);
+std::string layer_prefix(const ModelConfig& config, std::int64_t layer) {
+  const std::int64_t first = attends_to_encoder(config, layer) ? config.encoder_layers : 0;
+  return fmt::format(fmt::runtime(layer_names(config, layer).layer), layer - first);
+}
+
+const std::vector<std::string>& mlp_inputs(const ModelConfig& config, const TensorNames& names) {
+  return config.mlp == MlpKind::gated && !names.gated_in.empty() ? names.gated_in : names.mlp_in;
 }
 
 std::string expert_prefix(const TensorNames& names, std::int64_t expert) {

@@ -34,8 +34,11 @@ struct ParameterSpec {
 [[nodiscard]] std::int64_t element_count(const std::vector<std::int64_t>& shape);
 
 /// The beginning of the names of a layer's parameters, and of an expert's after that.
-[[nodiscard]] std::string layer_prefix(const TensorNames& names, std::int64_t layer);
+[[nodiscard]] std::string layer_prefix(const ModelConfig& config, std::int64_t layer);
 [[nodiscard]] std::string expert_prefix(const TensorNames& names, std::int64_t expert);
+
+/// The names of the matrices of an MLP's input.
+[[nodiscard]] const std::vector<std::string>& mlp_inputs(const ModelConfig& config, const TensorNames& names);
 
 /// The beginning of all names except the output matrix's. Files that were saved from a model without its head (as the
 /// first GPT-2 files were) have the same names without it.

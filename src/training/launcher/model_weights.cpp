@@ -35,6 +35,18 @@ std::string_view without_prefix(std::string_view name, const model::ModelConfig&
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
+/// The name of a parameter in files that were made from TensorFlow's (the published ones of BERT); else itself.
+std::string old_name(std::string_view name) {
+  constexpr std::string_view kNorm = "LayerNorm.";
+  for (const auto& [ending, old] :
+       {std::pair<std::string_view, std::string_view>{"weight", "gamma"}, {"bias", "beta"}}) {
+    if (name.ends_with(fmt::format("{}{}", kNorm, ending))) {
+      return fmt::format("{}{}", name.substr(0, name.size() - ending.size()), old);
+    }
+  }
+  return std::string(name);
+}
+
 /// Of no parameter of the language model, or a copy of one.
 bool is_besides(std::string_view name, const model::ModelConfig& config) {
   return std::ranges::any_of(kBuffers, [name](std::string_view ending) { return name.ends_with(ending); }) ||
@@ -46,7 +58,10 @@ bool is_besides(std::string_view name, const model::ModelConfig& config) {
 void require_no_others(const fs::path& path, const tensorfile::WeightFiles& files, const model::ModelConfig& config,
                        const std::vector<model::ParameterSpec>& specs) {
   std::set<std::string, std::less<>> known;
-  for (const model::ParameterSpec& spec : specs) known.emplace(without_prefix(spec.name, config));
+  for (const model::ParameterSpec& spec : specs) {
+    known.emplace(without_prefix(spec.name, config));
+    known.emplace(without_prefix(old_name(spec.name), config));
+  }
   if (config.tied_embeddings) known.emplace(family_of(config).tensors.output + ".weight");
   for (const auto& [name, tensor] : files.tensors()) {
     if (is_besides(name, config) || known.contains(without_prefix(name, config))) continue;
@@ -61,7 +76,9 @@ const tensorfile::TensorView& find(const fs::path& path, const tensorfile::Weigh
   if (bare != nullptr && bare_name != name && files.find(name) != nullptr) {
     fail_tensor(path, bare_name, fmt::format("is there as {}, too, which is another name of it", quote(name)));
   }
-  return bare != nullptr ? *bare : files.at(name);
+  if (bare != nullptr) return *bare;
+  const tensorfile::TensorView* const old = files.find(old_name(name));
+  return old != nullptr ? *old : files.at(name);
 }
 
 void require_fits(const fs::path& path, const tensorfile::TensorView& tensor, const model::ParameterSpec& spec) {

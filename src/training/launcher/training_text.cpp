@@ -29,7 +29,7 @@ std::string synthetic_token_bytes(std::int64_t tokens, std::uint64_t seed) {
 
 TrainingText::TrainingText(const TrainConfig& config) {
   const dataset::BatchSamplerOptions options{
-      .sequence_length = config.sequence_length,
+      .sequence_length = config.sequence_length * (has_encoder_and_decoder(config.model) ? 2 : 1),
       .global_batch = config.microbatches * config.microbatch_size * config.parallel.dp,
       .seed = config.seed};
   if (!config.tokens.empty()) {

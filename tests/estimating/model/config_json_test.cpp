@@ -169,7 +169,8 @@ TEST(TrainableConfig, RefusesRopeThatItDoesNotHave) {
 
 TEST(TrainableConfig, RefusesFeaturesThatTheTrainerDoesNotHave) {
   for (const auto& [text, what] : std::vector<std::pair<std::string, std::string>>{
-           {changed(kLlama2, {{"model_type", "t5"}}), "$.model_type: \"t5\" is not supported; there are bloom, gpt2"},
+           {changed(kLlama2, {{"model_type", "mamba"}}),
+            "$.model_type: \"mamba\" is not supported; there are bert, bloom, gpt2"},
            {changed(kLlama2, {{"architectures", {"LlamaForSequenceClassification"}}}), "only LlamaForCausalLM"},
            {changed(kGpt2, {{"architectures", {"GPT2Model"}}}), "only GPT2LMHeadModel"},
            {changed(kLlama2, {{"hidden_act", "tanh"}}),

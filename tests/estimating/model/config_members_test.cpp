@@ -41,6 +41,11 @@ Json config_of(const Family& family) {
     add({{"n_embd", 64}, {"n_layer", 4}, {"n_head", 4}, {"n_positions", 512}});
     return config;
   }
+  if (family.model_type == "t5") {
+    add({{"d_model", 64}, {"d_kv", 16}, {"d_ff", 96}, {"num_layers", 4}, {"num_decoder_layers", 3}, {"num_heads", 4}});
+    add({{"feed_forward_proj", "gated-gelu"}, {"relative_attention_num_buckets", 16}});
+    return config;
+  }
   if (family.model_type == "bloom") {
     add({{"n_embed", 64}, {"n_layer", 4}, {"n_head", 4}, {"seq_length", 512}});
     return config;
@@ -129,6 +134,22 @@ const std::map<std::string_view, Json>& other_values() {
       {"attention_dropout", 0.1},
       {"hidden_dropout", 0.1},
       {"hidden_dropout_prob", 0.1},
+      {"dropout_rate", 0.1},
+      {"d_model", 128},
+      {"d_kv", 32},
+      {"d_ff", 192},
+      {"num_layers", 6},
+      {"num_decoder_layers", 5},
+      {"num_heads", 8},
+      {"feed_forward_proj", "relu"},
+      {"dense_act_fn", "relu"},
+      {"is_gated_act", false},
+      {"relative_attention_num_buckets", 32},
+      {"relative_attention_max_distance", 64},
+      {"scale_decoder_outputs", false},
+      {"decoder_start_token_id", 1},
+      {"initializer_factor", 0.5},
+      {"output_past", true},
       {"attention_probs_dropout_prob", 0.1},
       {"type_vocab_size", 3},
       {"position_embedding_type", "relative_key"},
@@ -172,9 +193,9 @@ ModelConfig read_config(const Json& json) {
 
 /// Whether a member states a part that no estimate counts.
 bool is_trained_alone(const ConfigMember& member) {
-  static const std::set<std::string> parts = {"norm_epsilon",      "rope_theta",         "rope_scaling",
-                                              "rope_parameters",   "rotary_interleaved", "activation",
-                                              "normalised_experts", "balances_experts", "balance_weight"};
+  static const std::set<std::string> parts = {
+      "norm_epsilon",       "rope_theta",       "rope_scaling",   "rope_parameters", "rotary_interleaved", "activation",
+      "normalised_experts", "balances_experts", "balance_weight", "scaled_head",     "start_token"};
   return parts.contains(member.is);
 }
 
@@ -253,6 +274,8 @@ TEST(ConfigMembers, AreReadAndRefusedAsTheFilesOfFamiliesSay) {
       Json changed = config;
       if (member.name == "tie_word_embeddings") {
         changed["tie_word_embeddings"] = !read_config(config).tied_embeddings;
+      } else if (member.name == "is_encoder_decoder") {
+        changed["is_encoder_decoder"] = member.refused == "false";
       } else if (member.name == "attention_bias") {
         changed["attention_bias"] = !read_config(config).output_bias;
       } else {
@@ -284,7 +307,8 @@ TEST(ConfigMembers, AreHarmlessAtTheValuesThatTransformersWrites) {
                                                                                  {"torch_dtype", "bfloat16"},
                                                                                  {"n_inner", nullptr},
                                                                                  {"head_dim", nullptr}}) {
-      if (family.find(member) != nullptr) config[member] = value;
+      const ConfigMember* const known = family.find(member);
+      if (known != nullptr && known->refused != "true") config[member] = value;
     }
     EXPECT_EQ(read_config(config), read_config(config_of(family))) << family.model_type;
   }
@@ -383,6 +407,10 @@ std::map<std::string, std::string> members_of_classes() {
        "rotary_emb_base attention_dropout hidden_dropout classifier_dropout max_position_embeddings initializer_range "
        "layer_norm_eps use_cache bos_token_id eos_token_id tie_word_embeddings use_parallel_residual rope_scaling "
        "rope_theta rope_parameters attention_bias is_decoder"},
+      {"t5",
+       "vocab_size d_model d_kv d_ff num_layers num_decoder_layers num_heads relative_attention_num_buckets "
+       "relative_attention_max_distance dropout_rate layer_norm_epsilon initializer_factor feed_forward_proj use_cache "
+       "pad_token_id eos_token_id classifier_dropout tie_word_embeddings"},
       {"bert",
        "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act hidden_dropout_prob "
        "attention_probs_dropout_prob max_position_embeddings type_vocab_size initializer_range layer_norm_eps "

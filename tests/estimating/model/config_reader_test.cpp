@@ -19,15 +19,15 @@ std::string config_error_of(std::string_view json) {
 TEST(ParseModelConfig, SaysWhereWhatIsWrong) {
   EXPECT_THAT(config_error_of("{"), testing::StartsWith("config.json:1:2: "));
   EXPECT_THAT(config_error_of("[]"), testing::StartsWith("config.json: $"));
-  EXPECT_EQ(
-      config_error_of(R"({"model_type": "lama"})"),
-      "config.json:1:2: $.model_type: \"lama\" is not supported; there are bloom, gpt2, gpt_neox, llama, mistral, "
-      "mixtral, opt, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe; for estimates of other decoders write a config.json of "
-      "llama (gated MLPs) or gpt2 (plain ones) with the same sizes");
+  EXPECT_EQ(config_error_of(R"({"model_type": "lama"})"),
+            "config.json:1:2: $.model_type: \"lama\" is not supported; there are bert, bloom, gpt2, gpt_neox, llama, "
+            "mistral, mixtral, opt, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, t5; for estimates of other decoders "
+            "write a config.json of "
+            "llama (gated MLPs) or gpt2 (plain ones) with the same sizes");
   EXPECT_THAT(config_error_of(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral"}})"),
               testing::EndsWith("it has several parts, and text_config describes its language model: write that object "
                                 "to a file of its own"));
-  EXPECT_THAT(config_error_of(R"({"model_type": "t5"})"), testing::HasSubstr("there are bloom, gpt2"));
+  EXPECT_THAT(config_error_of(R"({"model_type": "mamba"})"), testing::HasSubstr("there are bert, bloom, gpt2"));
   EXPECT_THAT(config_error_of(R"({"model_type": "llama"})"), testing::HasSubstr("vocab_size"));
   EXPECT_EQ(config_error_of(R"({"model_type": "llama", "vocab_size": 0})"),
             "config.json:1:25: $.vocab_size: 0 is not from 1 to 16777216");
@@ -151,7 +151,7 @@ TEST(ParseModelConfig, NamesTheLanguageModelOfSeveralParts) {
 
 TEST(ParseModelConfig, SaysOfAModelWithOtherPartsThatItHasThem) {
   EXPECT_THAT(config_error_of(R"({"model_type": "qwen2_vl", "vision_config": {}})"),
-              testing::HasSubstr("it has more parts than a language model; there are bloom, gpt2"));
+              testing::HasSubstr("it has more parts than a language model; there are bert, bloom, gpt2"));
 }
 
 TEST(ParseModelConfig, RefusesTwoNamesOfOneThingThatDiffer) {

@@ -17,8 +17,11 @@ inline ModelConfig for_estimates(ModelConfig config) {
   config.family = defaults.family;
   config.activation = defaults.activation;
   config.normalised_experts = defaults.normalised_experts;
+  config.scaled_head = defaults.scaled_head;
+  config.start_token = defaults.start_token;
   config.balance_weight = defaults.balance_weight;
-  config.embedding_dropout = config.attention_dropout = config.residual_dropout = config.mlp_dropout = 0;
+  config.embedding_dropout = config.attention_dropout = config.residual_dropout = config.mlp_dropout =
+      config.final_dropout = 0;
   config.rotary_interleaved = defaults.rotary_interleaved;
   config.norm_epsilon = defaults.norm_epsilon;
   config.rope_theta = defaults.rope_theta;
@@ -171,9 +174,25 @@ inline const std::string kBert = R"({
   "transformers_version": "4.6.0.dev0", "type_vocab_size": 2, "use_cache": true, "vocab_size": 30522
 })";
 
-inline const std::vector<std::string> kEveryFamily = {kLlama2, kLlama31,  kTinyLlama, kMistral,  kMixtral,
-                                                      kQwen2,  kQwen2Moe, kQwen3,     kQwen3Moe, kPhi3,
-                                                      kGpt2,   kGptNeox,  kBloom,     kOpt,      kOptAfter,
-                                                      kBert};
+/// google-t5/t5-base.
+inline const std::string kT5 = R"({
+  "architectures": ["T5ForConditionalGeneration"], "d_ff": 3072, "d_kv": 64, "d_model": 768,
+  "decoder_start_token_id": 0, "dropout_rate": 0.1, "eos_token_id": 1, "initializer_factor": 1.0,
+  "is_encoder_decoder": true, "layer_norm_epsilon": 1e-06, "model_type": "t5", "n_positions": 512, "num_heads": 12,
+  "num_layers": 12, "output_past": true, "pad_token_id": 0, "relative_attention_num_buckets": 32, "vocab_size": 32128
+})";
+
+/// google/t5-v1_1-base.
+inline const std::string kT5Gated = R"({
+  "architectures": ["T5ForConditionalGeneration"], "d_ff": 2048, "d_kv": 64, "d_model": 768,
+  "decoder_start_token_id": 0, "dropout_rate": 0.1, "eos_token_id": 1, "feed_forward_proj": "gated-gelu",
+  "initializer_factor": 1.0, "is_encoder_decoder": true, "layer_norm_epsilon": 1e-06, "model_type": "t5",
+  "num_decoder_layers": 12, "num_heads": 12, "num_layers": 12, "output_past": true, "pad_token_id": 0,
+  "relative_attention_num_buckets": 32, "tie_word_embeddings": false, "vocab_size": 32128
+})";
+
+inline const std::vector<std::string> kEveryFamily = {kLlama2,   kLlama31, kTinyLlama, kMistral, kMixtral, kQwen2,
+                                                      kQwen2Moe, kQwen3,   kQwen3Moe,  kPhi3,    kGpt2,    kGptNeox,
+                                                      kBloom,    kOpt,     kOptAfter,  kBert,    kT5,      kT5Gated};
 
 }  // namespace lowgear::model

@@ -46,6 +46,8 @@ TEST(Parameters, CountThoseOfPublishedModels) {
   EXPECT_EQ(parameter_count(parse_model_config(kOpt, "config.json")), 125'239'296);
   EXPECT_EQ(parameter_count(parse_model_config(kOptAfter, "config.json")), 331'196'416);
   EXPECT_EQ(parameter_count(parse_model_config(kBert, "config.json")), 109'514'298);
+  EXPECT_EQ(parameter_count(parse_model_config(kT5, "config.json")), 222'903'552);
+  EXPECT_EQ(parameter_count(parse_model_config(kT5Gated, "config.json")), 247'577'856);
 }
 
 TEST(Parameters, AreNamedAndShapedAsTransformersDoesForLlama) {

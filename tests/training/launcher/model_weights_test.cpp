@@ -13,6 +13,7 @@
 #include "base/core/files/file.h"
 #include "base/core/files/mapped_file.h"
 #include "base/core/temporary_folder.h"
+#include "estimating/model/config_json.h"
 #include "training/launcher/saved_weights.h"
 #include "training/tensorfile/safetensors.h"
 
@@ -63,6 +64,32 @@ TEST_F(ModelWeightsTest, MayLackThePrefixAndHaveBuffersAndTheOutputMatrix) {
   tensors_["wte.weight"] = {"", tensorfile::TensorType::bf16, {256, 8}};
   tensors_.erase("transformer.wte.weight");
   EXPECT_EQ(opened().at("transformer.wte.weight").name, "wte.weight");
+}
+
+/// As google-bert/bert-base-uncased has them.
+TEST(ModelWeightsOfBert, MayHaveOldNamesOfNormsAndOtherHeads) {
+  const model::ModelConfig bert = model::parse_trainable_config(
+      R"({"model_type": "bert", "vocab_size": 64, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1,
+          "num_attention_heads": 2, "max_position_embeddings": 16})",
+      "config.json");
+  SavedTensors tensors;
+  for (const auto& [name, tensor] : tensors_of(bert)) {
+    std::string old = name;
+    if (name.ends_with("LayerNorm.weight")) old.replace(old.size() - 6, 6, "gamma");
+    if (name.ends_with("LayerNorm.bias")) old.replace(old.size() - 4, 4, "beta");
+    tensors[old] = tensor;
+  }
+  tensors["bert.pooler.dense.weight"] = {"", tensorfile::TensorType::f32, {8, 8}};
+  tensors["cls.seq_relationship.bias"] = {"", tensorfile::TensorType::f32, {2}};
+  const TemporaryFolder folder;
+  save(folder / "model.safetensors", tensors);
+  const ModelWeights weights = ModelWeights::open(folder.path(), bert);
+  EXPECT_EQ(weights.at("bert.embeddings.LayerNorm.weight").name, "bert.embeddings.LayerNorm.gamma");
+  EXPECT_EQ(weights.at("cls.predictions.transform.LayerNorm.bias").name, "cls.predictions.transform.LayerNorm.beta");
+  tensors["bert.head.weight"] = {"", tensorfile::TensorType::f32, {8}};
+  save(folder / "model.safetensors", tensors);
+  EXPECT_THAT(error_of([&] { (void)ModelWeights::open(folder.path(), bert); }),
+              HasSubstr("\"bert.head.weight\": the model has none of this name"));
 }
 
 TEST_F(ModelWeightsTest, NameTheFirstParameterThatIsNoNumber) {

@@ -122,6 +122,11 @@ class Fixture {
   [[nodiscard]] at::Tensor ids(const std::string& name, std::int64_t step) const {
     return expected(name)[step].to(at::kLong).contiguous();
   }
+  [[nodiscard]] Microbatch microbatch(std::int64_t step) const {
+    Microbatch microbatch{ids("inputs", step), ids("targets", step)};
+    if (has_encoder_and_decoder(config())) microbatch.encoder_ids = ids("encoder_inputs", step);
+    return microbatch;
+  }
   [[nodiscard]] at::Tensor gradient(const std::string& name) const { return tensor(gradients_, name); }
 
  private:
@@ -171,13 +176,14 @@ TEST_P(OfTransformers, HasLogitsLossGradientsAndThirtySteps) {
   load_weights(fixture.folder(), config, part.store());
   AdamW optimizer(part.store(), {.beta2 = 0.95, .weight_decay = 0.1, .clip_norm = 0}, ranks);
   Stage& stage = *part.stages().at(0);
-  expect_close(stage.logits(fixture.ids("inputs", 0)), fixture.expected("logits"), "logits");
+  expect_close(stage.logits(fixture.microbatch(0)), fixture.expected("logits"), "logits");
   const at::Tensor losses = fixture.expected("step_losses");
   for (std::int64_t step = 0; step < losses.size(0); ++step) {
-    const at::Tensor targets = fixture.ids("targets", step);
-    const at::Tensor loss = stage.forward(0, {fixture.ids("inputs", step), targets}).front();
+    const Microbatch microbatch = fixture.microbatch(step);
+    const at::Tensor loss = stage.forward(0, microbatch).front();
     // The mean over the targets that count, as TrainingData::loss_weight makes it.
-    const double weight = static_cast<double>(targets.numel()) / targets.ge(0).sum().item<double>();
+    const double weight =
+        static_cast<double>(microbatch.targets.numel()) / microbatch.targets.ge(0).sum().item<double>();
     EXPECT_NEAR(loss.item<double>() * weight, losses[step].item<double>(), 1e-4) << step;
     (void)stage.backward(0, {at::full_like(loss, weight)}, WeightGradients::now);
     part.reduce_tied_gradients();
@@ -200,7 +206,7 @@ TEST_P(OfTransformers, IsInBf16AboutAsFarFromFp32) {
   const std::vector<model::LayerRange> whole = {{0, config.layers}};
   ModelPart part(config, whole, {0}, {.type = at::kBFloat16}, ranks);
   load_weights(fixture.folder(), config, part.store());
-  const at::Tensor logits = part.stages().at(0)->logits(fixture.ids("inputs", 0)).to(at::kFloat);
+  const at::Tensor logits = part.stages().at(0)->logits(fixture.microbatch(0)).to(at::kFloat);
   const double error = (logits - fixture.expected("logits")).abs().max().item<double>();
   EXPECT_LE(error, 2 * fixture.expected("bf16_logits_error").item<double>());
 }

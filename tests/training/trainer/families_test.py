@@ -18,7 +18,7 @@ STEPS = 2
 
 CONFIG = """
 model: {{config: {folder}/config.json, weights: {folder}}}
-data: {{tokens: tokens.bin, token_type: uint16, sequence_length: {sequence}}}
+data: {{tokens: tokens.bin, token_type: uint16, sequence_length: {sequence}{mask}}}
 parallel: {{pp: 2}}
 microbatches: 2
 steps: {steps}
@@ -47,7 +47,8 @@ class FamiliesTest(unittest.TestCase):
 
     def train(self, family):
         job = self.folder / "job.yaml"
-        job.write_text(CONFIG.format(folder=FAMILIES / family, sequence=SEQUENCE, steps=STEPS))
+        mask = ", mask_token: 3" if family == "bert" else ""
+        job.write_text(CONFIG.format(folder=FAMILIES / family, sequence=SEQUENCE, mask=mask, steps=STEPS))
         return subprocess.run([LOWGEAR, "train", str(job), "--json"], capture_output=True, text=True,
                               env=self.environment, cwd=self.folder)
 
@@ -55,7 +56,7 @@ class FamiliesTest(unittest.TestCase):
         types = {}
         for path in sorted(FAMILIES.glob("*/config.json")):
             types.setdefault(json.loads(path.read_text())["model_type"], path.parent.name)
-        self.assertEqual(len(types), 12)
+        self.assertEqual(len(types), 14)
         for family in types.values():
             with self.subTest(family):
                 run = self.train(family)

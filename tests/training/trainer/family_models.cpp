@@ -42,10 +42,9 @@ std::vector<FamilyModel> make_models() {
                                        {"num_experts_per_tok", 2},
                                        {"output_router_logits", true},
                                        {"router_aux_loss_coef", 0.2}}));
-  add("qwen2_moe",
-      config_of("qwen2_moe", with_experts({{"shared_expert_intermediate_size", 20},
-                                           {"decoder_sparse_step", 2},
-                                           {"output_router_logits", true}})));
+  add("qwen2_moe", config_of("qwen2_moe", with_experts({{"shared_expert_intermediate_size", 20},
+                                                        {"decoder_sparse_step", 2},
+                                                        {"output_router_logits", true}})));
   add("qwen3_moe", config_of("qwen3_moe", with_experts({{"head_dim", 8}, {"mlp_only_layers", {1}}})));
   add("gpt2",
       {{"model_type", "gpt2"}, {"vocab_size", 64}, {"n_embd", 16}, {"n_layer", 4}, {"n_head", 4}, {"n_positions", 32}});
@@ -65,6 +64,19 @@ std::vector<FamilyModel> make_models() {
                {"num_hidden_layers", 4},
                {"num_attention_heads", 4},
                {"max_position_embeddings", 64}});
+  const Json t5 = {{"model_type", "t5"},
+                   {"vocab_size", 64},
+                   {"d_model", 16},
+                   {"d_kv", 4},
+                   {"d_ff", 24},
+                   {"num_layers", 2},
+                   {"num_heads", 4},
+                   {"relative_attention_num_buckets", 8},
+                   {"relative_attention_max_distance", 10}};
+  add("t5", t5);
+  Json gated = t5;
+  gated.merge_patch({{"feed_forward_proj", "gated-gelu"}, {"tie_word_embeddings", false}, {"num_decoder_layers", 3}});
+  add("t5_gated", gated);
   const Json opt = {{"ffn_dim", 24}, {"intermediate_size", nullptr}, {"num_key_value_heads", nullptr}};
   add("opt", config_of("opt", opt));
   Json after = opt;

@@ -137,7 +137,7 @@ void run_rank(const ThreadJob& job, const Place& place, const schedule::Schedule
       ranks);
   initialize(part.store(), job.config.layers, job.seed);
   PipelineEngine engine(schedule, place.pp, part.stages(), *ranks.pipeline,
-                        {.streams = stream_shapes(job.config, kBatch, kTime),
+                        {.streams = stream_shapes(job.config, kBatch, kTime, job.tp),
                          .activation_options = at::kFloat,
                          .loss_gradient = 1.0 / (job.microbatches * job.dp)});
   const std::vector<Microbatch> all = test_microbatches(job.config, job.microbatches * job.dp);
@@ -168,6 +168,8 @@ std::vector<Microbatch> test_microbatches(const model::ModelConfig& config, int 
     const at::Tensor tokens = at::randint(0, config.vocabulary, {kBatch, kTime + 1}, generator, at::kLong);
     microbatches.push_back({tokens.narrow(1, 0, kTime).contiguous(), tokens.narrow(1, 1, kTime).contiguous(),
                             SampleKeys{sample_key(7, kBatch * i), sample_key(7, kBatch * i + 1)}});
+    if (!has_encoder_and_decoder(config)) continue;
+    microbatches.back().encoder_ids = at::randint(0, config.vocabulary, {kBatch, kTime}, generator, at::kLong);
   }
   return microbatches;
 }

@@ -150,9 +150,9 @@ std::vector<CostItem> items_of(const PassCost& pass) {
   return items;
 }
 
-/// Kinds of layers: with the model's window or without, with experts (if the model has them) or dense among those.
+/// Kinds of layers: with the model's window or without, of the first kind or the second (is_of_second_kind).
 constexpr std::size_t kWindowed = 1;
-constexpr std::size_t kDense = 2;
+constexpr std::size_t kSecond = 2;
 constexpr std::size_t kLayerKinds = 4;
 
 /// Costs that all stages are made of.
@@ -200,8 +200,7 @@ std::vector<StageLayers> stage_layers_of(const TrainingJob& job) {
     StageLayers& stage = stages.emplace_back();
     for (const std::int64_t end = first + layers; first < end; ++first) {
       const bool windowed = windowed_layers(job.model, job.batch.sequence_length, first, 1) > 0;
-      const bool dense = job.model.experts && !has_experts(job.model, first);
-      ++stage[(windowed ? kWindowed : 0) + (dense ? kDense : 0)];
+      ++stage[(windowed ? kWindowed : 0) + (is_of_second_kind(job.model, first) ? kSecond : 0)];
     }
   }
   return stages;
@@ -263,10 +262,10 @@ std::vector<StageEstimate> stages_of(const TrainingJob& job, const CostSources& 
                    .head = cost_of(head_work(job), matrix_moves, job, sources)};
   const std::vector<double> shares = moved_shares(job);
   const auto moved = [&](std::size_t stage) { return shares[stage % shares.size()]; };
-  const std::optional<TrainingJob> dense = dense_job(job);
+  const std::optional<TrainingJob> second = second_kind(job);
   for (std::size_t kind = 0; kind < kLayerKinds; ++kind) {
     if (std::ranges::none_of(layers, [kind](const StageLayers& of_stage) { return of_stage[kind] > 0; })) continue;
-    const TrainingJob& of_kind = kind >= kDense ? *dense : job;
+    const TrainingJob& of_kind = kind >= kSecond ? *second : job;
     blocks.layers[kind] = cost_of(layer_work(of_kind, (kind & kWindowed) != 0), layer_traffic(of_kind), job, sources);
   }
   std::vector<StageEstimate> stages;

@@ -45,6 +45,38 @@ ModelConfig bloom(std::int64_t hidden, std::int64_t layers, std::int64_t heads) 
   return config;
 }
 
+ModelConfig bert(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
+  ModelConfig config = model::gpt_model(hidden, layers, heads, 30522, 512);
+  config.encoder_layers = layers;
+  config.norm_place = model::NormPlace::after;
+  config.embedding_norm = true;
+  config.token_types = 2;
+  config.head_transform = true;
+  config.tied_embeddings = true;
+  return config;
+}
+
+/// Of an encoder and a decoder of so many layers each.
+ModelConfig t5(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t head_dim,
+               std::int64_t intermediate) {
+  ModelConfig config = {32128, hidden, 2 * layers, heads, heads, head_dim, intermediate, model::kMaxPositions};
+  config.encoder_layers = layers;
+  config.mlp = model::MlpKind::plain;
+  config.positions = PositionKind::relative;
+  config.relative_buckets = 32;
+  config.relative_distance = 128;
+  config.scaled_scores = false;
+  config.tied_embeddings = true;
+  return config;
+}
+
+ModelConfig t5_gated(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t intermediate) {
+  ModelConfig config = t5(hidden, layers, heads, 64, intermediate);
+  config.mlp = model::MlpKind::gated;
+  config.tied_embeddings = false;
+  return config;
+}
+
 ModelConfig neox(std::int64_t vocabulary, std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
   ModelConfig config = gpt(hidden, layers, heads, 2048);
   config.vocabulary = vocabulary;
@@ -271,6 +303,19 @@ constexpr auto kModels = std::to_array<ModelEntry>({
     {"pythia-2.8b", [] { return neox(50304, 2560, 32, 32); }},
     {"pythia-6.9b", [] { return neox(50432, 4096, 32, 32); }},
     {"pythia-12b", [] { return neox(50688, 5120, 36, 40); }},
+    // google-bert/bert-base-uncased, bert-large-uncased: with the head of the masked language model.
+    {"bert-base", [] { return bert(768, 12, 12); }},
+    {"bert-large", [] { return bert(1024, 24, 16); }},
+    // google-t5/t5-small, -base, -large, -3b, -11b; google/t5-v1_1-base, -large, -xl, -xxl.
+    {"t5-small", [] { return t5(512, 6, 8, 64, 2048); }},
+    {"t5-base", [] { return t5(768, 12, 12, 64, 3072); }},
+    {"t5-large", [] { return t5(1024, 24, 16, 64, 4096); }},
+    {"t5-3b", [] { return t5(1024, 24, 32, 128, 16384); }},
+    {"t5-11b", [] { return t5(1024, 24, 128, 128, 65536); }},
+    {"t5-v1.1-base", [] { return t5_gated(768, 12, 12, 2048); }},
+    {"t5-v1.1-large", [] { return t5_gated(1024, 24, 16, 2816); }},
+    {"t5-v1.1-xl", [] { return t5_gated(2048, 24, 32, 5120); }},
+    {"t5-v1.1-xxl", [] { return t5_gated(4096, 24, 64, 10240); }},
     {"gpt-neox-20b", [] { return neox(50432, 6144, 44, 64); }},
 });
 

@@ -147,6 +147,9 @@ Fault find_sequence_fault(const TrainingJob& job) {
     return JobFault{"batch.sequence",
                     fmt::format("the model has learned {} positions, not {}", job.model.max_positions, length), ""};
   }
+  if (parallel.cp > 1 && has_encoder_and_decoder(job.model)) {
+    return JobFault{"parallel.cp", "context parallelism of an encoder and a decoder is not estimated", "give 1"};
+  }
   if (Fault fault = indivisible("parallel.cp", parallel.cp, "tokens of a sequence", length)) return fault;
   if (!parallel.sequence_parallel) return std::nullopt;
   return indivisible("parallel.tp", parallel.tp, "tokens of a rank's sequence (sequence_parallel)",
@@ -307,23 +310,28 @@ std::vector<std::int64_t> layers_of_stages(const TrainingJob& job) {
   return layers;
 }
 
-std::vector<std::int64_t> dense_layers_of_stages(const TrainingJob& job) {
+bool is_of_second_kind(const model::ModelConfig& model, std::int64_t layer) {
+  return (model.experts && !has_experts(model, layer)) ||
+         (has_encoder_and_decoder(model) && !attends_to_encoder(model, layer));
+}
+
+std::vector<std::int64_t> second_kind_of_stages(const TrainingJob& job) {
   std::vector<std::int64_t> counts = layers_of_stages(job);
-  if (!job.model.experts || job.model.experts->dense.empty()) return std::vector<std::int64_t>(counts.size(), 0);
-  auto layer = job.model.experts->dense.begin();
+  std::int64_t layer = 0;
   for (std::int64_t& count : counts) {
-    const auto end = layer + count;
-    count = std::count(layer, end, true);
-    layer = end;
+    const std::int64_t end = layer + std::exchange(count, 0);
+    for (; layer < end; ++layer) count += is_of_second_kind(job.model, layer) ? 1 : 0;
   }
   return counts;
 }
 
-std::optional<TrainingJob> dense_job(const TrainingJob& job) {
-  if (!job.model.experts || job.model.experts->dense.empty()) return std::nullopt;
-  std::optional<TrainingJob> dense = job;
-  dense->model.experts.reset();
-  return dense;
+std::optional<TrainingJob> second_kind(const TrainingJob& job) {
+  const std::vector<std::int64_t> counts = second_kind_of_stages(job);
+  if (std::ranges::count(counts, 0) == std::ssize(counts)) return std::nullopt;
+  std::optional<TrainingJob> second = job;
+  second->model.experts.reset();
+  if (has_encoder_and_decoder(job.model)) second->model.encoder_layers = job.model.layers;
+  return second;
 }
 
 }  // namespace lowgear::estimator

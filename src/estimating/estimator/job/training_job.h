@@ -156,10 +156,13 @@ void require_valid(const TrainingJob& job);
 /// are the first to have one more, except the last, which has the head.
 [[nodiscard]] std::vector<std::int64_t> layers_of_stages(const TrainingJob& job);
 
-/// Of these, the dense ones among layers with experts.
-[[nodiscard]] std::vector<std::int64_t> dense_layers_of_stages(const TrainingJob& job);
+/// Whether a layer is of the model's second kind: dense among layers with experts, or of the encoder before a decoder.
+[[nodiscard]] bool is_of_second_kind(const model::ModelConfig& model, std::int64_t layer);
 
-/// The job whose layers are all as those dense ones; empty where there are none.
-[[nodiscard]] std::optional<TrainingJob> dense_job(const TrainingJob& job);
+/// Of the layers of each virtual stage, those of the second kind.
+[[nodiscard]] std::vector<std::int64_t> second_kind_of_stages(const TrainingJob& job);
+
+/// The job whose layers are all of the second kind; empty where there are none.
+[[nodiscard]] std::optional<TrainingJob> second_kind(const TrainingJob& job);
 
 }  // namespace lowgear::estimator

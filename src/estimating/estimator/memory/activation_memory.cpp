@@ -52,6 +52,16 @@ double mlp_inside_bytes(const TrainingJob& job, const Widths& widths, std::int64
          widths.product_input * static_cast<double>(intermediate) / widths.tp;
 }
 
+/// Bytes of a token in a decoder's attention to an encoder's output, which all layers keep once: the norm's input and
+/// output, queries, keys and values, input of the output projection.
+double cross_attention_bytes(const TrainingJob& job, const Widths& widths) {
+  if (!has_encoder_and_decoder(job.model)) return 0;
+  double bytes = (widths.product_input + widths.element) * widths.hidden / widths.split;
+  bytes += widths.element * (widths.queries + 2 * widths.keys) + widths.product_input * widths.queries;
+  if (job.attention == AttentionKind::fused) bytes += kFp32Bytes * widths.heads;
+  return bytes + widths.mask * widths.hidden / widths.split;
+}
+
 /// Bytes of a token in attention without its scores: input, queries, keys, values, input of the output projection.
 double attention_bytes(const TrainingJob& job, const Widths& widths) {
   double bytes = widths.product_input * (widths.hidden / widths.split + widths.queries);
@@ -145,7 +155,9 @@ double kept_without_recompute(const TrainingJob& job) {
   const bool passes = job.model.norm == model::NormKind::rms_norm && !job.stack.fused_norms;
   const double kept = passes ? kFp32Bytes + widths.element : widths.element;
   const double norms = norm_inputs * kept * widths.hidden / widths.split;
-  return tokens_of_rank(job) * (norms + attention_bytes(job, widths) + mlp_bytes(job, widths)) + score_bytes(job);
+  return tokens_of_rank(job) *
+             (norms + attention_bytes(job, widths) + cross_attention_bytes(job, widths) + mlp_bytes(job, widths)) +
+         score_bytes(job);
 }
 
 double kept_with_operators(const TrainingJob& job) {
@@ -169,7 +181,9 @@ double kept_with_operators(const TrainingJob& job) {
 double score_bytes(const TrainingJob& job) {
   if (job.attention == AttentionKind::fused) return 0;
   const Widths widths(job);
-  const double scores = tokens_of_rank(job) * widths.heads * static_cast<double>(job.batch.sequence_length);
+  const double attentions = has_encoder_and_decoder(job.model) ? 2 : 1;
+  const double scores =
+      attentions * tokens_of_rank(job) * widths.heads * static_cast<double>(job.batch.sequence_length);
   // Output of the softmax; with dropout its mask and what it leaves, too.
   return scores * (widths.element + (job.dropout > 0 ? widths.mask + widths.element : 0));
 }

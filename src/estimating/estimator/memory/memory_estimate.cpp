@@ -94,7 +94,7 @@ std::vector<double> peak_activations(const TrainingJob& job, const std::vector<d
 /// Where a layer keeps `layer` bytes, and a dense one among layers of experts `dense_layer`.
 std::vector<double> stage_activations(const TrainingJob& job, double layer, double dense_layer) {
   const std::vector<std::int64_t> layers = layers_of_stages(job);
-  const std::vector<std::int64_t> dense_layers = dense_layers_of_stages(job);
+  const std::vector<std::int64_t> dense_layers = second_kind_of_stages(job);
   std::vector<double> bytes;
   for (std::size_t stage = 0; stage < layers.size(); ++stage) {
     bytes.push_back(static_cast<double>(layers[stage] - dense_layers[stage]) * layer +
@@ -112,7 +112,8 @@ double common_buffers(const TrainingJob& job) {
       std::ranges::count_if(std::vector{parallel.tp, parallel.pp, parallel.dp, parallel.cp, parallel.ep},
                             [](int ranks) { return ranks > 1; }) +
       (replicas.shards.ranks > 1 && replicas.copies.ranks > 1 ? 1 : 0);  // of hybrid sharding
-  const double messages = parallel.pp > 1 ? kMessages * layer_input_bytes(job) : 0;
+  const double streams = has_encoder_and_decoder(job.model) ? 2 : 1;
+  const double messages = parallel.pp > 1 ? kMessages * streams * layer_input_bytes(job) : 0;
   return kContextBytes + static_cast<double>(communicators) * kCommunicatorBytes + messages;
 }
 
@@ -162,7 +163,7 @@ std::vector<double> parameters_of_ranks(const TrainingJob& job) {
 
 MemoryEstimate estimate_memory(const TrainingJob& job) {
   const std::vector<RankParameters> parameters = rank_parameters(job);
-  const std::optional<TrainingJob> dense = dense_job(job);
+  const std::optional<TrainingJob> dense = second_kind(job);
   const double layer = activation_bytes_per_layer(job);
   const double dense_layer = dense ? activation_bytes_per_layer(*dense) : 0;
   const std::vector<double> activations = peak_activations(job, stage_activations(job, layer, dense_layer));

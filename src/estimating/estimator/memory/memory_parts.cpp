@@ -23,7 +23,7 @@ std::string weights_reason(const TrainingJob& job, double bytes, double paramete
 }
 
 std::string workspace_reason(const TrainingJob& job, double bytes) {
-  const std::optional<TrainingJob> dense = dense_job(job);
+  const std::optional<TrainingJob> dense = second_kind(job);
   if (bytes > std::max(layer_workspace_bytes(job), dense ? layer_workspace_bytes(*dense) : 0)) {
     return fmt::format("logits and their gradients in the backward of the {} loss", name(job.stack.loss));
   }

@@ -30,7 +30,8 @@ RankParameters layer_parameters(const TrainingJob& job) {
   const double router = job.model.experts ? hidden * static_cast<double>(job.model.experts->experts) : 0;
   const double output_biases = hidden * ((job.model.output_bias ? 1 : 0) + (job.model.mlp_biases ? 1 : 0));
   const double whole = static_cast<double>(counts.norms) + router + output_biases;
-  const double split = static_cast<double>(counts.attention + counts.mlp) - router - output_biases;
+  const std::int64_t crossing = cross_attention_parameters(job.model);
+  const double split = static_cast<double>(counts.attention + counts.mlp + crossing) - router - output_biases;
   return {.dense = whole + split / tp, .experts = static_cast<double>(counts.experts) / (tp * job.parallel.ep)};
 }
 
@@ -41,10 +42,10 @@ double token_matrix_parameters(const TrainingJob& job) {
 /// Virtual stage s runs on rank s % pp.
 std::vector<RankParameters> rank_parameters(const TrainingJob& job) {
   const RankParameters layer = layer_parameters(job);
-  const std::optional<TrainingJob> dense = dense_job(job);
+  const std::optional<TrainingJob> dense = second_kind(job);
   const RankParameters dense_layer = dense ? layer_parameters(*dense) : RankParameters{};
   const std::vector<std::int64_t> layers = layers_of_stages(job);
-  const std::vector<std::int64_t> dense_layers = dense_layers_of_stages(job);
+  const std::vector<std::int64_t> dense_layers = second_kind_of_stages(job);
   const auto pp = static_cast<std::size_t>(job.parallel.pp);
   std::vector<RankParameters> ranks(pp);
   for (std::size_t stage = 0; stage < layers.size(); ++stage) {

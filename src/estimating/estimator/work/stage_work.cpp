@@ -212,6 +212,36 @@ int add_products(BlockBuilder& block, const TrainingJob& job, WorkPart part, std
   return last;
 }
 
+/// The tokens to which one attends: a causal mask halves the work of fused attention.
+enum class Sees : unsigned char { those_before, all };
+
+void add_mixing(BlockBuilder& block, const TrainingJob& job, const RankShape& shape, Sees sees) {
+  if (job.attention != AttentionKind::fused) return add_unfused_attention(block, job, shape);
+  const double times = (sees == Sees::all ? 2.0 : 1.0) / job.parallel.cp;
+  block.add(WorkPart::attention, OperatorKind::fused_attention,
+            {shape.batch, job.batch.sequence_length, shape.heads, shape.head_dim}, times);
+  if (job.dropout == 0) return;
+  block.add(WorkPart::attention, OperatorKind::fused_dropout,
+            {shape.batch, shape.heads, job.batch.sequence_length, job.batch.sequence_length}, times);
+}
+
+/// Of a decoder to the output of an encoder: as many tokens, queries of one and keys and values of the other.
+void add_cross_attention(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  const std::int64_t width = shape.heads * shape.head_dim;
+  const std::int64_t keys = shape.kv_heads * shape.head_dim;
+  const TensorCollectives tensor(job, shape.activation_bytes);
+  for (const std::int64_t outputs : {width, 2 * keys}) {
+    add_casts(block, job, shape.tokens, shape.hidden, outputs);
+    const int product = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, shape.hidden, outputs, 1});
+    tensor.column(block, product, last_index(block.work().backward));
+  }
+  add_mixing(block, job, shape, Sees::all);
+  add_head_copies(block, job, shape);
+  add_casts(block, job, shape.tokens, width, shape.hidden);
+  const int output = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, width, shape.hidden, 1});
+  tensor.row(block, output, last_index(block.work().backward));
+}
+
 void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
   const std::int64_t width = shape.heads * shape.head_dim;
   const TensorCollectives tensor(job, shape.activation_bytes);
@@ -225,17 +255,7 @@ void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape&
   if (job.model.positions == model::PositionKind::rotary) add_rotary(block, job, shape);
   if (job.attention == AttentionKind::fused) add_attention_copies(block, job, shape);
   const auto first = block.work().forward.operators.size();
-  if (job.attention == AttentionKind::fused) {
-    block.add(WorkPart::attention, OperatorKind::fused_attention,
-              {shape.batch, job.batch.sequence_length, shape.heads, shape.head_dim}, 1.0 / job.parallel.cp);
-    if (job.dropout > 0) {
-      block.add(WorkPart::attention, OperatorKind::fused_dropout,
-                {shape.batch, shape.heads, job.batch.sequence_length, job.batch.sequence_length},
-                1.0 / job.parallel.cp);
-    }
-  } else {
-    add_unfused_attention(block, job, shape);
-  }
+  add_mixing(block, job, shape, is_masked_language_model(job.model) ? Sees::all : Sees::those_before);
   if (job.recompute == Recompute::selective && job.attention == AttentionKind::unfused) {
     const auto& operators = block.work().forward.operators;
     block.work().recomputed.operators.assign(operators.begin() + static_cast<std::ptrdiff_t>(first), operators.end());
@@ -425,6 +445,11 @@ BlockWork layer_work(const TrainingJob& job, bool windowed) {
   add_norm(block, job, shape);
   add_attention(block, job, shape);
   add_residual(block, job, shape, job.model.output_bias);
+  if (has_encoder_and_decoder(job.model)) {
+    add_norm(block, job, shape);
+    add_cross_attention(block, job, shape);
+    add_residual(block, job, shape, job.model.output_bias);
+  }
   add_norm(block, job, shape);
   if (job.model.experts) {
     add_experts(block, job, shape);
@@ -447,8 +472,9 @@ BlockWork layer_work(const TrainingJob& job, bool windowed) {
 BlockWork embedding_work(const TrainingJob& job) {
   const RankShape shape(job);
   BlockBuilder block(job);
+  const std::int64_t streams = has_encoder_and_decoder(job.model) ? 2 : 1;
   block.add(WorkPart::embedding, OperatorKind::embedding,
-            {shape.tokens, padded_vocabulary(job) / job.parallel.tp, embedding_width(job.model), 1});
+            {streams * shape.tokens, padded_vocabulary(job) / job.parallel.tp, embedding_width(job.model), 1});
   const std::array<std::int64_t, 4> dims{shape.batch, shape.norm_sequence, shape.hidden, 1};
   if (job.model.positions == model::PositionKind::learned)
     block.add(WorkPart::embedding, OperatorKind::residual_add, dims);
@@ -476,6 +502,10 @@ BlockWork embedding_work(const TrainingJob& job) {
 BlockWork head_work(const TrainingJob& job) {
   const RankShape shape(job);
   BlockBuilder block(job);
+  if (job.model.head_transform) {  // whole on every tp rank
+    block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, shape.hidden, shape.hidden, 1});
+    block.add(WorkPart::elementwise, OperatorKind::gelu, {shape.batch, shape.sequence, shape.hidden, 1});
+  }
   add_norm(block, job, shape);
   const std::int64_t vocabulary = padded_vocabulary(job) / job.parallel.tp;
   const int product =
@@ -489,7 +519,8 @@ BlockWork head_work(const TrainingJob& job) {
 }
 
 std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage) {
-  const double bytes = RankShape(job).activation_bytes;
+  // With an encoder and a decoder both streams pass every stage.
+  const double bytes = RankShape(job).activation_bytes * (has_encoder_and_decoder(job.model) ? 2 : 1);
   const bool split = job.parallel.tp > 1 && (job.split_messages || job.parallel.sequence_parallel);
   CollectiveUse send{CollectiveKind::send, split ? bytes / job.parallel.tp : bytes, neighbour_group(job, stage),
                      WorkPart::pipeline};

@@ -159,8 +159,7 @@ void PipelineEngine::send(const Tensors& tensors, int stage) {
   Message& message = outgoing_.emplace_back();
   for (const at::Tensor& tensor : tensors) {
     message.tensors.push_back(tensor.contiguous());
-    message.transfers.push_back(
-        peers_->send(message.tensors.back(), rank_of_stage_[static_cast<std::size_t>(stage)]));
+    message.transfers.push_back(peers_->send(message.tensors.back(), rank_of_stage_[static_cast<std::size_t>(stage)]));
   }
 }
 

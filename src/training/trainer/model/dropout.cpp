@@ -40,7 +40,7 @@ at::Tensor Dropout::operator()(const at::Tensor& input, double share, const Plac
   at::Tensor keep;
   {
     const torch::autograd::AutoGradMode no_gradient(false);
-    constexpr std::uint64_t kSites = 4;
+    constexpr std::uint64_t kSites = 8;
     const auto site = static_cast<std::uint64_t>(place.layer + 1) * kSites + static_cast<std::uint64_t>(place.site);
     std::vector<std::int32_t> halves;
     for (const int shift : {0, 32}) {
@@ -52,9 +52,14 @@ at::Tensor Dropout::operator()(const at::Tensor& input, double share, const Plac
                                 .view({2, static_cast<std::int64_t>(samples_.size()), 1})
                                 .to(input.device(), at::kInt, /*non_blocking=*/true);
     const std::int64_t count = input.numel() / input.size(0);
-    const at::Tensor places =
-        at::arange(place.first, place.first + count, at::TensorOptions().dtype(at::kLong).device(input.device()))
-            .to(at::kInt);
+    at::Tensor places =
+        at::arange(place.first, place.first + count, at::TensorOptions().dtype(at::kLong).device(input.device()));
+    if (place.parts > 1) {
+      const std::int64_t width = input.size(-1);
+      const at::Tensor rows = places.div(width, "floor");
+      places = places + rows * (width * (place.parts - 1)) + width * place.part;
+    }
+    places = places.to(at::kInt);
     at::Tensor bits = places.unsqueeze(0).bitwise_xor(keys.select(0, 0));
     scramble(bits);
     bits.bitwise_xor_(keys.select(0, 1));

@@ -8,7 +8,16 @@
 namespace lowgear::trainer {
 
 /// Places in a model where values are dropped.
-enum class DropoutSite : unsigned char { embedding, attention, attention_output, mlp_output };
+enum class DropoutSite : unsigned char {
+  embedding,
+  attention,
+  attention_output,
+  mlp_output,
+  cross_attention,
+  cross_output,
+  mlp_inside,
+  last_norm
+};
 
 /// The samples of a pass, by keys that tell them from all others of a training; empty: nothing is dropped.
 using SampleKeys = std::vector<std::uint64_t>;
@@ -37,6 +46,9 @@ class Dropout {
     std::int64_t layer = 0;
     DropoutSite site = DropoutSite::embedding;
     std::int64_t first = 0;  ///< number, in the whole tensor of a sample, of this rank's first element
+    std::int64_t parts =
+        1;  ///< into which the last dimension of the whole tensor is divided, and which of them this is
+    std::int64_t part = 0;
   };
 
   [[nodiscard]] bool drops(double share) const { return share > 0 && !samples_.empty(); }

@@ -85,6 +85,11 @@ LinearLayer::Shape by_rows(const model::ModelConfig& config, std::string name, s
           .linear = linear};
 }
 
+at::Tensor asking_for_gradients(const at::Tensor& input) {
+  const bool asked = !torch::autograd::GradMode::is_enabled() || input.requires_grad();
+  return asked ? input : input.detach().requires_grad_(true);
+}
+
 at::Tensor with_late_bias(const at::Tensor& sum, const LinearLayer& layer) {
   return layer.late_bias() != nullptr ? sum + layer.late_bias()->value : sum;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "estimating/model/family.h"
 #include "estimating/model/model_config.h"
 #include "training/trainer/model/dropout.h"
 #include "training/trainer/model/linear.h"
@@ -23,6 +24,7 @@ struct Documents {
 /// What every block of a stage uses.
 struct BlockContext {
   const model::ModelConfig* config = nullptr;
+  const model::TensorNames* names = nullptr;
   ParameterStore* store = nullptr;
   WeightGradientQueue* queue = nullptr;
   Collective* tensor_group = nullptr;
@@ -70,6 +72,10 @@ class LinearLayer {
 /// The shape of one matrix that is split by rows: the second one of attention or of an MLP.
 [[nodiscard]] LinearLayer::Shape by_rows(const model::ModelConfig& config, std::string name, std::int64_t inputs,
                                          bool bias, BlockLinear linear);
+
+/// The input of products that are trained: they take their gradients with that of their input, for which nothing before
+/// has asked where that is frozen.
+[[nodiscard]] at::Tensor asking_for_gradients(const at::Tensor& input);
 
 /// The sum over the ranks with the bias of the layer that is split by rows.
 [[nodiscard]] at::Tensor with_late_bias(const at::Tensor& sum, const LinearLayer& layer);

@@ -45,6 +45,11 @@ class MlpProducts {
     out_.bind();
   }
   [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const { return out_(inside(in_(input))); }
+  /// With dropout of what is inside.
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& input, const Dropout& dropout,
+                                      const Dropout::Place& place) const {
+    return out_(dropout(inside(in_(input)), config_->mlp_dropout, place));
+  }
   [[nodiscard]] const LinearLayer& out() const { return out_; }
 
  private:
@@ -84,7 +89,10 @@ class DenseMlp final : public Mlp {
   void bind() override { products_.bind(); }
   at::Tensor operator()(const at::Tensor& input, at::Tensor& /*routing*/) override {
     Collective& group = *context_.tensor_group;
-    const at::Tensor sum = leave_parallel(products_(enter_parallel(input, group)), group);
+    const at::Tensor inside =
+        products_(enter_parallel(input, group), *context_.dropout,
+                  {.layer = layer_, .site = DropoutSite::mlp_inside, .parts = group.size(), .part = group.rank()});
+    const at::Tensor sum = leave_parallel(inside, group);
     return (*context_.dropout)(with_late_bias(sum, products_.out()), context_.config->residual_dropout,
                                {.layer = layer_, .site = DropoutSite::mlp_output});
   }
@@ -154,7 +162,7 @@ class ExpertMlp final : public Mlp {
     return context;
   }
   [[nodiscard]] const model::ExpertShape& shape() const { return *context_.config->experts; }
-  [[nodiscard]] const model::TensorNames& names() const { return family_of(*context_.config).tensors; }
+  [[nodiscard]] const model::TensorNames& names() const { return *context_.names; }
 
   /// The outputs of the experts, by their shares of each token: the softmax over all of them in fp32.
   at::Tensor routed(const at::Tensor& tokens, const at::Tensor& entered, at::Tensor& routing) {
@@ -188,9 +196,10 @@ class ExpertMlp final : public Mlp {
 
 std::unique_ptr<Mlp> make_mlp(const BlockContext& context, const std::string& prefix, std::int64_t layer) {
   if (has_experts(*context.config, layer)) return std::make_unique<ExpertMlp>(context, prefix, layer);
-  const model::TensorNames& names = family_of(*context.config).tensors;
-  return std::make_unique<DenseMlp>(
-      context, MlpProducts::Names{ExpertMlp::prefixed(prefix, names.mlp_in), prefix + names.mlp_out}, layer);
+  const model::TensorNames& names = *context.names;
+  const std::vector<std::string>& in = mlp_inputs(*context.config, names);
+  return std::make_unique<DenseMlp>(context,
+                                    MlpProducts::Names{ExpertMlp::prefixed(prefix, in), prefix + names.mlp_out}, layer);
 }
 
 }  // namespace lowgear::trainer

@@ -1,6 +1,7 @@
 #include "training/trainer/model/stage.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "estimating/model/family.h"
@@ -33,7 +34,8 @@ LinearLayer::Shape projection(const std::string& name, std::int64_t inputs, std:
 
 StageLayers::StageLayers(const BlockContext& context, const StageRange& range) : context_(context), range_(range) {
   const model::ModelConfig& config = *context_.config;
-  const model::TensorNames& names = family_of(config).tensors;
+  context_.names = &family_of(config).tensors;
+  const model::TensorNames& names = *context_.names;
   if (range_.first) {
     embedding_ = &declare_vocabulary_matrix(context_, names.embedding);
     embedding_->tied = config.tied_embeddings;
@@ -45,12 +47,23 @@ StageLayers::StageLayers(const BlockContext& context, const StageRange& range) :
       project_in_.emplace(context_, projection(names.project_in, config.embedding_width, config.hidden));
     }
     if (config.embedding_norm) embedding_norm_.emplace(context_, names.embedding_norm);
+    if (config.positions == model::PositionKind::relative) {
+      for (const model::TensorNames* const stack : {&names, &family_of(config).decoder_tensors}) {
+        relative_positions_.push_back(
+            &declare(context_, {.name = stack->relative_positions + ".weight",
+                                .shape = {config.relative_buckets, config.heads / context_.tensor_group->size()},
+                                .shard = {.dimension = 1},
+                                .decays = true}));
+      }
+    }
   }
   for (std::int64_t layer = range_.layers.begin; layer < range_.layers.end; ++layer) {
     blocks_.push_back(make_block(context_, layer));
   }
   if (range_.last) {
+    const model::TensorNames& last_names = family_of(config).decoder_tensors;
     BlockContext after = context_;
+    after.names = &last_names;
     after.block = config.layers;
     after.fp8_blocks = nullptr;
     if (config.head_transform) {
@@ -58,7 +71,7 @@ StageLayers::StageLayers(const BlockContext& context, const StageRange& range) :
       transform.bias = true;
       head_transform_.emplace(after, transform);
     }
-    if (config.final_norm) norm_.emplace(after, names.final_norm);
+    if (config.final_norm) norm_.emplace(after, last_names.final_norm);
     if (config.embedding_width > 0) {
       project_out_.emplace(after, projection(names.project_out, config.hidden, config.embedding_width));
     }
@@ -84,6 +97,7 @@ void StageLayers::bind() {
   for (Parameter* const leaf : {token_types_, positions_, output_bias_}) {
     if (leaf != nullptr) leaf->value.requires_grad_(!leaf->frozen);
   }
+  for (Parameter* const leaf : relative_positions_) leaf->value.requires_grad_(!leaf->frozen);
   if (output_weight_ != nullptr) {
     output_->weight = output_weight_->value;
     output_->weight_gradient = output_weight_->gradient;  // undefined when frozen
@@ -93,7 +107,10 @@ void StageLayers::bind() {
   anchor_ = at::zeros({}, context_.store->values().options()).requires_grad_(true);
 }
 
-Streams StageLayers::embedded(const at::Tensor& ids) const {
+Streams StageLayers::embedded(const Microbatch& microbatch) const {
+  // One product with the table, of which schedules count the gradients.
+  const bool both = microbatch.encoder_ids.defined();
+  const at::Tensor ids = both ? at::cat({microbatch.encoder_ids, microbatch.ids}, 1) : microbatch.ids;
   const model::ModelConfig& config = *context_.config;
   at::Tensor activations = embed(ids, *embedding_, anchor_, *context_.tensor_group);
   if (project_in_) activations = (*project_in_)(activations);
@@ -102,8 +119,17 @@ Streams StageLayers::embedded(const at::Tensor& ids) const {
     activations = activations + positions_->value.narrow(0, config.position_offset, ids.size(1));
   }
   if (embedding_norm_) activations = (*embedding_norm_)({activations}).normalised;
-  Streams streams{.activations = {(*context_.dropout)(activations, config.embedding_dropout,
-                                                      {.layer = kEmbeddingBlock})}};
+  activations = (*context_.dropout)(activations, config.embedding_dropout, {.layer = kEmbeddingBlock});
+  Streams streams{.activations = {activations}};
+  if (both) {
+    const std::vector<at::Tensor> parts =
+        activations.split_with_sizes({microbatch.encoder_ids.size(1), microbatch.ids.size(1)}, 1);
+    streams.activations = {parts[0].contiguous()};
+    streams.other = parts[1].contiguous();
+  }
+  if (!relative_positions_.empty()) {
+    streams.relative_positions = at::stack({relative_positions_[0]->value, relative_positions_[1]->value});
+  }
   if (config.balance_weight > 0) {
     streams.routing = at::zeros({2, config.experts->experts}, activations.options().dtype(at::kFloat));
   }
@@ -113,7 +139,10 @@ Streams StageLayers::embedded(const at::Tensor& ids) const {
 at::Tensor StageLayers::logits_of(const Streams& streams) {
   Activations entered = streams.activations;
   if (head_transform_) entered = {activated((*head_transform_)(entered.sum()), context_.config->activation)};
+  const model::ModelConfig& config = *context_.config;
   at::Tensor last = norm_ ? (*norm_)(entered).normalised : entered.sum();
+  last = (*context_.dropout)(last, config.final_dropout, {.layer = config.layers, .site = DropoutSite::last_norm});
+  if (config.scaled_head) last = last / std::sqrt(static_cast<double>(config.hidden));
   if (project_out_) last = (*project_out_)(last);
   const at::Tensor logits = linear(enter_parallel(last, *context_.tensor_group), output_);
   return output_bias_ == nullptr ? logits : logits + output_bias_->value;
@@ -192,9 +221,9 @@ void Stage::bind() {
   }
 }
 
-at::Tensor Stage::logits(const at::Tensor& ids) {
+at::Tensor Stage::logits(const Microbatch& microbatch) {
   const AutoGradMode no_gradient(false);
-  const Streams entered = received({.ids = ids, .targets = {}}, {});
+  const Streams entered = received(microbatch, {});
   return layers_.logits_of(layers_.through_blocks(entered, 0, layers_.blocks().size()));
 }
 
@@ -206,7 +235,7 @@ Tensors Stage::evaluate(const Microbatch& microbatch, const Tensors& input) {
 }
 
 Streams Stage::received(const Microbatch& microbatch, const Tensors& input) const {
-  return range_.first ? layers_.embedded(microbatch.ids) : Streams::of(*context_.config, input);
+  return range_.first ? layers_.embedded(microbatch) : Streams::of(*context_.config, input);
 }
 
 /// From the stage's input to that of its first trained block.
@@ -272,7 +301,7 @@ Tensors Stage::backward_recomputing(Pass& pass, Tensors gradients) {
   }
   if (!trains_before_) return {};
   if (!range_.first) return gradients;
-  run_backward(layers_.embedded(pass.microbatch.ids).tensors(), gradients);
+  run_backward(layers_.embedded(pass.microbatch).tensors(), gradients);
   return {};
 }
 

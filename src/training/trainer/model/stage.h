@@ -27,8 +27,9 @@ struct StageRange {
 struct Microbatch {
   at::Tensor ids;
   at::Tensor targets;
-  SampleKeys samples = {};   ///< of dropout; empty: nothing is dropped
-  double balance_share = 1;  ///< factor of the load-balancing loss of experts; 0: the loss of the targets alone
+  SampleKeys samples = {};      ///< of dropout; empty: nothing is dropped
+  double balance_share = 1;     ///< factor of the load-balancing loss of experts; 0: the loss of the targets alone
+  at::Tensor encoder_ids = {};  ///< of a model with an encoder and a decoder, whose are the others: [batch, any time]
 };
 
 /// The layers of a stage as functions of tensors, to which autograd differentiates them.
@@ -41,7 +42,7 @@ class StageLayers {
   void bind();
 
   /// What enters the first block of the first stage.
-  [[nodiscard]] Streams embedded(const at::Tensor& ids) const;
+  [[nodiscard]] Streams embedded(const Microbatch& microbatch) const;
   [[nodiscard]] const std::vector<std::unique_ptr<TransformerBlock>>& blocks() const { return blocks_; }
   /// The stage's blocks `begin` to `end`, counted from 0, after each other.
   [[nodiscard]] Streams through_blocks(Streams streams, std::size_t begin, std::size_t end) const;
@@ -56,6 +57,7 @@ class StageLayers {
   Parameter* embedding_ = nullptr;
   Parameter* token_types_ = nullptr;
   Parameter* positions_ = nullptr;
+  std::vector<Parameter*> relative_positions_;  ///< of encoder and decoder
   std::optional<LinearLayer> project_in_;
   std::optional<Norm> embedding_norm_;
   std::vector<std::unique_ptr<TransformerBlock>> blocks_;
@@ -106,9 +108,9 @@ class Stage {
   /// Blocks of the stage that are trained; the others, frozen, come first. Only they have a backward.
   [[nodiscard]] std::int64_t trained_blocks() const { return range_.layers.size() - frozen_; }
 
-  /// The output for ids of a stage that has the whole model: [batch, time, part of the vocabulary]. Keeps nothing for a
-  /// backward pass.
-  [[nodiscard]] at::Tensor logits(const at::Tensor& ids);
+  /// The output of a stage that has the whole model: [batch, time, part of the vocabulary]. Keeps nothing for a
+  /// backward pass; needs no targets.
+  [[nodiscard]] at::Tensor logits(const Microbatch& microbatch);
   /// The weight gradients that `backward` has left for later.
   void weight_gradients(int index);
   /// Forgets every microbatch and the values derived from the weights: between iterations, and after a failure.

@@ -15,6 +15,10 @@ struct Streams {
   Activations activations;  ///< [batch, time, hidden]
   /// Of the routers so far, fp32 [2, experts]: tokens for which they chose each expert, and sums of its probabilities.
   at::Tensor routing = {};
+  /// With an encoder and a decoder, what the layer at hand does not work on: in the encoder what enters the decoder, in
+  /// the decoder what the encoder put out.
+  at::Tensor other = {};
+  at::Tensor relative_positions = {};  ///< [encoder and decoder, buckets, heads of this rank]
 
   /// What another stage receives, and the streams that it makes of it.
   [[nodiscard]] Tensors tensors() const;
@@ -26,9 +30,9 @@ struct StreamShape {
   std::vector<std::int64_t> shape;
   bool in_fp32 = false;  ///< else in the type of the activations
 };
-/// Those of a microbatch of `batch` sequences of `time` tokens.
+/// Those of a microbatch of `batch` sequences of `time` tokens, on each of `tensor_ranks` ranks that share layers.
 [[nodiscard]] std::vector<StreamShape> stream_shapes(const model::ModelConfig& config, std::int64_t batch,
-                                                     std::int64_t time);
+                                                     std::int64_t time, int tensor_ranks);
 
 /// The load-balancing loss of experts (Fedus et al. 2022, "Switch Transformers", eq. 4), of all layers as one: their
 /// number times the sum, over the experts, of the share of tokens that chose it times its mean probability.

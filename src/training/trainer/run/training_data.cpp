@@ -31,6 +31,13 @@ TrainingData::Samples TrainingData::samples(std::int64_t step, const dataset::Ba
       masking.apply(samples.keys[static_cast<std::size_t>(sample)], row(samples.ids, sample),
                     row(samples.targets, sample));
     }
+  } else if (has_encoder_and_decoder(config_->model)) {
+    // The decoder continues what the encoder reads, and begins with a token of its own.
+    const at::Tensor plain = at::where(tokens.lt(0), tokens.bitwise_not(), tokens);
+    samples.encoder_ids = plain.narrow(1, 0, length);
+    samples.targets = tokens.narrow(1, length, length);
+    samples.ids = at::cat(
+        {at::full({slice.count, 1}, config_->model.start_token, at::kLong), plain.narrow(1, length, length - 1)}, 1);
   } else {
     samples.ids = tokens.narrow(1, 0, length);
     samples.targets = tokens.narrow(1, 1, length);
@@ -45,13 +52,13 @@ std::vector<Microbatch> TrainingData::microbatches(std::int64_t step, int replic
   const double weight = config_->model.balance_weight > 0 ? loss_weight(counted_tokens(step)) : 1;
   std::vector<Microbatch> result;
   for (int i = 0; i < config_->microbatches; ++i) {
-    Samples read = samples(
-        step, dataset::microbatch_slice(text_.sampler().options().global_batch,
-                                        {.data_parallel_size = config_->parallel.dp,
-                                         .data_parallel_rank = replica,
-                                         .microbatches = config_->microbatches,
-                                         .microbatch = i}));
-    result.push_back({read.ids.to(device), read.targets.to(device), std::move(read.keys), weight > 0 ? 1 / weight : 0});
+    Samples read = samples(step, dataset::microbatch_slice(text_.sampler().options().global_batch,
+                                                           {.data_parallel_size = config_->parallel.dp,
+                                                            .data_parallel_rank = replica,
+                                                            .microbatches = config_->microbatches,
+                                                            .microbatch = i}));
+    result.push_back({read.ids.to(device), read.targets.to(device), std::move(read.keys), weight > 0 ? 1 / weight : 0,
+                      read.encoder_ids.defined() ? read.encoder_ids.to(device) : at::Tensor()});
   }
   return result;
 }
@@ -87,10 +94,10 @@ HeldOutLoss::HeldOutLoss(const launcher::TrainConfig& config, launcher::TrainCon
       batches_(batches) {}
 
 double HeldOutLoss::measure(std::map<int, Stage*> stages) {
-  PipelineEngine engine(
-      schedule_, place_.pp, std::move(stages), *ranks_->pipeline,
-      EngineOptions{.streams = stream_shapes(config_.model, config_.microbatch_size, config_.sequence_length),
-                    .activation_options = activations_});
+  PipelineEngine engine(schedule_, place_.pp, std::move(stages), *ranks_->pipeline,
+                        EngineOptions{.streams = stream_shapes(config_.model, config_.microbatch_size,
+                                                               config_.sequence_length, config_.parallel.tp),
+                                      .activation_options = activations_});
   at::Tensor sum = at::zeros({1}, activations_.dtype(at::kDouble));
   std::optional<std::int64_t> counted;
   for (std::int64_t batch = 0; batch < batches_; ++batch) {

@@ -35,6 +35,7 @@ class TrainingData {
     at::Tensor ids;
     at::Tensor targets;
     SampleKeys keys;
+    at::Tensor encoder_ids;  ///< defined if there are an encoder and a decoder
   };
   [[nodiscard]] Samples samples(std::int64_t step, const dataset::BatchSlice& slice) const;
 

@@ -32,8 +32,7 @@ using MemoryTotal = ReportedTotal<decltype(&c10::MemoryReportingInfoBase::report
 inline at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double scale,
                             bool causal) {
 #if TORCH_VERSION_MAJOR >= 2
-  return at::scaled_dot_product_attention(query, key, value, {}, 0.0, causal, scale,
-                                          query.size(1) != key.size(1));
+  return at::scaled_dot_product_attention(query, key, value, {}, 0.0, causal, scale, query.size(1) != key.size(1));
 #else
   const std::int64_t group = query.size(1) / key.size(1);
   const at::Tensor keys = group == 1 ? key : key.repeat_interleave(group, 1);

@@ -52,7 +52,13 @@ INSTANTIATE_TEST_SUITE_P(
                     PublishedCount{"pythia-160m", 162'322'944}, PublishedCount{"pythia-410m", 405'334'016},
                     PublishedCount{"pythia-1b", 1'011'781'632}, PublishedCount{"pythia-1.4b", 1'414'647'808},
                     PublishedCount{"pythia-2.8b", 2'775'208'960}, PublishedCount{"pythia-6.9b", 6'857'302'016},
-                    PublishedCount{"pythia-12b", 11'846'072'320}, PublishedCount{"gpt-neox-20b", 20'554'567'680}));
+                    PublishedCount{"pythia-12b", 11'846'072'320}, PublishedCount{"gpt-neox-20b", 20'554'567'680},
+                    PublishedCount{"bert-base", 109'514'298}, PublishedCount{"bert-large", 335'174'458},
+                    PublishedCount{"t5-small", 60'506'624}, PublishedCount{"t5-base", 222'903'552},
+                    PublishedCount{"t5-large", 737'668'096}, PublishedCount{"t5-3b", 2'851'598'336},
+                    PublishedCount{"t5-11b", 11'307'321'344}, PublishedCount{"t5-v1.1-base", 247'577'856},
+                    PublishedCount{"t5-v1.1-large", 783'150'080}, PublishedCount{"t5-v1.1-xl", 2'849'757'184},
+                    PublishedCount{"t5-v1.1-xxl", 11'135'332'352}));
 
 TEST(NamedModel, HoldsOthersWithinThePrecisionOfWhatIsPublished) {
   const std::vector<std::pair<const char*, double>> published = {

@@ -316,6 +316,16 @@ TEST(EstimateMemory, CountsDenseLayersAmongThoseWithExperts) {
   EXPECT_NE(none, all);
 }
 
+TEST(EstimateMemory, CountsEncoderAndDecoder) {
+  TrainingJob job = llama_memory_job();
+  job.model = named_model("t5-base");
+  job.parallel = {.dp = 1, .tp = 1, .pp = 2};
+  const std::vector<double> halves = parameters_of_ranks(job);
+  const double tokens = 32128.0 * 768;
+  EXPECT_DOUBLE_EQ(halves[0] + halves[1], static_cast<double>(parameter_count(job.model)) + tokens);
+  EXPECT_DOUBLE_EQ(halves[1] - halves[0], 12.0 * (4 * 768 * 768 + 768) + 2 * 768 - 2 * 32 * 12) << "cross attention";
+}
+
 TEST(EstimateMemory, DividesExpertsAmongFewerReplicasThanTheRest) {
   TrainingJob job = llama_memory_job();
   job.model = named_model("mixtral-8x7b");

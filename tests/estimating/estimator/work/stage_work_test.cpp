@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "estimating/estimator/work/rank_groups.h"
@@ -37,6 +38,21 @@ model::ModelConfig mixture() {
   return shape;
 }
 
+model::ModelConfig encoder() {
+  model::ModelConfig shape = gpt();
+  shape.name = "encoder";
+  shape.encoder_layers = shape.layers;
+  shape.head_transform = true;
+  return shape;
+}
+
+model::ModelConfig encoder_and_decoder() {
+  model::ModelConfig shape = gpt();
+  shape.name = "encoder_and_decoder";
+  shape.encoder_layers = 1;
+  return shape;
+}
+
 TrainingJob job_of(const model::ModelConfig& shape) {
   TrainingJob job;
   job.model = shape;
@@ -55,15 +71,17 @@ double tensor_flops(const PassWork& work) {
   return sum;
 }
 
-double forward_flops(const TrainingJob& job) {
-  return static_cast<double>(job.model.layers) * tensor_flops(layer_work(job).forward) +
-         tensor_flops(embedding_work(job).forward) + tensor_flops(head_work(job).forward);
+double flops_of(const TrainingJob& job, PassWork BlockWork::*pass) {
+  const std::optional<TrainingJob> second = second_kind(job);
+  double sum = tensor_flops(embedding_work(job).*pass) + tensor_flops(head_work(job).*pass);
+  for (std::int64_t layer = 0; layer < job.model.layers; ++layer) {
+    sum += tensor_flops(layer_work(is_of_second_kind(job.model, layer) ? *second : job).*pass);
+  }
+  return sum;
 }
 
-double backward_flops(const TrainingJob& job) {
-  return static_cast<double>(job.model.layers) * tensor_flops(layer_work(job).backward) +
-         tensor_flops(embedding_work(job).backward) + tensor_flops(head_work(job).backward);
-}
+double forward_flops(const TrainingJob& job) { return flops_of(job, &BlockWork::forward); }
+double backward_flops(const TrainingJob& job) { return flops_of(job, &BlockWork::backward); }
 
 class WholeModel : public testing::TestWithParam<model::ModelConfig> {};
 
@@ -79,9 +97,10 @@ TEST_P(WholeModel, IsDividedAmongTensorParallelRanks) {
   // Each rank routes all tokens, with the gate of the shared expert.
   const double router =
       job.model.experts ? 2.0 * 4 * 2 * 256 * 512 * static_cast<double>(job.model.experts->experts + 1) : 0;
-  const double whole = forward_flops(job) - router;
+  const double undivided = router + (job.model.head_transform ? 2.0 * 2 * 256 * 512 * 512 : 0);
+  const double whole = forward_flops(job) - undivided;
   job.parallel.tp = 2;
-  EXPECT_DOUBLE_EQ(forward_flops(job) - router, whole / 2);
+  EXPECT_DOUBLE_EQ(forward_flops(job) - undivided, whole / 2);
 }
 
 TEST_P(WholeModel, IsDividedAmongContextParallelRanks) {
@@ -95,8 +114,25 @@ TEST_P(WholeModel, IsDividedAmongContextParallelRanks) {
   EXPECT_DOUBLE_EQ(divided, forward_flops(job) / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, WholeModel, testing::Values(gpt(), llama(), mixture()),
+INSTANTIATE_TEST_SUITE_P(Shapes, WholeModel,
+                         testing::Values(gpt(), llama(), mixture(), encoder(), encoder_and_decoder()),
                          [](const auto& shape) { return shape.param.name; });
+
+/// A causal mask leaves half of the pairs of tokens; neither an encoder nor attention to it has one.
+TEST(LayerWork, OfAnEncoderHasTwiceTheFusedAttentionOfADecoder) {
+  const auto attention = [](const TrainingJob& job) {
+    double sum = 0;
+    for (const OperatorUse& use : layer_work(job).forward.operators) {
+      if (use.op.kind == OperatorKind::fused_attention) sum += use.times * flops(use.op);
+    }
+    return sum;
+  };
+  TrainingJob decoder = job_of(gpt());
+  TrainingJob both = job_of(encoder_and_decoder());
+  decoder.attention = both.attention = AttentionKind::fused;
+  EXPECT_DOUBLE_EQ(attention(*second_kind(both)), 2 * attention(decoder));
+  EXPECT_DOUBLE_EQ(attention(both), 3 * attention(decoder));
+}
 
 TEST(LayerWork, FullRecomputationAddsOneForward) {
   TrainingJob job = job_of(gpt());

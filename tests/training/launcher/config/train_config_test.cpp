@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/core/error_of.h"
+#include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
 namespace lowgear::launcher {
@@ -145,6 +146,19 @@ TEST(TrainConfig, TakesTokensOfOneFileOrSeveral) {
               HasSubstr("data.token_type: unknown type of tokens \"int16\"; there are uint16, uint32"));
   EXPECT_THAT(error_when({"data.token_type=uint16"}),
               HasSubstr("data.token_type: synthetic text has no file; leave it out"));
+}
+
+TEST(TrainConfig, NeedsTheMaskOfMaskedLanguageModelsAlone) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "config.json",
+                        R"({"model_type": "bert", "vocab_size": 256, "hidden_size": 8, "intermediate_size": 12,
+                            "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 512})");
+  const std::string model = fmt::format("model={{config: {}}}", (folder / "config.json").string());
+  EXPECT_THAT(error_when({model}),
+              HasSubstr("data: a masked language model needs the id of its mask; mask_token: 103"));
+  EXPECT_THAT(error_when({model, "data.mask_token=256"}), HasSubstr("data.mask_token"));
+  EXPECT_EQ(parse(kSmallest, {model, "data.mask_token=103"}).mask_token, 103);
+  EXPECT_THAT(error_when({"data.mask_token=3"}), HasSubstr("data.mask_token: the model is no masked language model"));
 }
 
 TEST(TrainConfig, FindsAScheduleFileBesideTheConfiguration) {
