@@ -103,16 +103,6 @@ void BatchSampler::read(std::int64_t step, const BatchSlice& slice, std::span<st
   }
 }
 
-std::int64_t BatchSampler::counted_targets(std::int64_t step) const {
-  std::int64_t count = 0;
-  std::vector<std::int64_t> sample(static_cast<std::size_t>(sample_tokens()));
-  for (std::int64_t index = 0; index < options_.global_batch; ++index) {
-    read(step, {.first = index, .count = 1}, sample);
-    count += std::ranges::count_if(sample.begin() + 1, sample.end(), [](std::int64_t token) { return token >= 0; });
-  }
-  return count;
-}
-
 std::vector<std::int64_t> document_lengths(std::span<const std::int64_t> inputs, std::int64_t end) {
   std::vector<std::int64_t> lengths;
   std::int64_t length = 0;

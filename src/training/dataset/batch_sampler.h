@@ -58,8 +58,6 @@ class BatchSampler {
 
   [[nodiscard]] const TokenText& text() const { return text_; }
   [[nodiscard]] const BatchSamplerOptions& options() const { return options_; }
-  /// Of a step's targets, those that are not marked: they count in the loss. Reads all samples of the step.
-  [[nodiscard]] std::int64_t counted_targets(std::int64_t step) const;
   /// Windows of an epoch.
   [[nodiscard]] std::int64_t window_count() const { return windows_; }
   /// Tokens of a sample: `sequence_length` + 1, inputs and targets overlapping.

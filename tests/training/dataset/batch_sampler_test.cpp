@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -53,18 +51,6 @@ class BatchSamplerTest : public ::testing::Test {
 
   std::string bytes_ = counting_bytes(1003);
 };
-
-TEST(MarkedSamples, CountTheTargetsThatAreNotMarked) {
-  std::string bytes(1024, '\0');
-  const std::array<std::int32_t, 3> header = {20240801, 1007, 9};
-  std::memcpy(bytes.data(), header.data(), sizeof header);
-  const std::array<std::uint32_t, 9> tokens = {1, 0x8000'0002, 3, 4, 5, 0x8000'0006, 0x8000'0007, 0x8000'0008, 9};
-  bytes.append(reinterpret_cast<const char*>(tokens.data()), sizeof tokens);
-  const BatchSampler samples(TokenView(bytes, "t.bin", 10), {.sequence_length = 4, .global_batch = 2, .seed = 1});
-  // Of the windows 1 to 5 and 5 to 9: the first token is no target.
-  EXPECT_EQ(samples.counted_targets(0), 3 + 1);
-  EXPECT_EQ(samples.counted_targets(5), 3 + 1);
-}
 
 TEST_F(BatchSamplerTest, ASampleIsAWindowAndItsLastTarget) {
   const BatchSampler batches = sampler({.sequence_length = 10, .global_batch = 4, .seed = 1});

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "training/dataset/synthetic_corpus.h"
 #include "training/dataset/token_file.h"
 #include "training/trainer/autograd_training.h"
+#include "training/trainer/family_models.h"
 #include "training/trainer/model/norm_and_loss.h"
 #include "training/trainer/reference_model.h"
 #include "training/trainer/run/training_data.h"
@@ -117,6 +119,24 @@ TEST_F(MaskedTraining, MeasuresTheHeldOutLossOfTheTokensThatCount) {
   config.evaluation.emplace().held_out = {file()};
   const Outcome outcome = train(config);
   EXPECT_NEAR(outcome.held_out_losses.at(0), outcome.losses.at(0), 1e-6);
+}
+
+/// Of tokens that count and others alike.
+TEST_F(MaskedTraining, BalancesExpertsOverAllTokens) {
+  const auto balance_of = [this](const std::function<bool(std::size_t)>& marked) {
+    write(marked);
+    launcher::TrainConfig config = job({.pp = 2});
+    config.steps = 1;
+    config.model = std::ranges::find(family_models(), "mixtral", &FamilyModel::name)->read();
+    config.model.vocabulary = 256;
+    const double with = train(config).losses.at(0);
+    config.model.balance_weight = 0;
+    return with - train(config).losses.at(0);
+  };
+  const double balance = balance_of([](std::size_t) { return false; });
+  // Its weight times the number of experts of a token, as new routers give all experts nearly the same probability.
+  EXPECT_NEAR(balance, 0.2 * 2, 0.01);
+  EXPECT_NEAR(balance_of(is_prompt), balance, 1e-5);
 }
 
 TEST_F(MaskedTraining, LearnsNothingFromAStepInWhichNoTokenCounts) {

@@ -61,8 +61,8 @@ class CrossAttention {
  public:
   CrossAttention(const BlockContext& context, const std::string& prefix, std::int64_t layer);
   void bind();
-  /// `input` [batch, time, hidden] to the same; `encoded` may have another time.
-  [[nodiscard]] at::Tensor operator()(const at::Tensor& input, const at::Tensor& encoded) const;
+  /// `input` [batch, time, hidden] to the same; `encoder_output` may have another time.
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& input, const at::Tensor& encoder_output) const;
 
  private:
   BlockContext context_;

@@ -65,13 +65,10 @@ std::vector<Microbatch> TrainingData::microbatches(std::int64_t step, int replic
 
 std::optional<std::int64_t> TrainingData::counted_tokens(std::int64_t step) const {
   const dataset::BatchSampler& sampler = text_.sampler();
-  if (!config_->mask_token) {
-    if (sampler.text().marks() == dataset::Marks::none) return std::nullopt;
-    return sampler.counted_targets(step);
-  }
+  if (!config_->mask_token && sampler.text().marks() == dataset::Marks::none) return std::nullopt;
   std::int64_t count = 0;
   for (std::int64_t sample = 0; sample < sampler.options().global_batch; ++sample) {
-    count += samples(step, {.first = sample, .count = 1}).targets.ge(0).sum().item<std::int64_t>();
+    count += samples(step, {.first = sample, .count = 1}).targets.ne(kNoTarget).sum().item<std::int64_t>();
   }
   return count;
 }

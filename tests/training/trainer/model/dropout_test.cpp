@@ -43,6 +43,15 @@ TEST(Dropout, OfAPartIsThatOfTheWhole) {
   EXPECT_TRUE(at::equal(part, whole.narrow(1, 2, 2)));
 }
 
+TEST(Dropout, OfAPartOfTheLastDimensionIsThatOfTheWhole) {
+  const SampleKeys samples = {sample_key(3, 0), sample_key(3, 1)};
+  const at::Tensor whole = masked(samples, at::ones({2, 4, 75}));
+  for (const std::int64_t part : {0, 1, 2}) {
+    const at::Tensor own = masked(samples, at::ones({2, 4, 25}), {.parts = 3, .part = part});
+    EXPECT_TRUE(at::equal(own, whole.narrow(2, 25 * part, 25))) << part;
+  }
+}
+
 /// Two masks that are independent differ in 2 p (1 - p) of the places.
 TEST(Dropout, DiffersBySeedSampleLayerAndSite) {
   const at::Tensor input = at::ones({1, 100'000});
