@@ -208,7 +208,7 @@ TEST_P(OfTransformers, IsInBf16AboutAsFarFromFp32) {
   load_weights(fixture.folder(), config, part.store());
   const at::Tensor logits = part.stages().at(0)->logits(fixture.microbatch(0)).to(at::kFloat);
   const double error = (logits - fixture.expected("logits")).abs().max().item<double>();
-  EXPECT_LE(error, 2 * fixture.expected("bf16_logits_error").item<double>());
+  EXPECT_LE(error, 2.5 * fixture.expected("bf16_logits_error").item<double>());
 }
 
 std::vector<std::string> fixture_names() {
