@@ -108,7 +108,7 @@ TEST(SimulatedGpuModel, TakesThePowerOfAMeasuredGpu) {
   std::vector<SimulatedGpuModel> models{find_gpu_model("H100"), find_gpu_model("H200")};
   set_power(models, file);
   EXPECT_EQ(models[1].power.static_w, 111);
-  EXPECT_DOUBLE_EQ(models[1].power.voltage.relative_v2(1000), 0.17 + 0.83 * 0.4);
+  EXPECT_DOUBLE_EQ(models[1].power.voltage.relative_v2(1000), 0.13 + 0.87 * 0.4);
   // 4.9 TB/s by clock and bus, of which kernels reach 0.8.
   EXPECT_NEAR(models[1].power.memory_w, 100e-12 * 0.8 * 2 * 3201e6 * 6144 / 8, 1e-9);
   EXPECT_EQ(models[0].power.static_w, find_gpu_model("H100").power.static_w) << "of another model";

@@ -210,7 +210,7 @@ TEST(ParseTrainingJob, TakesTheFileOfAMeasuredGpu) {
   const GpuModel gpu = parsed("{name: h100, file: gpu.json, power_limit_w: 500}").gpu;
   EXPECT_EQ(gpu.power.static_w, 100);
   EXPECT_EQ(gpu.power.limit_w, 500);
-  EXPECT_DOUBLE_EQ(gpu.power.voltage.relative_v2(1000), 0.17 + 0.83 * 0.4);
+  EXPECT_DOUBLE_EQ(gpu.power.voltage.relative_v2(1000), 0.13 + 0.87 * 0.4);
   EXPECT_THAT(gpu.power_source, testing::HasSubstr("measured on one NVIDIA H100 80GB HBM3 from 1000 MHz up"));
   EXPECT_THAT(error_of([&] { (void)parsed("{name: h200, file: gpu.json}"); }),
               testing::HasSubstr("measured on \"NVIDIA H100 80GB HBM3\"; the job's GPU is h200-sxm"));
