@@ -47,7 +47,7 @@ def relative_v2(clock_mhz):
 
 def curve_samples():
     """Of a GPU that draws 100 W and up to 10 W for each multiprocessor, and keeps within 700 W by its clock."""
-    columns = ("sms,type,data,adds,stream_sms,cached,begin_s,time_s,energy_j,energy_error_j,clock_mhz,"
+    columns = ("sms,type,data,adds,reads,stream_sms,cached,begin_s,time_s,energy_j,energy_error_j,clock_mhz,"
                "lowest_clock_mhz,highest_clock_mhz,memory_clock_mhz,temperature_c,capped_s,thermal_s,limit_w,operations,"
                "bytes,cache_bytes")
     rows = [columns]
@@ -56,7 +56,7 @@ def curve_samples():
         while power > 700:
             clock -= 1
             power = 70 + 10 * sms * clock / 1980 * relative_v2(clock) + 30 * clock / 1980 * relative_v2(clock)
-        rows.append(f"{sms},fp8,numbers,0,0,0,{3 * index},2,{2 * power},0.5,{clock},{clock},{clock},3201,40,0,0,700,"
+        rows.append(f"{sms},fp8,numbers,0,0,0,0,{3 * index},2,{2 * power},0.5,{clock},{clock},{clock},3201,40,0,0,700,"
                     f"{sms * 8000 * clock * 2e6},0,0")
     return "\n".join(rows) + "\n"
 
