@@ -8,11 +8,24 @@
 
 namespace lowgear::steps {
 
+namespace {
+
+/// An agent cannot expect the begin of units whose lengths change from step to step, so clocks of single units are
+/// requested as they begin, and take effect that much later (an A100's). One clock a replica changes between steps.
+double late_by_s(ClocksPer clocks_per) {
+  constexpr double kSwitchLatencyS = 0.025;
+  return clocks_per == ClocksPer::unit ? kSwitchLatencyS : 0;
+}
+
+}  // namespace
+
 NextStepPlanner::NextStepPlanner(StepPipeline pipeline)
     : pipeline_(std::move(pipeline)),
       dag_(build_dag(without_communication(pipeline_.schedule))),
       planner_(dag_, pipeline_.profile, pipeline_.blocking_power_w,
-               {.clocks_per = pipeline_.clocks_per, .margin = pipeline_.work.error()}) {
+               {.clocks_per = pipeline_.clocks_per,
+                .margin = pipeline_.work.error(),
+                .late_by_s = late_by_s(pipeline_.clocks_per)}) {
   (void)work_of(std::vector<Amounts>(static_cast<std::size_t>(dag_.microbatches)), 0);
 }
 

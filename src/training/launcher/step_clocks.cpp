@@ -37,8 +37,9 @@ StepClocks read_step_clocks(const TrainConfig& config) {
   for (std::size_t stage = rank_of.size(); stage-- > 0;) {
     pipeline.blocking_power_w[static_cast<std::size_t>(rank_of[stage])] = file.columns.blocking_power_w[stage];
   }
+  const bool asks_ahead = given.clocks_per == steps::ClocksPer::replica;
   return {std::make_unique<steps::NextStepPlanner>(std::move(pipeline)),
-          file.switch_latency_s.value_or(api::kAssumedSwitchLatencyS)};
+          asks_ahead ? file.switch_latency_s.value_or(api::kAssumedSwitchLatencyS) : 0};
 }
 
 }  // namespace lowgear::launcher
