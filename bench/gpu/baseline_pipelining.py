@@ -2,13 +2,16 @@
 """The job of pipeline.yaml with torch.distributed.pipelining: what the trainer is compared with.
 
     torchrun --standalone --nproc-per-node 4 baseline_pipelining.py [--steps N] [--compile none|block|whole]
+        [--order 1f1b|interleaved|zbv] [--layers 13,11]
 
-A Llama of 1.36 billion parameters on as many pipeline stages as there are ranks: Schedule1F1B, bf16, 16 microbatches of
-4 x 2048 tokens, fused AdamW, attention by scaled_dot_product_attention. Energy is that of the GPUs' own counters, which
-are only read. Rank 0 prints one JSON object; the first steps do not count, in which torch.compile works.
+A Llama of 1.36 billion parameters on one pipeline stage for each rank, or several: bf16, 16 microbatches of 4 x 2048
+tokens, fused AdamW, attention by scaled_dot_product_attention. Energy is that of the GPUs' own counters, which are only
+read. Rank 0 prints one JSON object; the first steps do not count, in which torch.compile works.
 
---compile: `block` compiles each layer by itself, `whole` a rank's whole stage; both compile the loss, whose logits are
-the largest tensor of all.
+--compile: `block` compiles each layer by itself, `whole` a whole stage; both compile the loss, whose logits are the
+largest tensor of all.
+--order: Schedule1F1B, ScheduleInterleaved1F1B or ScheduleZBVZeroBubble.
+--layers: of each stage, in order; else as many in all, one stage a rank, or two for the last two orders.
 """
 
 import argparse
@@ -21,7 +24,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
+from torch.distributed.pipelining.schedules import ScheduleZBVZeroBubble
 
 LAYERS, HIDDEN, INTERMEDIATE, HEADS, VOCABULARY, TIME = 24, 2048, 5632, 16, 32000, 2048
 MICROBATCHES, MICROBATCH = 16, 4
@@ -81,13 +85,15 @@ class Block(nn.Module):
 
 
 class Part(nn.Module):
-    def __init__(self, rank, ranks):
+    """The layers of one stage."""
+
+    def __init__(self, stage, layers):
         super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, HIDDEN) if rank == 0 else None
-        count = LAYERS // ranks
-        self.blocks = nn.ModuleList(Block() for _ in range(count))
-        self.norm = nn.RMSNorm(HIDDEN, eps=1e-5) if rank == ranks - 1 else None
-        self.head = nn.Linear(HIDDEN, VOCABULARY, bias=False) if rank == ranks - 1 else None
+        last = stage == len(layers) - 1
+        self.embedding = nn.Embedding(VOCABULARY, HIDDEN) if stage == 0 else None
+        self.blocks = nn.ModuleList(Block() for _ in range(layers[stage]))
+        self.norm = nn.RMSNorm(HIDDEN, eps=1e-5) if last else None
+        self.head = nn.Linear(HIDDEN, VOCABULARY, bias=False) if last else None
 
     def forward(self, x):
         if self.embedding is not None:
@@ -101,63 +107,79 @@ def loss_of(logits, targets):
     return F.cross_entropy(logits.float().view(-1, VOCABULARY), targets.reshape(-1))
 
 
-def compiled(part, how):
-    """The part and the loss, compiled as asked for."""
-    if how == "none":
-        return part, loss_of
+def compile_part(part, how):
     if how == "whole":
         part.compile()
-    else:
+    elif how == "block":
         for block in part.blocks:
             block.compile()
-    return part, torch.compile(loss_of)
+
+
+def stages_of(rank, ranks, layers, order):
+    """The stages of a rank: every `ranks`-th one, or for zbv two that lie as on a V."""
+    if order == "zbv":
+        return [rank, len(layers) - 1 - rank]
+    return list(range(rank, len(layers), ranks))
+
+
+def made_schedule(order, stages, loss):
+    if order == "1f1b":
+        return Schedule1F1B(stages[0], MICROBATCHES, loss_fn=loss)
+    if order == "interleaved":
+        return ScheduleInterleaved1F1B(stages, MICROBATCHES, loss_fn=loss)
+    # The two halves of a compiled backward pass run the same function twice.
+    torch._functorch.config.donated_buffer = False
+    return ScheduleZBVZeroBubble(stages, MICROBATCHES, loss_fn=loss)
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=12, help="that count")
     parser.add_argument("--compile", choices=list(WARM_UP), default="none")
-    return parser.parse_args()
+    parser.add_argument("--order", choices=["1f1b", "interleaved", "zbv"], default="1f1b")
+    parser.add_argument("--layers", type=lambda text: [int(count) for count in text.split(",")])
+    asked = parser.parse_args()
+    count = int(os.environ["WORLD_SIZE"]) * (1 if asked.order == "1f1b" else 2)
+    asked.layers = asked.layers or [LAYERS // count] * count
+    if len(asked.layers) != count or sum(asked.layers) != LAYERS:
+        parser.error(f"--layers: {count} numbers whose sum is {LAYERS}")
+    return asked
 
 
 def main():
     asked = arguments()
     warm_up = WARM_UP[asked.compile]
-    steps = warm_up + asked.steps
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
     torch.manual_seed(rank)
-    part = Part(rank, ranks).to(device=device, dtype=torch.bfloat16)
-    for parameter in part.parameters():
+    numbers = stages_of(rank, ranks, asked.layers, asked.order)
+    parts = nn.ModuleList(Part(stage, asked.layers) for stage in numbers).to(device=device, dtype=torch.bfloat16)
+    for parameter in parts.parameters():
         if parameter.dim() > 1:
             nn.init.normal_(parameter, std=0.02)
-    optimizer = torch.optim.AdamW(part.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    part, loss = compiled(part, asked.compile)
-    stage = PipelineStage(part, rank, ranks, device)
-    schedule = Schedule1F1B(stage, MICROBATCHES, loss_fn=loss)
+    optimizer = torch.optim.AdamW(parts.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    for part in parts:
+        compile_part(part, asked.compile)
+    loss = loss_of if asked.compile == "none" else torch.compile(loss_of)
+    stages = [PipelineStage(part, stage, len(asked.layers), device) for part, stage in zip(parts, numbers)]
+    schedule = made_schedule(asked.order, stages, loss)
     energy = Energy(device.index)
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(0, VOCABULARY, (MICROBATCHES * MICROBATCH, TIME + 1), generator=generator).to(device)
-    ids, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-    start_s = start_j = 0.0
+    inputs = [tokens[:, :-1].contiguous()] if 0 in numbers else []
     losses = []
-    for step in range(steps):
+    outputs = {"target": tokens[:, 1:].contiguous(), "losses": losses} if len(asked.layers) - 1 in numbers else {}
+    start_s = start_j = 0.0
+    for step in range(warm_up + asked.steps):
         if step == warm_up:
             torch.cuda.synchronize()
             dist.barrier()
             start_s, start_j = time.perf_counter(), energy.read_j()
         losses.clear()
-        if ranks == 1:
-            schedule.step(ids, target=targets, losses=losses)
-        elif rank == 0:
-            schedule.step(ids)
-        elif rank == ranks - 1:
-            schedule.step(target=targets, losses=losses)
-        else:
-            schedule.step()
-        torch.nn.utils.clip_grad_norm_(part.parameters(), 1.0)
+        schedule.step(*inputs, **outputs)
+        torch.nn.utils.clip_grad_norm_(parts.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
     torch.cuda.synchronize()
@@ -168,7 +190,7 @@ def main():
     if rank == 0:
         token_count = MICROBATCHES * MICROBATCH * TIME
         print(json.dumps({"system": f"torch.distributed.pipelining {torch.__version__}", "compile": asked.compile,
-                          "pp": ranks, "step_s": step_s,
+                          "order": asked.order, "layers": asked.layers, "step_s": step_s,
                           "tokens_per_s": token_count / step_s, "step_energy_j": joules.item(),
                           "j_per_token": joules.item() / token_count}), flush=True)
     dist.destroy_process_group()

@@ -3,7 +3,11 @@
 # against torch.distributed.pipelining, RUNS times (3); or samples operators and collectives for the estimator. Reads GPUs' counters;
 # changes no setting of any GPU.
 #
-#   bench/gpu/run.sh [build|check|kernels|time GPUS]...      all of it, on all GPUs, when nothing is named
+#   bench/gpu/run.sh [build|check|kernels|time GPUS|orders GPUS|pythia]...
+#                                 all of it but `orders`, on all GPUs, when nothing is named
+#   time                          1F1B with even stages, of PyTorch eager and compiled, and of the trainer
+#   orders                        the orders of both, compiled, with even and uneven stages (2 GPUs)
+#   pythia                        EADT's job on one GPU, of the trainer and of compiled transformers
 #   bench/gpu/run.sh build-sampler [operators SECONDS]... [collectives GPUS SECONDS]...
 #   bench/gpu/run.sh marks        what is recorded of units on a stream against events, by the client library that
 #                                 LOWGEAR_LIBRARY names, or else one that is built here
@@ -41,17 +45,50 @@ ranks() {
   torchrun --standalone --nproc-per-node "$1" "${@:2}" 2>&1 | grep -E '^\{|[Ee]rror' || true
 }
 
+# pytorch GPUS OPTIONS...: one run of the pipeline of PyTorch.
+pytorch() { ranks "$1" bench/gpu/baseline_pipelining.py "${@:2}"; }
+
+# trainer GPUS FILE SETTINGS...: one run of the trainer.
+trainer() {
+  local setting options=()
+  for setting in "${@:3}"; do options+=(--set "$setting"); done
+  echo "lowgear-trainer, ${*:3}:"
+  ranks "$1" --no-python "$build/bin/lowgear-trainer" --json "${options[@]}" "$2"
+}
+
 # time_all GPUS: PyTorch's pipelining, eager and compiled, and the trainer, in turns, so that all see the same machine.
 time_all() {
-  local run how
-  for run in $(seq "${RUNS:-3}"); do
-    for how in none block whole; do
-      ranks "$1" bench/gpu/baseline_pipelining.py --compile "$how"
-    done
-    for how in 'schedule=1f1b' 'schedule=zb-h1 --set partition=cost'; do
-      echo "lowgear-trainer, $how, run $run:"
-      # shellcheck disable=SC2086  # a list of words
-      ranks "$1" --no-python "$build/bin/lowgear-trainer" --json --set "parallel.pp=$1" --set $how bench/gpu/pipeline.yaml
+  local how
+  for _ in $(seq "${RUNS:-3}"); do
+    for how in none block whole; do pytorch "$1" --compile "$how"; done
+    trainer "$1" bench/gpu/pipeline.yaml "parallel.pp=$1" schedule=1f1b
+  done
+}
+
+# orders GPUS: each order of either system, in turns. Uneven stages are those of 2 GPUs.
+orders() {
+  local uneven=() quarters=() v=()
+  if [ "$1" = 2 ]; then uneven=(--layers 13,11) quarters=(--layers 7,6,6,5) v=(--layers 6,7,6,5); fi
+  for _ in $(seq "${RUNS:-3}"); do
+    pytorch "$1" --compile whole
+    pytorch "$1" --compile whole "${uneven[@]}"
+    pytorch "$1" --compile whole --order interleaved
+    pytorch "$1" --compile whole --order interleaved "${quarters[@]}"
+    pytorch "$1" --compile block --order zbv "${v[@]}"
+    trainer "$1" bench/gpu/pipeline.yaml "parallel.pp=$1" schedule=1f1b
+    trainer "$1" bench/gpu/pipeline.yaml "parallel.pp=$1" schedule=1f1b partition=cost
+    trainer "$1" bench/gpu/pipeline.yaml "parallel.pp=$1" schedule=zb-h1 partition=cost
+    trainer "$1" bench/gpu/pipeline.yaml "parallel.pp=$1" schedule=interleaved parallel.chunks=2
+    trainer "$1" bench/gpu/pipeline.yaml "parallel.pp=$1" schedule=zb-v
+  done
+}
+
+pythia() {
+  local how type
+  for _ in $(seq "${RUNS:-3}"); do
+    for type in bf16 fp16; do
+      for how in default reduce-overhead; do ranks 1 bench/gpu/baseline_neox.py --type "$type" --compile "$how"; done
+      trainer 1 bench/gpu/pythia.yaml "type=$type"
     done
   done
 }
@@ -93,7 +130,7 @@ marks() {
 
 mkdir -p build
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv,noheader || true
-[ $# -gt 0 ] || set -- build check kernels time "$(nvidia-smi -L | wc -l)"
+[ $# -gt 0 ] || set -- build check kernels time "$(nvidia-smi -L | wc -l)" pythia
 while [ $# -gt 0 ]; do
   case $1 in
     build) build_targets lowgear_trainer_program gradient_dump ;;
@@ -102,10 +139,12 @@ while [ $# -gt 0 ]; do
     kernels) kernels ;;
     marks) marks ;;
     time) time_all "$2"; shift ;;
+    orders) orders "$2"; shift ;;
+    pythia) pythia ;;
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
-      echo "usage: bench/gpu/run.sh [build|build-sampler|check|kernels|marks|time GPUS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|kernels|marks|pythia|time GPUS|orders GPUS|operators SECONDS|collectives GPUS SECONDS]..." >&2
       exit 2
       ;;
   esac

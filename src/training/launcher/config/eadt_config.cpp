@@ -230,14 +230,8 @@ class Translator {
   /// A folder is as good here; a name of Hugging Face's hub has to be downloaded.
   void add_model(const Leaf& leaf) {
     const std::string& name = leaf.text;
-    const std::string known = lower(name);
     const bool is_path = name.starts_with('/') || name.starts_with('.');
     const std::string folder = is_path ? name : name.substr(name.rfind('/') + 1);
-    if (known.find("pythia") != std::string::npos || known.find("neox") != std::string::npos) {
-      refuse(leaf, "GPT-NeoX, which Pythia is, is not a model of `lowgear train`: choose a Llama or GPT-2 model");
-      steps_.push_back("set model: one of Llama's or GPT-2's architecture (docs/training.md)");
-      return;
-    }
     set("model", fmt::format("{{config: {}, weights: {}}}", yaml_quoted(folder + "/config.json"), yaml_quoted(folder)),
         leaf);
     if (is_path) return;

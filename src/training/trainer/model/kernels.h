@@ -14,11 +14,12 @@ struct AttentionHeads {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
+  bool by_head = false;  ///< query, key and value of each head in turn, of as many; else all queries, keys, values
 };
 
-/// Splits `qkv` into queries [batch, time, heads, head_dim], keys and values [batch, time, kv_heads, head_dim]; queries
-/// and keys are turned by the rotary embedding: dimension i together with i + head_dim / 2, at time t by the angle
-/// whose cosine and sine are cosine[t][i] and sine[t][i] (fp32, [at least time, head_dim / 2]).
+/// Splits `qkv` into queries [batch, time, heads, head_dim], keys and values [batch, time, kv_heads, head_dim]; the
+/// first 2 n dimensions of queries and keys are turned by the rotary embedding: dimension i together with i + n, at
+/// time t by the angle whose cosine and sine are cosine[t][i] and sine[t][i] (fp32, [at least time, n]).
 void split_and_rotate(const at::Tensor& qkv, const at::Tensor& cosine, const at::Tensor& sine,
                       const AttentionHeads& heads, at::Tensor& query, at::Tensor& key, at::Tensor& value);
 /// The gradient of `qkv` from those of queries, keys and values.

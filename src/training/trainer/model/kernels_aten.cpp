@@ -6,22 +6,30 @@
 namespace lowgear::trainer::kernels {
 namespace {
 
-/// Turns [batch, time, heads, head_dim] by the angles of [time, head_dim / 2].
+/// Turns the first dimensions of [batch, time, heads, head_dim] by the angles of [time, half of them].
 at::Tensor rotated(const at::Tensor& input, const at::Tensor& cosine, const at::Tensor& sine) {
-  const std::vector<at::Tensor> halves = input.chunk(2, -1);
-  return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
+  const std::int64_t dims = 2 * cosine.size(-1);
+  const std::vector<at::Tensor> halves = input.narrow(-1, 0, dims).chunk(2, -1);
+  return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine,
+                  input.narrow(-1, dims, input.size(-1) - dims)},
+                 -1);
 }
 
 at::Tensor angles_for(const at::Tensor& table, const at::Tensor& input) {
   return table.narrow(0, 0, input.size(1)).unsqueeze(1).to(input.scalar_type());
 }
 
+/// Queries, keys and values in [batch, time, heads of all, head_dim].
+std::vector<at::Tensor> parts_of(const at::Tensor& joined, const AttentionHeads& heads) {
+  if (!heads.by_head) return joined.split_with_sizes({heads.heads, heads.kv_heads, heads.kv_heads}, 2);
+  return joined.view({joined.size(0), joined.size(1), heads.heads, 3, heads.head_dim}).unbind(3);
+}
+
 }  // namespace
 
 void split_and_rotate(const at::Tensor& qkv, const at::Tensor& cosine, const at::Tensor& sine,
                       const AttentionHeads& heads, at::Tensor& query, at::Tensor& key, at::Tensor& value) {
-  const at::Tensor by_head = qkv.view({qkv.size(0), qkv.size(1), -1, heads.head_dim});
-  const std::vector<at::Tensor> parts = by_head.split_with_sizes({heads.heads, heads.kv_heads, heads.kv_heads}, 2);
+  const std::vector<at::Tensor> parts = parts_of(qkv.view({qkv.size(0), qkv.size(1), -1, heads.head_dim}), heads);
   const at::Tensor cosines = angles_for(cosine, qkv);
   const at::Tensor sines = angles_for(sine, qkv);
   query = rotated(parts[0], cosines, sines);
@@ -31,11 +39,12 @@ void split_and_rotate(const at::Tensor& qkv, const at::Tensor& cosine, const at:
 
 at::Tensor split_and_rotate_backward(const at::Tensor& query_gradient, const at::Tensor& key_gradient,
                                      const at::Tensor& value_gradient, const at::Tensor& cosine, const at::Tensor& sine,
-                                     const AttentionHeads& /*heads*/) {
+                                     const AttentionHeads& heads) {
   const at::Tensor cosines = angles_for(cosine, query_gradient);
   const at::Tensor back = angles_for(sine, query_gradient).neg();
-  return at::cat({rotated(query_gradient, cosines, back), rotated(key_gradient, cosines, back), value_gradient}, 2)
-      .flatten(2);
+  const std::vector<at::Tensor> parts = {rotated(query_gradient, cosines, back), rotated(key_gradient, cosines, back),
+                                         value_gradient};
+  return (heads.by_head ? at::stack(parts, 3) : at::cat(parts, 2)).flatten(2);
 }
 
 at::Tensor swiglu(const at::Tensor& gate_up) {

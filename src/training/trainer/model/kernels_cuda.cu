@@ -21,38 +21,50 @@ struct HeadPlaces {
   unsigned heads;
   unsigned kv_heads;
   unsigned head_dim;
+  unsigned turned;  ///< dimensions
+  bool by_head;
 };
 
-/// A block has the heads of one row. A thread takes a vector of a head's first half with its partners in the second,
-/// and again every few heads, whose angles are the same. kBackward: from the three to the one, turned back.
+/// A block has the heads of one row. A thread takes two vectors of a head, which are turned together if they are among
+/// its first dimensions, and again every few heads, whose angles are the same. kBackward: from the three to the one,
+/// turned back.
 template <typename Vector, bool kBackward>
 __global__ void rotate_kernel(Vector* __restrict__ together, Vector* __restrict__ query, Vector* __restrict__ key,
                               Vector* __restrict__ value, const float* __restrict__ cosine,
                               const float* __restrict__ sine, HeadPlaces places) {
   using Angles = Packed<float, Vector::kElements>;
   const unsigned half = places.head_dim / 2 / Vector::kElements;
+  const unsigned turned_half = places.turned / 2 / Vector::kElements;
   const unsigned lane = threadIdx.x % half;
+  const bool is_turned = lane < turned_half;
+  const unsigned first = is_turned ? lane : 2 * lane;
+  const unsigned second = is_turned ? lane + turned_half : 2 * lane + 1;
   const std::int64_t row = blockIdx.x;
-  const unsigned angle = blockIdx.x % places.time * half + lane;
-  const Angles c = reinterpret_cast<const Angles*>(cosine)[angle];
-  const Angles s = reinterpret_cast<const Angles*>(sine)[angle];
-  const unsigned turned = places.heads + places.kv_heads;
-  const unsigned all = turned + places.kv_heads;
+  Angles c;
+  Angles s;
+  if (is_turned) {
+    const unsigned angle = blockIdx.x % places.time * turned_half + lane;
+    c = reinterpret_cast<const Angles*>(cosine)[angle];
+    s = reinterpret_cast<const Angles*>(sine)[angle];
+  }
+  const unsigned queries_and_keys = places.heads + places.kv_heads;
+  const unsigned all = queries_and_keys + places.kv_heads;
   for (unsigned head = threadIdx.x / half; head < all; head += blockDim.x / half) {
     Vector* apart = nullptr;
     if (head < places.heads) {
-      apart = query + (row * places.heads + head) * 2 * half + lane;
-    } else if (head < turned) {
-      apart = key + (row * places.kv_heads + head - places.heads) * 2 * half + lane;
+      apart = query + (row * places.heads + head) * 2 * half;
+    } else if (head < queries_and_keys) {
+      apart = key + (row * places.kv_heads + head - places.heads) * 2 * half;
     } else {
-      apart = value + (row * places.kv_heads + head - turned) * 2 * half + lane;
+      apart = value + (row * places.kv_heads + head - queries_and_keys) * 2 * half;
     }
-    Vector* joined = together + (row * all + head) * 2 * half + lane;
+    const unsigned place = places.by_head ? head % places.heads * 3 + head / places.heads : head;
+    Vector* joined = together + (row * all + place) * 2 * half;
     const Vector* from = kBackward ? apart : joined;
     Vector* to = kBackward ? joined : apart;
-    Vector a = from[0];
-    Vector b = from[half];
-    if (head < turned) {
+    Vector a = from[first];
+    Vector b = from[second];
+    if (is_turned && head < queries_and_keys) {
 #pragma unroll
       for (int i = 0; i < Vector::kElements; ++i) {
         const float x = a[i];
@@ -62,8 +74,8 @@ __global__ void rotate_kernel(Vector* __restrict__ together, Vector* __restrict_
         b.set(i, y * c[i] + x * sine_of);
       }
     }
-    to[0] = a;
-    to[half] = b;
+    to[first] = a;
+    to[second] = b;
   }
 }
 
@@ -203,8 +215,14 @@ void rotate(const at::Tensor& qkv, const at::Tensor& query, const at::Tensor& ke
             const at::Tensor& cosine, const at::Tensor& sine, const AttentionHeads& heads) {
   TORCH_CHECK(heads.head_dim % 2 == 0, "the kernel takes heads of an even number of dimensions");
   const auto count = [](std::int64_t number) { return static_cast<unsigned>(number); };
-  const HeadPlaces places{count(qkv.size(1)), count(heads.heads), count(heads.kv_heads), count(heads.head_dim)};
-  const bool wide = takes_vectors(heads.head_dim / 2, {qkv, query, key, value, cosine, sine});
+  const HeadPlaces places{.time = count(qkv.size(1)),
+                          .heads = count(heads.heads),
+                          .kv_heads = count(heads.kv_heads),
+                          .head_dim = count(heads.head_dim),
+                          .turned = count(2 * cosine.size(-1)),
+                          .by_head = heads.by_head};
+  const bool wide = takes_vectors(heads.head_dim / 2, {qkv, query, key, value, cosine, sine}) &&
+                    cosine.size(-1) * qkv.element_size() % 16 == 0;
   with_vectors(qkv, wide, [&](auto* type) {
     using Vector = std::remove_pointer_t<decltype(type)>;
     constexpr unsigned kLeastThreads = 192;
@@ -313,9 +331,8 @@ void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradien
   const int out = static_cast<int>(g.size(1));
   // cuBLAS counts columns first: sumᵀ [in, out] += xᵀ [in, rows] · g [rows, out].
   TORCH_CUDABLAS_CHECK(cublasGemmEx(at::cuda::getCurrentCUDABlasHandle(), CUBLAS_OP_N, CUBLAS_OP_T, in, out,
-                                    static_cast<int>(x.size(0)), &one, x.data_ptr(), type, in, g.data_ptr(),
-                                    type, out, &one, sum.data_ptr(), CUDA_R_32F, in, CUBLAS_COMPUTE_32F,
-                                    CUBLAS_GEMM_DEFAULT));
+                                    static_cast<int>(x.size(0)), &one, x.data_ptr(), type, in, g.data_ptr(), type, out,
+                                    &one, sum.data_ptr(), CUDA_R_32F, in, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
 void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& gradient,

@@ -35,7 +35,7 @@ LinearLayer::LinearLayer(const BlockContext& context, const Shape& shape) : cont
                           .shape = {rows},
                           .shard = {.dimension = by_columns ? 0 : -1, .groups = by_columns ? piece.groups : 1},
                           .linear = shape.linear});
-    if (by_rows)
+    if (by_rows && ranks > 1)
       late_bias_ = &bias;
     else
       biases_.push_back(&bias);

@@ -15,6 +15,8 @@
 
 namespace lowgear::trainer {
 
+class AttentionBiases;
+
 /// The documents whose tokens a pass has, one after the other. None: every row of the batch is one.
 struct Documents {
   std::vector<std::int64_t> lengths;
@@ -29,6 +31,7 @@ struct BlockContext {
   WeightGradientQueue* queue = nullptr;
   Collective* tensor_group = nullptr;
   const Dropout* dropout = nullptr;
+  AttentionBiases* attention_biases = nullptr;
   const Documents* documents = nullptr;  ///< of the pass at hand
   Fp8Blocks* fp8_blocks = nullptr;       ///< null: none, also for layers that are not of them
   std::int64_t block = kEmbeddingBlock;  ///< of the model, to which parameters are declared
@@ -58,7 +61,8 @@ class LinearLayer {
   LinearLayer(const BlockContext& context, const Shape& shape);
   void bind();
   [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const { return linear(input, weight_); }
-  /// The bias of a layer split by rows, which is added once, after the sum; undefined when there is none.
+  /// The bias of a layer whose rows several ranks have, which is added once, after their sum; null: none is left to
+  /// add.
   [[nodiscard]] Parameter* late_bias() const { return late_bias_; }
 
  private:

@@ -108,6 +108,25 @@ LinearLayer::Shape whole(const model::ModelConfig& config, const std::string& na
   return {.pieces = {{name, rows}}, .inputs = config.hidden, .bias = false};
 }
 
+/// Rows in another order: those of `order`, whose inverse is `back`. No row is twice among them, so that the gradient
+/// is a permutation, too, in place of a sum whose order would not be the same each time.
+struct Permute : torch::autograd::Function<Permute> {
+  // NOLINTNEXTLINE(readability-identifier-naming): names that autograd asks for
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& rows, const at::Tensor& order,
+                            const at::Tensor& back) {
+    context->save_for_backward({back});
+    return rows.index_select(0, order);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    return {gradients.front().index_select(0, context->get_saved_variables().front()), {}, {}};
+  }
+};
+
+at::Tensor permuted(const at::Tensor& rows, const at::Tensor& order, const at::Tensor& back) {
+  return Permute::apply(rows, order, back);
+}
+
 /// Experts of which a router chooses some for each token, and one for all tokens if the model has it. Every rank of the
 /// tensor-parallel group has a part of each. All are computed in each pass, also those of no token: the gradients of
 /// each get as many addends.
@@ -174,14 +193,33 @@ class ExpertMlp final : public Mlp {
     }
     if (context_.config->normalised_experts) shares = shares / shares.sum(-1, true);
     const at::Tensor weights = enter_parallel(shares.to(tokens.scalar_type()), *context_.tensor_group);
-    at::Tensor sum = at::zeros_like(tokens);
+    const std::int64_t each = shape().experts_per_token;
+    const SortedRows sorted = sorted_by(chosen.flatten());
+    const at::Tensor rows = permuted(entered.unsqueeze(1).expand({-1, each, -1}).reshape({-1, tokens.size(-1)}),
+                                     sorted.order, sorted.places);
+    const std::vector<at::Tensor> inputs = rows.split_with_sizes(sorted.counts, 0);
+    std::vector<at::Tensor> outputs;
     for (std::size_t expert = 0; expert < experts_.size(); ++expert) {
-      const at::Tensor places = chosen.eq(static_cast<std::int64_t>(expert)).nonzero();
-      const at::Tensor rows = places.select(1, 0);
-      const at::Tensor share = weights.index({rows, places.select(1, 1)}).unsqueeze(-1);
-      sum = sum.index_add(0, rows, experts_[expert](entered.index_select(0, rows)) * share);
+      outputs.push_back(experts_[expert](inputs[expert]));
     }
-    return sum;
+    const at::Tensor by_token =
+        permuted(at::cat(outputs), sorted.places, sorted.order).view({-1, each, tokens.size(-1)});
+    return (by_token * weights.unsqueeze(-1)).sum(1);
+  }
+
+  struct SortedRows {
+    at::Tensor order;                  ///< entries by their expert
+    at::Tensor places;                 ///< of each entry in that order
+    std::vector<std::int64_t> counts;  ///< of each expert; the host waits for them
+  };
+
+  [[nodiscard]] SortedRows sorted_by(const at::Tensor& chosen) const {
+    const at::Tensor order = at::argsort(chosen, /*stable=*/true, /*dim=*/0, /*descending=*/false);
+    const at::Tensor places = at::empty_like(order).scatter_(0, order, at::arange(order.numel(), order.options()));
+    const at::Tensor experts = at::arange(shape().experts, chosen.options()).unsqueeze(-1);
+    const at::Tensor counts = chosen.eq(experts).sum(-1).to(at::kCPU);
+    const auto* const first = counts.data_ptr<std::int64_t>();
+    return {order, places, {first, first + counts.numel()}};
   }
 
   BlockContext context_;

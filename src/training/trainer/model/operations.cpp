@@ -82,25 +82,26 @@ using torch::autograd::variable_list;
 
 struct SplitAndRotate : torch::autograd::Function<SplitAndRotate> {
   static variable_list forward(AutogradContext* context, const at::Tensor& qkv, const at::Tensor& cosine,
-                               const at::Tensor& sine, std::int64_t heads, std::int64_t kv_heads,
-                               std::int64_t head_dim) {
+                               const at::Tensor& sine, const kernels::AttentionHeads& heads) {
     context->save_for_backward({cosine, sine});
-    context->saved_data["heads"] = heads;
-    context->saved_data["kv_heads"] = kv_heads;
-    context->saved_data["head_dim"] = head_dim;
+    context->saved_data["heads"] = heads.heads;
+    context->saved_data["kv_heads"] = heads.kv_heads;
+    context->saved_data["head_dim"] = heads.head_dim;
+    context->saved_data["by_head"] = heads.by_head;
     at::Tensor query;
     at::Tensor key;
     at::Tensor value;
-    kernels::split_and_rotate(qkv, cosine, sine, {heads, kv_heads, head_dim}, query, key, value);
+    kernels::split_and_rotate(qkv, cosine, sine, heads, query, key, value);
     return {query, key, value};
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const kernels::AttentionHeads heads{context->saved_data["heads"].toInt(), context->saved_data["kv_heads"].toInt(),
-                                        context->saved_data["head_dim"].toInt()};
+                                        context->saved_data["head_dim"].toInt(),
+                                        context->saved_data["by_head"].toBool()};
     const at::Tensor gradient =
         kernels::split_and_rotate_backward(gradients[0], gradients[1], gradients[2], saved[0], saved[1], heads);
-    return {gradient, {}, {}, {}, {}, {}};
+    return {gradient, {}, {}, {}};
   }
 };
 
@@ -118,7 +119,7 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
 
 RotatedHeads split_and_rotate(const at::Tensor& qkv, const at::Tensor& cosine, const at::Tensor& sine,
                               const kernels::AttentionHeads& heads) {
-  const variable_list parts = SplitAndRotate::apply(qkv, cosine, sine, heads.heads, heads.kv_heads, heads.head_dim);
+  const variable_list parts = SplitAndRotate::apply(qkv, cosine, sine, heads);
   return {parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2)};
 }
 

@@ -34,7 +34,7 @@ class RotaryAngles {
 [[nodiscard]] at::Tensor rotary_frequencies(const model::ModelConfig& config, std::int64_t time);
 
 /// Turns the first dimensions of heads [..., time, head_dim] in pairs: neighbours, or those half of the turned
-/// dimensions apart. Composed of libtorch's operations: kernels::split_and_rotate is for whole heads.
+/// dimensions apart. Composed of libtorch's operations, for what kernels::split_and_rotate cannot do.
 [[nodiscard]] at::Tensor turned(const at::Tensor& heads, const RotaryAngles& angles, bool interleaved);
 
 }  // namespace lowgear::trainer

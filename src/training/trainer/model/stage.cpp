@@ -350,7 +350,10 @@ void Stage::clear() {
 
 ModelPart::ModelPart(const model::ModelConfig& config, std::span<const model::LayerRange> partition,
                      const std::vector<int>& here, const ModelPartOptions& options, const Communicators& ranks)
-    : config_(config), ranks_(&ranks), fp8_(options.fp8.value_or(Fp8Blocks{})) {
+    : config_(config),
+      ranks_(&ranks),
+      fp8_(options.fp8.value_or(Fp8Blocks{})),
+      attention_biases_(config_, *ranks.tensor) {
   require_divisible(config_, ranks.tensor->size());
   const int last = static_cast<int>(partition.size()) - 1;
   for (const int stage : here) {
@@ -358,6 +361,7 @@ ModelPart::ModelPart(const model::ModelConfig& config, std::span<const model::La
     const BlockContext context{.config = &config_,
                                .store = &store_,
                                .tensor_group = ranks.tensor.get(),
+                               .attention_biases = &attention_biases_,
                                .fp8_blocks = options.fp8 ? &fp8_ : nullptr};
     stages_[stage] = std::make_unique<Stage>(context, range, StageOptions{.recompute = options.recompute});
   }

@@ -11,6 +11,7 @@
 
 #include "estimating/model/model_config.h"
 #include "estimating/model/partition.h"
+#include "training/trainer/model/attention_bias.h"
 #include "training/trainer/model/transformer.h"
 #include "training/trainer/transport/transport.h"
 
@@ -192,6 +193,7 @@ class ModelPart {
   const Communicators* ranks_;
   ParameterStore store_;
   Fp8Blocks fp8_;
+  AttentionBiases attention_biases_;
   std::map<int, std::unique_ptr<Stage>> stages_;
 };
 

@@ -63,15 +63,15 @@ TEST(EadtConfig, IsTranslatedWhereItSaysTheSame) {
   EXPECT_THAT(config,
               HasSubstr("data:\n  tokens: train.bin  # to be made\n  sequence_length: 512  # the default there\n"));
   EXPECT_THAT(config, HasSubstr("  learning_rate: 5e-5  # the default there\n"));
-  EXPECT_THAT(config, HasSubstr("# model: to be set\n# steps: to be set\n"));
+  EXPECT_THAT(config, HasSubstr(R"(model: {config: "pythia-410m/config.json", weights: "pythia-410m"})"));
+  EXPECT_THAT(config, HasSubstr("# steps: to be set\n"));
   EXPECT_THAT(config, Not(HasSubstr("zero1")));
 }
 
 TEST(EadtConfig, SaysOfEachOtherKeyWhyAndWhere) {
   const EadtTranslation result = translated(kReadme);
   for (const char* reason :
-       {"training_config.yaml:2:23: training.model_name_or_path: GPT-NeoX, which Pythia is, is not a model",
-        "training_config.yaml:3:17: training.dataset_name: a data set of Hugging Face",
+       {"training_config.yaml:3:17: training.dataset_name: a data set of Hugging Face",
         "training.energy_monitoring_interval: not needed",
         "training.energy_efficiency_threshold: EADT does not read it",
         "training.adaptive_precision: in EADT it changes a label",
@@ -83,8 +83,8 @@ TEST(EadtConfig, SaysOfEachOtherKeyWhyAndWhere) {
         "mps.shared_resources: NCCL refuses two ranks"}) {
     EXPECT_THAT(result.reasons, Contains(HasSubstr(reason)));
   }
-  EXPECT_EQ(result.reasons.size(), 13U) << "each key once";
-  EXPECT_THAT(result.steps, Contains(HasSubstr("set model: one of Llama's or GPT-2's architecture")));
+  EXPECT_EQ(result.reasons.size(), 12U) << "each key once";
+  EXPECT_THAT(result.steps, Contains(HasSubstr("`hf download EleutherAI/pythia-410m --local-dir pythia-410m`")));
   EXPECT_THAT(result.steps, Contains(HasSubstr("lowgear data tokenize")));
   EXPECT_THAT(result.steps, Contains(HasSubstr("--dry-run")));
 }

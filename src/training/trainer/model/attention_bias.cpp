@@ -1,0 +1,47 @@
+#include "training/trainer/model/attention_bias.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace lowgear::trainer {
+namespace {
+
+/// Slopes of ALiBi by head, as Hugging Face's `build_alibi_tensor`: a geometric sequence, and for numbers of heads that
+/// are no power of two, every other element of the one for twice as many.
+std::vector<float> alibi_slopes(std::int64_t heads) {
+  std::int64_t power = 1;
+  while (2 * power <= heads) power *= 2;
+  const auto slope = [](std::int64_t of, double exponent) {
+    return static_cast<float>(std::pow(2.0, -8.0 / static_cast<double>(of) * exponent));
+  };
+  std::vector<float> slopes;
+  for (std::int64_t i = 1; i <= power; ++i) slopes.push_back(slope(power, static_cast<double>(i)));
+  for (std::int64_t i = 1; power + i <= heads; ++i) slopes.push_back(slope(2 * power, static_cast<double>(2 * i - 1)));
+  return slopes;
+}
+
+}  // namespace
+
+const at::Tensor& AttentionBiases::get(const Shape& shape, at::Device device) {
+  at::Tensor& kept = by_window_[shape.window];
+  if (!kept.defined() || kept.size(-1) != shape.time || kept.device() != device) kept = made(shape, device);
+  return kept;
+}
+
+at::Tensor AttentionBiases::made(const Shape& shape, at::Device device) const {
+  const torch::autograd::AutoGradMode no_gradient(false);
+  const at::Tensor pairs = at::ones({shape.time, shape.time}, at::TensorOptions().dtype(at::kBool).device(device));
+  at::Tensor unseen = pairs.triu(1);
+  if (shape.window > 0) unseen = unseen.logical_or(pairs.tril(-shape.window));
+  at::Tensor bias = at::zeros({1, shape.time, shape.time}, at::TensorOptions().device(device));
+  if (config_->positions == model::PositionKind::alibi) {
+    const std::int64_t heads = config_->heads / group_->size();
+    const at::Tensor slopes = at::tensor(alibi_slopes(config_->heads)).to(device);
+    const at::Tensor own = slopes.narrow(0, heads * group_->rank(), heads).view({-1, 1, 1});
+    bias = bias + own * at::arange(shape.time, bias.options());
+  }
+  return bias.masked_fill(unseen, -std::numeric_limits<float>::infinity());
+}
+
+}  // namespace lowgear::trainer

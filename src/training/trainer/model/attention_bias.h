@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "estimating/model/model_config.h"
+#include "training/trainer/transport/compat.h"
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear::trainer {
+
+/// What is added to the scores of attention, fp32 [1 or heads of this rank, time, time]: minus infinity where a
+/// position is not seen, and ALiBi. All layers of a rank with the same window use one tensor.
+class AttentionBiases {
+ public:
+  struct Shape {
+    std::int64_t window = 0;  ///< positions that each one sees, itself included; 0: all before it
+    std::int64_t time = 0;
+  };
+
+  AttentionBiases(const model::ModelConfig& config, const Collective& group) : config_(&config), group_(&group) {}
+
+  /// The tensor is kept until one of another length is asked for.
+  [[nodiscard]] const at::Tensor& get(const Shape& shape, at::Device device);
+
+ private:
+  [[nodiscard]] at::Tensor made(const Shape& shape, at::Device device) const;
+
+  const model::ModelConfig* config_;
+  const Collective* group_;
+  std::map<std::int64_t, at::Tensor> by_window_;
+};
+
+}  // namespace lowgear::trainer
