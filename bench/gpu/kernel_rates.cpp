@@ -31,7 +31,6 @@ struct Sizes {
   kernels::AttentionHeads heads{16, 16, 128};
 
   [[nodiscard]] std::int64_t rows() const { return batch * time; }
-  [[nodiscard]] std::int64_t qkv() const { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
 };
 
 /// A kernel with tensors of its own, its result as it is to be, and the bytes that it must move.
@@ -77,36 +76,41 @@ void add_swiglu(std::vector<Case>& cases, const Sizes& n, const at::TensorOption
                    [=] { return part(all(), 1, 2); }, 5 * bytes});
 }
 
-void add_rotary(std::vector<Case>& cases, const Sizes& n, const at::TensorOptions& options) {
-  const at::Tensor input = at::randn({n.batch, n.time, n.qkv()}, options);
-  const at::Tensor angles = at::randn({n.time, n.heads.head_dim / 2}, options.dtype(at::kFloat));
+/// `turned`: dimensions of each head.
+void add_rotary(std::vector<Case>& cases, const Sizes& n, const at::TensorOptions& options, const std::string& name,
+                const kernels::AttentionHeads& heads, std::int64_t turned) {
+  const std::int64_t width = (heads.heads + 2 * heads.kv_heads) * heads.head_dim;
+  const at::Tensor input = at::randn({n.batch, n.time, width}, options);
+  const at::Tensor angles = at::randn({n.time, turned / 2}, options.dtype(at::kFloat));
   const at::Tensor cosine = angles.cos();
   const at::Tensor sine = angles.sin();
-  const auto heads = n.heads;
   const auto of = [&](std::int64_t count) { return at::randn({n.batch, n.time, count, heads.head_dim}, options); };
   const Tensors gradients = {of(heads.heads), of(heads.kv_heads), of(heads.kv_heads)};
   const auto all = [=] {
     return differentiated({input}, gradients, [=](const Tensors& x) -> Tensors {
-      const Tensors parts = x[0].view({x[0].size(0), x[0].size(1), -1, heads.head_dim})
-                                .split_with_sizes({heads.heads, heads.kv_heads, heads.kv_heads}, 2);
-      const auto turned = [&](const at::Tensor& part) {
-        const Tensors halves = part.chunk(2, -1);
+      const at::Tensor joined = x[0].view({x[0].size(0), x[0].size(1), -1, heads.head_dim});
+      const Tensors parts = heads.by_head ? joined.unflatten(2, {heads.heads, 3}).unbind(3)
+                                          : joined.split_with_sizes({heads.heads, heads.kv_heads, heads.kv_heads}, 2);
+      const auto rotated = [&](const at::Tensor& part) {
+        const Tensors halves = part.narrow(-1, 0, turned).chunk(2, -1);
         const at::Tensor c = wide(cosine).unsqueeze(1);
         const at::Tensor s = wide(sine).unsqueeze(1);
-        return at::cat({halves[0] * c - halves[1] * s, halves[1] * c + halves[0] * s}, -1);
+        return at::cat({halves[0] * c - halves[1] * s, halves[1] * c + halves[0] * s,
+                        part.narrow(-1, turned, heads.head_dim - turned)},
+                       -1);
       };
-      return {turned(parts[0]), turned(parts[1]), parts[2] * 1.0};
+      return {rotated(parts[0]), rotated(parts[1]), parts[2] * 1.0};
     });
   };
   const double bytes = 2 * static_cast<double>(input.nbytes());
-  cases.push_back({"rotary and split",
+  cases.push_back({name,
                    [=] {
                      Tensors parts(3);
                      kernels::split_and_rotate(input, cosine, sine, heads, parts[0], parts[1], parts[2]);
                      return parts;
                    },
                    [=] { return part(all(), 0, 3); }, bytes});
-  cases.push_back({"rotary and split, backward",
+  cases.push_back({name + ", backward",
                    [=] {
                      return Tensors{kernels::split_and_rotate_backward(gradients[0], gradients[1], gradients[2], cosine,
                                                                        sine, heads)};
@@ -207,7 +211,10 @@ std::vector<Case> cases_of(const Sizes& sizes, at::ScalarType type) {
   const at::TensorOptions options = at::TensorOptions().device(at::kCUDA).dtype(type);
   std::vector<Case> cases;
   add_swiglu(cases, sizes, options);
-  add_rotary(cases, sizes, options);
+  add_rotary(cases, sizes, options, "rotary and split", sizes.heads, sizes.heads.head_dim);
+  const kernels::AttentionHeads by_head{sizes.heads.heads, sizes.heads.heads, sizes.heads.head_dim, /*by_head=*/true};
+  const std::int64_t turned = sizes.heads.head_dim % 8 == 0 ? sizes.heads.head_dim / 4 : 4;
+  add_rotary(cases, sizes, options, "rotary of a part and split by head", by_head, turned);
   add_norm(cases, sizes, options, /*centred=*/false);
   add_norm(cases, sizes, options, /*centred=*/true);
   add_cross_entropy(cases, sizes, options);

@@ -67,19 +67,21 @@ time_all() {
 
 # orders GPUS: each order of either system, in turns. Uneven stages are those of 2 GPUs.
 orders() {
-  local uneven=() quarters=() v=()
-  if [ "$1" = 2 ]; then uneven=(--layers 13,11) quarters=(--layers 7,6,6,5) v=(--layers 6,7,6,5); fi
+  local ours=(bench/gpu/pipeline.yaml "parallel.pp=$1") uneven=() parts=() v=() our_parts=() our_v=()
+  if [ "$1" = 2 ]; then
+    uneven=(--layers 13,11) parts=(--layers 7,6,6,5) v=(--layers 6,7,6,5)
+    our_parts=(partition=custom:0,7,13,19,24) our_v=(partition=custom:0,6,13,19,24)
+  fi
   for _ in $(seq "${RUNS:-3}"); do
     pytorch "$1" --compile whole
+    trainer "$1" "${ours[@]}" schedule=1f1b
     pytorch "$1" --compile whole "${uneven[@]}"
-    pytorch "$1" --compile whole --order interleaved
-    pytorch "$1" --compile whole --order interleaved "${quarters[@]}"
+    trainer "$1" "${ours[@]}" schedule=1f1b partition=cost
+    pytorch "$1" --compile whole --order interleaved "${parts[@]}"
+    trainer "$1" "${ours[@]}" schedule=interleaved parallel.chunks=2 "${our_parts[@]}"
     pytorch "$1" --compile block --order zbv "${v[@]}"
-    trainer "$1" bench/gpu/pipeline.yaml "parallel.pp=$1" schedule=1f1b
-    trainer "$1" bench/gpu/pipeline.yaml "parallel.pp=$1" schedule=1f1b partition=cost
-    trainer "$1" bench/gpu/pipeline.yaml "parallel.pp=$1" schedule=zb-h1 partition=cost
-    trainer "$1" bench/gpu/pipeline.yaml "parallel.pp=$1" schedule=interleaved parallel.chunks=2
-    trainer "$1" bench/gpu/pipeline.yaml "parallel.pp=$1" schedule=zb-v
+    trainer "$1" "${ours[@]}" schedule=zb-v "${our_v[@]}"
+    trainer "$1" "${ours[@]}" schedule=zb-h1 partition=cost
   done
 }
 
