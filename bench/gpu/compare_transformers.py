@@ -59,8 +59,10 @@ def reference(model, ids, dtype, device):
     loss = torch.nn.functional.cross_entropy(logits.float().reshape(-1, logits.shape[-1]),
                                              ids[:, 1:].reshape(-1).to(device))
     loss.backward()
-    result = {name: parameter.grad for name, parameter in model.named_parameters()}
-    return {"logits": logits, "loss": loss.reshape(1), **{name: value.clone() for name, value in result.items()}}
+    result = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    if isinstance(model, GPTNeoXForCausalLM):  # which saves it under its published name
+        result["embed_out.weight"] = result.pop("lm_head.weight", result.get("embed_out.weight"))
+    return {"logits": logits, "loss": loss.reshape(1), **result}
 
 
 def difference(ours, theirs):

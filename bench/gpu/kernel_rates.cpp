@@ -207,6 +207,17 @@ void add_cross_entropy(std::vector<Case>& cases, const Sizes& n, const at::Tenso
                    }});
 }
 
+void add_row_sum(std::vector<Case>& cases, const Sizes& n, const at::TensorOptions& options) {
+  const at::Tensor rows = at::randn({n.rows(), n.intermediate}, options);
+  const at::Tensor sum = at::zeros({n.intermediate}, options.dtype(at::kFloat));
+  cases.push_back({"gradient of a bias",
+                   [=] {
+                     kernels::add_row_sum(sum, rows);
+                     return Tensors{sum};
+                   },
+                   [=] { return Tensors{wide(rows).sum(0)}; }, static_cast<double>(rows.nbytes())});
+}
+
 std::vector<Case> cases_of(const Sizes& sizes, at::ScalarType type) {
   const at::TensorOptions options = at::TensorOptions().device(at::kCUDA).dtype(type);
   std::vector<Case> cases;
@@ -215,6 +226,7 @@ std::vector<Case> cases_of(const Sizes& sizes, at::ScalarType type) {
   const kernels::AttentionHeads by_head{sizes.heads.heads, sizes.heads.heads, sizes.heads.head_dim, /*by_head=*/true};
   const std::int64_t turned = sizes.heads.head_dim % 8 == 0 ? sizes.heads.head_dim / 4 : 4;
   add_rotary(cases, sizes, options, "rotary of a part and split by head", by_head, turned);
+  add_row_sum(cases, sizes, options);
   add_norm(cases, sizes, options, /*centred=*/false);
   add_norm(cases, sizes, options, /*centred=*/true);
   add_cross_entropy(cases, sizes, options);

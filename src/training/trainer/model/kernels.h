@@ -40,6 +40,9 @@ void split_and_rotate(const at::Tensor& qkv, const at::Tensor& cosine, const at:
 /// sum += output_gradientᵀ · input, for [rows, out] and [rows, in]; `sum` is [out, in], fp32.
 void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradient, const at::Tensor& input);
 
+/// sum += the sum of `rows` [rows, width] over the rows; `sum` is [width], fp32.
+void add_row_sum(const at::Tensor& sum, const at::Tensor& rows);
+
 // Those of norms and the loss are CUDA's alone: norm_and_loss.h has both.
 
 /// Weight and bias of a norm, or the fp32 sums of their gradients. RMS norm has no bias, which is undefined then.

@@ -71,6 +71,8 @@ void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradien
   sum.add_(at::mm(output_gradient.t(), input));
 }
 
+void add_row_sum(const at::Tensor& sum, const at::Tensor& rows) { sum.add_(rows.sum(0)); }
+
 void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& gradient,
            std::int64_t decaying, const AdamWStep& step) {
   if (step.gradient_scale != 1.0) gradient.mul_(step.gradient_scale);

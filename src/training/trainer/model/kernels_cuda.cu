@@ -151,6 +151,39 @@ __global__ void masked_softmax_backward_kernel(const Element* weights, const Ele
   }
 }
 
+constexpr unsigned kSumLanes = 2;  // 32 bytes of each row: a sector of the memory
+constexpr unsigned kSumRows = 256;
+
+/// A block sums kSumLanes vectors of columns, of which kSumRows threads take every so many rows.
+template <typename Vector>
+__global__ void row_sum_kernel(const Vector* __restrict__ values, float* __restrict__ sums, unsigned rows,
+                               unsigned vectors) {
+  constexpr unsigned kColumns = kSumLanes * Vector::kElements;
+  __shared__ float groups[kSumRows][kColumns + 1];
+  const unsigned place = blockIdx.x * kSumLanes + threadIdx.x;
+  Packed<float, Vector::kElements> own = {};
+  if (place < vectors) {
+#pragma unroll 8
+    for (unsigned row = threadIdx.y; row < rows; row += kSumRows) {
+      const Vector value = values[static_cast<std::int64_t>(row) * vectors + place];
+#pragma unroll
+      for (int i = 0; i < Vector::kElements; ++i) own.elements[i] += value[i];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < Vector::kElements; ++i) groups[threadIdx.y][threadIdx.x * Vector::kElements + i] = own[i];
+  __syncthreads();
+  // A warp adds each column.
+  const unsigned thread = threadIdx.y * kSumLanes + threadIdx.x;
+  const unsigned column = thread / kWarp;
+  if (column >= kColumns) return;
+  float sum = 0.0F;
+  for (unsigned row = thread % kWarp; row < kSumRows; row += kWarp) sum += groups[row][column];
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) sum += of_other_lane(sum, distance);
+  const unsigned summed = blockIdx.x * kColumns + column;
+  if (thread % kWarp == 0 && summed < vectors * Vector::kElements) sums[summed] += sum;
+}
+
 struct AdamWFactors {
   float decay;
   float beta1;
@@ -333,6 +366,17 @@ void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradien
   TORCH_CUDABLAS_CHECK(cublasGemmEx(at::cuda::getCurrentCUDABlasHandle(), CUBLAS_OP_N, CUBLAS_OP_T, in, out,
                                     static_cast<int>(x.size(0)), &one, x.data_ptr(), type, in, g.data_ptr(), type, out,
                                     &one, sum.data_ptr(), CUDA_R_32F, in, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+void add_row_sum(const at::Tensor& sum, const at::Tensor& rows) {
+  const at::Tensor values = rows.contiguous();
+  with_vectors(values, takes_vectors(values.size(1), {values}), [&](auto* type) {
+    using Vector = std::remove_pointer_t<decltype(type)>;
+    const auto vectors = static_cast<unsigned>(values.size(1)) / Vector::kElements;
+    row_sum_kernel<<<(vectors + kSumLanes - 1) / kSumLanes, dim3(kSumLanes, kSumRows), 0,
+                     at::cuda::getCurrentCUDAStream()>>>(data_of<const Vector>(values), data_of<float>(sum),
+                                                         static_cast<unsigned>(values.size(0)), vectors);
+  });
 }
 
 void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& gradient,

@@ -44,7 +44,7 @@ void add_products(const LinearWeight& weight, const GradientFactors& factors) {
   fp8::add_product(weight.weight_gradient, factors.output_gradient, factors.input);
   weight.store->gradient_added(weight.weight_gradient);
   if (!weight.bias.defined()) return;
-  weight.bias_gradient.add_(factors.rows.sum(0));
+  kernels::add_row_sum(weight.bias_gradient, factors.rows);
   weight.store->gradient_added(weight.bias_gradient);
 }
 
@@ -116,7 +116,7 @@ void add_gradients_now(const LinearWeight& weight, const at::Tensor& input, cons
   kernels::add_weight_gradient(weight.weight_gradient, rows, input.reshape({-1, input.size(-1)}));
   weight.store->gradient_added(weight.weight_gradient);
   if (!weight.bias.defined()) return;
-  weight.bias_gradient.add_(rows.sum(0));
+  kernels::add_row_sum(weight.bias_gradient, rows);
   weight.store->gradient_added(weight.bias_gradient);
 }
 
