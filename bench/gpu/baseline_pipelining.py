@@ -10,7 +10,7 @@ read. Rank 0 prints one JSON object; the first steps do not count, in which torc
 
 --compile: `block` compiles each layer by itself, `whole` a whole stage; both compile the loss, whose logits are the
 largest tensor of all.
---order: Schedule1F1B, ScheduleInterleaved1F1B or ScheduleZBVZeroBubble.
+--order: Schedule1F1B, ScheduleInterleaved1F1B or ScheduleZBVZeroBubble, which fails with compiled layers in PyTorch 2.11.
 --layers: of each stage, in order; else as many in all, one stage a rank, or two for the last two orders.
 """
 
@@ -127,8 +127,6 @@ def made_schedule(order, stages, loss):
         return Schedule1F1B(stages[0], MICROBATCHES, loss_fn=loss)
     if order == "interleaved":
         return ScheduleInterleaved1F1B(stages, MICROBATCHES, loss_fn=loss)
-    # The two halves of a compiled backward pass run the same function twice.
-    torch._functorch.config.donated_buffer = False
     return ScheduleZBVZeroBubble(stages, MICROBATCHES, loss_fn=loss)
 
 

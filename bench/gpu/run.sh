@@ -6,7 +6,7 @@
 #   bench/gpu/run.sh [build|check|kernels|time GPUS|orders GPUS|pythia]...
 #                                 all of it but `orders`, on all GPUs, when nothing is named
 #   time                          1F1B with even stages, of PyTorch eager and compiled, and of the trainer
-#   orders                        the orders of both, compiled, with even and uneven stages (2 GPUs)
+#   orders                        the orders of both, PyTorch compiled where it can be, with even and uneven stages (2 GPUs)
 #   pythia                        EADT's job on one GPU, of the trainer and of compiled transformers
 #   bench/gpu/run.sh build-sampler [operators SECONDS]... [collectives GPUS SECONDS]...
 #   bench/gpu/run.sh marks        what is recorded of units on a stream against events, by the client library that
@@ -79,7 +79,7 @@ orders() {
     trainer "$1" "${ours[@]}" schedule=1f1b partition=cost
     pytorch "$1" --compile whole --order interleaved "${parts[@]}"
     trainer "$1" "${ours[@]}" schedule=interleaved parallel.chunks=2 "${our_parts[@]}"
-    pytorch "$1" --compile block --order zbv "${v[@]}"
+    pytorch "$1" --order zbv "${v[@]}"
     trainer "$1" "${ours[@]}" schedule=zb-v "${our_v[@]}"
     trainer "$1" "${ours[@]}" schedule=zb-h1 partition=cost
   done

@@ -212,26 +212,15 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward_kernel(NormBackwar
 constexpr unsigned kColumns = 16;
 constexpr unsigned kGroups = 64;
 
-/// Waits for the kernel before, where this one may have been started early.
-__device__ void wait_for_previous_kernel() {
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
-}
-
-/// The sums of weight and bias, or one of both.
-struct PartSums {
-  float* of[2];
-  unsigned place[2];  ///< in `parts`
-};
-
-/// Adds the columns of `parts` [blocks, stride] to the sum of blockIdx.y. A block has kColumns columns, in kGroups
-/// groups of rows. It may start before the kernel that writes `parts` has ended.
-__global__ void add_parts_kernel(const float* parts, PartSums sums, unsigned blocks, unsigned stride, unsigned width) {
+/// Adds the columns of `parts` [blocks, weight and bias, width] to the sum of each, blockIdx.y. A block has kColumns
+/// columns, in kGroups groups of rows.
+__global__ void add_parts_kernel(const float* parts, float* weight_sum, float* bias_sum, unsigned blocks,
+                                 unsigned width) {
   __shared__ float groups[kGroups][kColumns + 1];
   const unsigned column = blockIdx.x * kColumns + threadIdx.x;
-  parts += sums.place[blockIdx.y] * width;
-  wait_for_previous_kernel();
+  float* const sum = blockIdx.y == 0 ? weight_sum : bias_sum;
+  const unsigned stride = gridDim.y * width;
+  parts += blockIdx.y * width;
   float own = 0.0F;
   if (column < width) {
 #pragma unroll 8
@@ -249,7 +238,7 @@ __global__ void add_parts_kernel(const float* parts, PartSums sums, unsigned blo
   for (unsigned group = thread % kWarp; group < kGroups; group += kWarp) own += groups[group][warp];
   for (int distance = kWarp / 2; distance > 0; distance /= 2) own += of_other_lane(own, distance);
   const unsigned summed = blockIdx.x * kColumns + warp;
-  if (thread % kWarp == 0 && summed < width) sums.of[blockIdx.y][summed] += own;
+  if (thread % kWarp == 0 && summed < width) sum[summed] += own;
 }
 
 /// Vectors that a thread has of each row, and rows that it loads ahead.
@@ -284,30 +273,14 @@ unsigned blocks_at_once(Kernel kernel, unsigned threads, std::size_t shared) {
   return static_cast<unsigned>(of_one * at::cuda::getCurrentDeviceProperties()->multiProcessorCount);
 }
 
-/// Adds the parts [blocks, weight and bias, width] to those of both sums that are defined.
+/// `parts` is [blocks, weight and bias, width].
 void add_parts(const at::Tensor& parts, const NormWeights& sums) {
-  PartSums to{};
-  unsigned count = 0;
-  for (unsigned place = 0; place < 2; ++place) {
-    const at::Tensor& sum = place == 0 ? sums.weight : sums.bias;
-    if (!sum.defined()) continue;
-    to.of[count] = data_of<float>(sum);
-    to.place[count] = place;
-    ++count;
-  }
   const auto width = static_cast<unsigned>(parts.size(2));
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3((width + kColumns - 1) / kColumns, count);
-  launch.blockDim = dim3(kColumns, kGroups);
-  launch.stream = at::cuda::getCurrentCUDAStream();
-  launch.attrs = &early;
-  launch.numAttrs = at::cuda::getCurrentDeviceProperties()->major >= 9 ? 1 : 0;
-  C10_CUDA_CHECK(cudaLaunchKernelEx(&launch, add_parts_kernel, data_of<const float>(parts), to,
-                                    static_cast<unsigned>(parts.size(0)), static_cast<unsigned>(parts.size(1)) * width,
-                                    width));
+  const dim3 grid((width + kColumns - 1) / kColumns, static_cast<unsigned>(parts.size(1)));
+  add_parts_kernel<<<grid, dim3(kColumns, kGroups), 0, at::cuda::getCurrentCUDAStream()>>>(
+      data_of<const float>(parts), data_of<float>(sums.weight), data_of<float>(sums.bias),
+      static_cast<unsigned>(parts.size(0)), width);
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 }  // namespace
@@ -357,16 +330,12 @@ at::Tensor add_and_normalise_backward(const NormalisedRows& rows, const NormWeig
     using Of = decltype(share);
     const auto launch = [&](auto kernel) {
       const std::size_t shared = std::size_t{threads} * Of::kVectors * Of::kAhead * kTensors * sizeof(Vector);
-      const auto all = static_cast<unsigned>(count);
-      const unsigned at_once = std::min(blocks_at_once(kernel, threads, shared), all);
-      const unsigned rounds = (all + at_once - 1) / at_once;
-      const unsigned blocks = (all + rounds - 1) / rounds;
-      if (sums.weight.defined() || sums.bias.defined())
-        parts = at::empty({blocks, centred ? 2 : 1, width}, rows.scales.options());
+      const unsigned blocks = std::min(blocks_at_once(kernel, threads, shared), static_cast<unsigned>(count));
+      if (sums.weight.defined()) parts = at::empty({blocks, centred ? 2 : 1, width}, rows.scales.options());
       kernel<<<blocks, threads, shared, at::cuda::getCurrentCUDAStream()>>>(NormBackward<Vector>{
           data_of<const Vector>(rows.sum), data_of<const Vector>(weights.weight), data_of<const Vector>(incoming),
           data_of<const Vector>(passed), data_of<Vector>(result), data_of<float>(parts), data_of<float>(rows.means),
-          data_of<float>(rows.scales), all, vectors});
+          data_of<float>(rows.scales), static_cast<unsigned>(count), vectors});
     };
     if (centred) {
       launch(norm_backward_kernel<Vector, Of::kVectors, true, Of::kAhead>);
