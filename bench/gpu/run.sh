@@ -69,8 +69,8 @@ time_all() {
 orders() {
   local ours=(bench/gpu/pipeline.yaml "parallel.pp=$1") uneven=() parts=() v=() our_parts=() our_v=()
   if [ "$1" = 2 ]; then
-    uneven=(--layers 13,11) parts=(--layers 7,6,6,5) v=(--layers 6,7,6,5)
-    our_parts=(partition=custom:0,7,13,19,24) our_v=(partition=custom:0,6,13,19,24)
+    uneven=(--layers "13,11") parts=(--layers "7,6,6,5") v=(--layers "6,7,6,5")
+    our_parts=("partition=custom:0,7,13,19,24") our_v=("partition=custom:0,6,13,19,24")
   fi
   for _ in $(seq "${RUNS:-3}"); do
     pytorch "$1" --compile whole
