@@ -273,7 +273,8 @@ WorkModel WorkModel::from_json(const JsonView& object) {
     model.workers_[{row.at("replica").integer_in(0, kMostWorkers), stage, kind}] = factor;
   }
   model.error_ = number_in(object.at("fit_error"), 0, kMostNumber);
-  model.most_ = {number_in(object.at("most_tokens"), 0, kMostNumber), number_in(object.at("most_squared_tokens"), 0, kMostNumber)};
+  model.most_ = {number_in(object.at("most_tokens"), 0, kMostNumber),
+                 number_in(object.at("most_squared_tokens"), 0, kMostNumber)};
   return model;
 }
 
