@@ -5,7 +5,8 @@
 
 Prints a table of the largest difference of each, as a part of the largest element of the tensor compared, and how far
 logits (root of the mean square) and gradients are from transformers' in fp32. Ends with 0 only if all are within the
-limits; in bf16 both have to be no farther than transformers' are, logits within 2 % of rounding by another order.
+limits. In bf16, the worst gradient may be no farther than transformers' is, and logits may be up to 2 % farther,
+because sums in another order round differently.
 """
 
 import copy
