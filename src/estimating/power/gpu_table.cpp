@@ -44,8 +44,9 @@ namespace {
 //           of memory follows the clock is assumed of all, growth with temperature of all but Hopper.
 // Nothing was fitted on the artifact's profile of GPT-3 175B on A100 SXM, which bench/accuracy checks against.
 
-/// [natural], within 6 %. Below 1359 MHz it is extrapolated in a straight line of 0.00062 a MHz to 1155 MHz, the lowest
-/// clock at which that GPU was seen to work, and constant from there: no saving is claimed for lower clocks.
+/// [natural], up to 10 % above the curve of docs/hardware.md. Below 1359 MHz it is extrapolated in a straight line of
+/// 0.00062 a MHz to 1155 MHz, the lowest clock at which that GPU was seen to work, and constant from there: no saving
+/// is claimed for lower clocks.
 constexpr auto kHopper = std::to_array<VoltagePoint>({{1155, 0.4445, 0.06},
                                                       {1359, 0.571, 0.02},
                                                       {1404, 0.595, 0.02},
