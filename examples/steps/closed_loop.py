@@ -5,7 +5,8 @@
 
 Profiles five clocks while training, fits times by length, and trains the same steps twice, on samples in another order
 than those of the fit. The training is real and runs on the CPU; the GPUs are simulated. Takes some three minutes, on
-a busy machine longer, and needs no root. Ends with 0 unless the losses differ or no energy was saved.
+a busy machine longer, and needs no root. Ends with 1 if the losses differ, no energy was saved,
+or the machine was so busy that the real computation took longer than the simulated kernels.
 """
 
 import argparse

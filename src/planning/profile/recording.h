@@ -30,7 +30,7 @@ struct RecordedUnit {
   double end_s = 0;
   int clock_mhz = 0;      ///< SM clock that was asked for; 0 when none was
   bool settling = false;  ///< of an iteration in which clocks settled: tells nothing of any clock
-  double work = 1;        ///< by what its time is divided in a profile: lengths of sequences differ
+  double work = 1;        ///< divisor of its time in a profile: lengths of sequences differ
 };
 
 /// An iteration of a rank: its units, waiting, and the optimizer's step. Times as in RecordedUnit.

@@ -144,7 +144,7 @@ TEST(PredictClocks, TakeOpsThatDrawLessThanAGpuThatIsAwake) {
 
 // ---- The profiles published with Perseus (SOSP'24), which are not part of this project ----
 
-/// What the artifact says of its Bloom 176B, and for the rest what `gpt3_on_a100` says.
+/// The artifact's Bloom 176B on A40; all else is that of `gpt3_on_a100`.
 estimator::TrainingJob bloom_on_a40(int microbatches) {
   estimator::TrainingJob job = estimator::gpt3_on_a100(microbatches);
   job.model = estimator::named_model("bloom-176b");
