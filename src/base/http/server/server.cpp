@@ -40,6 +40,7 @@ using StreamProtocol = asio::generic::stream_protocol;
 using Acceptor = asio::basic_socket_acceptor<StreamProtocol>;
 
 constexpr std::chrono::milliseconds kAcceptRetry{100};
+constexpr std::chrono::minutes kBetweenWarnings{1};
 constexpr std::size_t kReceiveBytes = std::size_t{64} * 1024;
 
 bool out_of_resources(const boost::system::error_code& error) {
@@ -178,7 +179,6 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
         [self = shared_from_this(), &listener](const boost::system::error_code& error, Connection::Socket socket) {
           if (!self->listening_) return;
           if (error && out_of_resources(error)) return self->wait_to_accept(listener, error);
-          self->clients_wait_ = false;
           if (!error) self->add_connection(std::move(socket), listener.tls.get());
           self->accept(listener);
         });
@@ -186,7 +186,11 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
 
   /// The client stays in the kernel's queue until a descriptor is free.
   void wait_to_accept(Listener& listener, const boost::system::error_code& error) {
-    if (!std::exchange(clients_wait_, true)) warn("clients have to wait: " + error.message());
+    const auto now = std::chrono::steady_clock::now();
+    if (!warned_ || now - *warned_ >= kBetweenWarnings) {
+      warn("clients have to wait: " + error.message());
+      warned_ = now;
+    }
     (void)close_longest_idle();
     listener.retry.expires_after(kAcceptRetry);
     listener.retry.async_wait([self = shared_from_this(), &listener](const boost::system::error_code& cancelled) {
@@ -245,7 +249,7 @@ class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this
   asio::steady_timer drain_timer_;
   std::function<void()> drained_;
   bool listening_ = true;
-  bool clients_wait_ = false;  ///< since the last try to accept one
+  std::optional<std::chrono::steady_clock::time_point> warned_;  ///< last, that clients have to wait
   bool draining_ = false;
 };
 
