@@ -138,7 +138,7 @@ int write_all_at(int fd, std::string_view content, std::size_t offset) {
 template <typename Create>
 fs::path make_temporary_beside(const fs::path& path, Create create) {
   constexpr int kAttempts = 10000;
-  remove_leftovers(path.parent_path());
+  remove_leftovers_once(path.parent_path());
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     fs::path temporary = path.parent_path() / temporary_name(attempt);
     const int error_number = create(temporary);
@@ -169,8 +169,6 @@ int rename_path(const fs::path& from, const fs::path& to) {
   return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
 }
 
-constexpr std::string_view kSetAside = ".old";
-
 fs::path set_aside(const fs::path& a) {
   fs::path aside = a;
   return aside += kSetAside;
@@ -185,6 +183,14 @@ int exchange_by_renames(const fs::path& a, const fs::path& b) {
     return error_number;
   }
   return rename_path(aside, a);
+}
+
+/// Returns errno, 0 when done.
+int make_staging(const fs::path& folder) {
+  if (::mkdir(folder.c_str(), 0777) != 0) return errno;
+  const int error_number = write_file(folder / kStagingMark, "");
+  if (error_number != 0) ::rmdir(folder.c_str());
+  return error_number;
 }
 
 bool is_mount_point(const fs::path& path) {
@@ -332,8 +338,7 @@ StagedDirectory::StagedDirectory(const fs::path& target, std::string marker) : m
   check_target();
   try {
     make_parents();
-    staging_ = make_temporary_beside(target_,
-                                     [](const fs::path& name) { return ::mkdir(name.c_str(), 0777) == 0 ? 0 : errno; });
+    staging_ = make_temporary_beside(target_, make_staging);
   } catch (...) {
     remove_made_parents();
     throw;
@@ -395,7 +400,10 @@ void StagedDirectory::write(const fs::path& relative, std::string_view content) 
 
 void StagedDirectory::commit() {
   if (staging_.empty()) return;  // in memory
-  write(kFolderManifestName, write_folder_manifest(all_files(staging_)));
+  FolderFiles files = all_files(staging_);
+  files.erase(std::string(kStagingMark));
+  write(kFolderManifestName, write_folder_manifest(files));
+  if (::unlink((staging_ / kStagingMark).c_str()) != 0) throw_write_error(target_, errno);
   // A plain rename replaces an absent or empty target, and refuses any other.
   const int error_number = rename_path(staging_, target_);
   if (error_number == ENOTEMPTY || error_number == EEXIST) {

@@ -48,6 +48,13 @@ bool is_listed(const fs::path& folder, const fs::directory_entry& entry, const F
   return name == kFolderManifestName || listed.contains(name);
 }
 
+bool holds_only(const fs::path& folder, const fs::path& file) {
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  if (error || entry == fs::directory_iterator() || entry->path() != file) return false;
+  return entry.increment(error) == fs::directory_iterator() && !error;
+}
+
 /// Whether a file of this content stands there: to write it again takes nothing from its owner.
 bool has_content(const fs::path& path, std::string_view content) {
   std::error_code error;
@@ -113,11 +120,14 @@ void remove_listed_files(const fs::path& folder) noexcept {
   try {
     const FolderFiles listed = listed_files(folder);
     std::error_code ignored;
+    const fs::path manifest = folder / kFolderManifestName;
     std::vector<fs::directory_entry> entries = entries_below(folder, ignored);
     for (; !entries.empty();
          entries.pop_back()) {  // the innermost first; a folder can be removed only when it is empty
-      if (is_listed(folder, entries.back(), listed)) fs::remove(entries.back().path(), ignored);
+      const fs::directory_entry& entry = entries.back();
+      if (entry.path() != manifest && is_listed(folder, entry, listed)) fs::remove(entry.path(), ignored);
     }
+    if (holds_only(folder, manifest)) fs::remove(manifest, ignored);
     fs::remove(folder, ignored);
   } catch (const std::exception&) {  // then all of it stays
   }

@@ -32,8 +32,9 @@ using FolderFiles = std::set<std::string, std::less<>>;
 /// Throws InputError naming the first `unlisted_entry`, where there is one.
 void require_listed(const std::filesystem::path& folder);
 
-/// Removes the files that the manifest lists, the manifest, and the folders that become empty. Keeps everything else,
-/// and files that the system refuses to remove.
+/// Removes the files that the manifest lists and the folders that become empty; the manifest last, and only where
+/// nothing else is left: it says that the rest is another's. Keeps everything else, and files that the system refuses
+/// to remove.
 void remove_listed_files(const std::filesystem::path& folder) noexcept;
 
 /// Writes a file into a folder that may hold others', each whole or not at all, and lists it in the manifest. Throws

@@ -19,6 +19,7 @@
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/files/folder_manifest.h"
+#include "base/core/files/temporary_name.h"
 #include "base/core/limited_process.h"
 #include "base/core/temporary_folder.h"
 
@@ -169,27 +170,69 @@ TEST_F(FileTest, RemovesLeftoversOfKilledProcessesOnly) {
     ::raise(SIGKILL);
   }
   ::waitpid(child, nullptr, 0);
-  EXPECT_EQ(folder_.names().size(), 6U) << "a file, and a folder with a folder and a file";
+  EXPECT_EQ(folder_.names().size(), 7U) << "a file, and a folder with its mark, a folder and a file";
   write_file_atomically(folder_ / "out.json", "x");
+  EXPECT_EQ(folder_.names().size(), 8U) << "this process has looked into the folder";
+  remove_leftovers(folder_.path());
   EXPECT_THAT(folder_.names(), UnorderedElementsAre(own, ".lowgear-0123456789abcdef-1999999999-0.tmp", "out.json"));
+}
+
+/// A temporary name of a process that has ended, with another middle than `PID-0` where one is given.
+std::string name_of_ended_process(const std::string& after_pid = "-0") {
+  const pid_t child = ::fork();
+  if (child == 0) ::raise(SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  std::string name = temporary_name(0);
+  const std::string own = std::to_string(::getpid()) + "-0";
+  return name.replace(name.rfind(own), own.size(), std::to_string(child) + after_pid);
 }
 
 /// Killed after it had exchanged the folders: the earlier output, into which a user has put a file.
 TEST_F(FileTest, KeepsAUsersFileInALeftover) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    StagedDirectory folder(folder_ / "out", "plan.json");
-    folder.write("plan.json", "{}");
-    folder.write("notes.txt", "by hand");
-    folder.write(kFolderManifestName, write_folder_manifest({"plan.json"}));
-    ::raise(SIGKILL);
+  const fs::path leftover = folder_ / name_of_ended_process();
+  fs::create_directory(leftover);
+  std::ofstream(leftover / "plan.json") << "{}";
+  std::ofstream(leftover / "notes.txt") << "by hand";
+  std::ofstream(leftover / kFolderManifestName) << write_folder_manifest({"plan.json"});
+  for (int writer = 0; writer < 2; ++writer) {
+    remove_leftovers(folder_.path());
+    EXPECT_FALSE(fs::exists(leftover / "plan.json"));
+    EXPECT_EQ(read_file(leftover / "notes.txt"), "by hand");
   }
-  ::waitpid(child, nullptr, 0);
-  ASSERT_EQ(folder_.names().size(), 4U);
-  const fs::path leftover = folder_ / folder_.names().front();
-  write_file_atomically(folder_ / "out.json", "x");
-  EXPECT_FALSE(fs::exists(leftover / "plan.json"));
+  fs::remove(leftover / kFolderManifestName);
+  remove_leftovers(folder_.path());
   EXPECT_EQ(read_file(leftover / "notes.txt"), "by hand");
+  fs::remove(leftover / "notes.txt");
+  remove_leftovers(folder_.path());
+  EXPECT_THAT(folder_.names(), testing::IsEmpty());
+}
+
+TEST_F(FileTest, KeepsLinksAndOtherNamesThanTemporaries) {
+  fs::create_directory(folder_ / "victim");
+  make_file("victim/lowgear-files.json", write_folder_manifest({"plan.json"}));
+  make_file("victim/plan.json", "{}");
+  fs::create_directory_symlink("victim", folder_ / name_of_ended_process());
+  for (const std::string middle : {"-0-mine", "-mine", "", "-", "-0x", "--0"}) {
+    make_file(name_of_ended_process(middle), "");
+  }
+  const auto before = folder_.names();
+  remove_leftovers(folder_.path());
+  EXPECT_EQ(folder_.names(), before);
+}
+
+/// The folders of an exchange by renames: both until the second rename, then the earlier one until the third.
+TEST_F(FileTest, KeepsBothFoldersOfAnInterruptedExchange) {
+  const std::string temporary = name_of_ended_process();
+  for (const std::string& name : {temporary, temporary + ".old"}) {
+    fs::create_directory(folder_ / name);
+    make_file(name + "/plan.json", "{}");
+    make_file(name + "/lowgear-files.json", write_folder_manifest({"plan.json"}));
+  }
+  remove_leftovers(folder_.path());
+  EXPECT_EQ(folder_.names().size(), 6U);
+  fs::rename(folder_ / temporary, folder_ / "out");
+  remove_leftovers(folder_.path());
+  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/lowgear-files.json", "out/plan.json"));
 }
 
 TEST_F(FileTest, WritesAFileWithTheLongestName) {

@@ -72,7 +72,15 @@ TEST_F(FolderManifestTest, RemovesWhatIsListedAndNothingElse) {
   fs::create_directory_symlink(folder_.path(), out / "link");
   add("out/lowgear-files.json", write_folder_manifest({"plans/00000.json", "../kept.txt", "link/kept.txt"}));
   remove_listed_files(out);
-  EXPECT_THAT(folder_.names(), ElementsAre("kept.txt", "out", "out/link", "out/notes", "out/notes/today.txt"));
+  EXPECT_THAT(folder_.names(),
+              ElementsAre("kept.txt", "out", "out/link", "out/lowgear-files.json", "out/notes", "out/notes/today.txt"));
+}
+
+TEST_F(FolderManifestTest, RemovesTheManifestWithTheLastFile) {
+  add("out/plans/00000.json");
+  add("out/lowgear-files.json", write_folder_manifest({"plans/00000.json"}));
+  remove_listed_files(folder_ / "out");
+  EXPECT_THAT(folder_.names(), testing::IsEmpty());
 }
 
 TEST_F(FolderManifestTest, WritesAFileBesideOthersAndListsIt) {
