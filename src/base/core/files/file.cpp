@@ -74,8 +74,9 @@ bool is_users_mistake(int error_number) {
     throw_input_error({path.string(), 0, 0}, fmt::format("cannot be written: {}", reason(error_number)),
                       "name another place");
   }
-  throw Error(
-      fmt::format("{}: cannot be written: {}", printable(path.string(), std::string_view::npos), reason(error_number)));
+  const bool is_full = error_number == ENOSPC || error_number == EDQUOT;
+  throw Error(fmt::format("{}: cannot be written: {}{}", printable(path.string(), std::string_view::npos),
+                          reason(error_number), is_full ? "; free some space, or name another place" : ""));
 }
 
 /// Closes now, to see the error that some file systems report only then. Returns errno, 0 when all is well.

@@ -298,7 +298,8 @@ TEST_F(FileTest, AFullDiskIsNoInputError) {
   } catch (const InputError& error) {
     FAIL() << "the input is not at fault: " << error.what();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "/dev/full: cannot be written: No space left on device");
+    EXPECT_STREQ(error.what(),
+                 "/dev/full: cannot be written: No space left on device; free some space, or name another place");
   }
 }
 
