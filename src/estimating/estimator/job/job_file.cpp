@@ -341,11 +341,10 @@ void read_gpu_file(const YamlView& path, const ConfigReader& read_config, GpuMod
   }
 }
 
-/// Reads the GPU's deviations from its data sheet.
-void read_gpu_changes(const YamlView& map, const ConfigReader& read_config, GpuModel& gpu) {
+/// Reads the GPU's deviations from its data sheet, other than those of its file.
+void read_gpu_changes(const YamlView& map, GpuModel& gpu) {
   map.require_only({"name", "file", "power_limit_w", "memory_gb", "memory_gb_per_s"});
   const GpuModel usual = named_gpu(gpu.name);
-  if (map.has("file")) read_gpu_file(map.at("file"), read_config, gpu);
   if (map.has("power_limit_w")) {
     set_power_limit(gpu,
                     amount_within(map.at("power_limit_w"), allowed_power_limit_w(gpu), 1, "W", usual.power.limit_w));
@@ -361,15 +360,18 @@ void read_gpu_changes(const YamlView& map, const ConfigReader& read_config, GpuM
 
 /// `gpu` is a name or a map. `changes` are those of settings, which stand before it.
 void read_gpu(const YamlView& root, const YamlView& changes, const ConfigReader& read_config, TrainingJob& job) {
+  const bool names_file = changes.has("gpu") && changes.at("gpu").has("file");
   if (root.has("gpu") || job.gpu.name.empty()) {
     const YamlView gpu = root.at("gpu");
     const YamlView name = gpu.is_map() ? gpu.at("name") : gpu;
     job.gpu = looked_up(name, [](const std::string& text) { return named_gpu(text); });
-    if (gpu.is_map()) read_gpu_changes(gpu, read_config, job.gpu);
+    if (gpu.is_map() && gpu.has("file") && !names_file) read_gpu_file(gpu.at("file"), read_config, job.gpu);
+    if (gpu.is_map()) read_gpu_changes(gpu, job.gpu);
     job.cluster = default_cluster(job.gpu);
     job.dtype = job.gpu.bf16 ? DataType::bf16 : DataType::fp16;
   }
-  if (changes.has("gpu")) read_gpu_changes(changes.at("gpu"), read_config, job.gpu);
+  if (names_file) read_gpu_file(changes.at("gpu").at("file"), read_config, job.gpu);
+  if (changes.has("gpu")) read_gpu_changes(changes.at("gpu"), job.gpu);
 }
 
 /// At the value that the fault names, or as near to it as the text goes; nowhere where settings alone make the job.
