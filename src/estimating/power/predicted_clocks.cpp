@@ -175,19 +175,21 @@ class OpPrediction {
   OpPrediction(const profile::StageOp& op, const GpuFile& file, const ClockAssumptions& assumptions,
                std::optional<double> sustained_mhz)
       : stage_(op.stage), kind_(op.kind), clocks_(static_cast<int>(op.measurements.size())) {
+    const ClockShare* estimated = nullptr;
     if (const auto known = assumptions.estimated_time_shares.find({stage_, kind_});
         known != assumptions.estimated_time_shares.end()) {
-      expected_share_ = {known->second, assumptions.estimated_error};
+      estimated = &known->second;
       expectation_ = ShareOrigin::estimated;
-    } else {
-      expected_share_ = assumptions.time_share;
     }
+    expected_error_ = estimated != nullptr ? assumptions.estimated_error : assumptions.time_share.error;
     const double top_mhz = op.measurements.front().clock_mhz;
     const double range_mhz = top_mhz - op.measurements.back().clock_mhz;
     const int steps = sustained_mhz || range_mhz == 0 ? 0 : kSustainedSteps;
     for (int step = 0; step <= steps; ++step) {
       const double tried_mhz = steps == 0 ? sustained_mhz.value_or(top_mhz) : top_mhz - range_mhz * step / steps;
-      candidates_.emplace_back(op, file, assumptions, expected_share_, tried_mhz);
+      const double share =
+          estimated != nullptr ? estimated->at(std::min(top_mhz, tried_mhz)) : assumptions.time_share.value;
+      candidates_.emplace_back(op, file, assumptions, Estimated{share, expected_error_}, tried_mhz);
     }
     best_ = std::ranges::min_element(candidates_, {}, &Candidate::squares) - candidates_.begin();
   }
@@ -210,7 +212,7 @@ class OpPrediction {
     const Estimated share = best().time_share();
     return {stage_,  kind_,
             share,   best().sustained_mhz(),
-            clocks_, share.error > kHardly * expected_share_.error ? expectation_ : ShareOrigin::recorded};
+            clocks_, share.error > kHardly * expected_error_ ? expectation_ : ShareOrigin::recorded};
   }
 
  private:
@@ -235,7 +237,7 @@ class OpPrediction {
   int stage_;
   OpKind kind_;
   int clocks_;
-  Estimated expected_share_;
+  double expected_error_ = 0;  ///< of the share
   ShareOrigin expectation_ = ShareOrigin::assumed;
   std::vector<Candidate> candidates_;
   std::ptrdiff_t best_ = 0;

@@ -14,11 +14,23 @@
 
 namespace lowgear::power {
 
+/// The part of an op's time that follows the clock, where the op runs at a clock.
+struct ClockShare {
+  double share = 0;
+  double clock_mhz = 0;
+
+  /// The part at another clock: the rest of the time stays.
+  [[nodiscard]] double at(double other_mhz) const {
+    const double stretched = share * clock_mhz / other_mhz;
+    return stretched / (stretched + 1 - share);
+  }
+};
+
 /// Expectations about an op, with standard errors. A recording at several clocks corrects them.
 struct ClockAssumptions {
   Estimated time_share = {0.7, 0.2};  ///< part of the time that follows the clock, at the highest recorded clock
-  std::map<std::pair<int, OpKind>, double> estimated_time_shares = {};  ///< of ops, in place of time_share
-  double estimated_error = 0.1;                                         ///< of those
+  std::map<std::pair<int, OpKind>, ClockShare> estimated_time_shares = {};  ///< of ops, in place of time_share
+  double estimated_error = 0.1;                                             ///< of those
   Estimated energy_share = {0.85, 0.12};  ///< part of the energy above static power that goes with voltage^2
   double time_walk = 0.25;    ///< error of the time for each e-fold below the recorded clocks: kernels may change
   double temperature_k = 15;  ///< error of the die's temperature

@@ -18,6 +18,7 @@
 #include "app/cli/text/profile_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/files/memory_files.h"
 #include "base/core/units.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
@@ -94,6 +95,11 @@ struct ProfileArguments {
   }
 };
 
+/// File of the times by length, which those who read the profile find by its name. Empty without such a name.
+std::string work_path(const ProfileArguments& arguments) {
+  return arguments.out.empty() || arguments.out == "-" ? "" : arguments.out + ".work.json";
+}
+
 void check(const ProfileArguments& arguments) {
   const int sources = (arguments.recordings.empty() ? 0 : 1) + (arguments.merak.empty() ? 0 : 1) +
                       (arguments.fill.empty() ? 0 : 1) + (arguments.choose ? 1 : 0);
@@ -113,8 +119,8 @@ void check(const ProfileArguments& arguments) {
     throw InputError("--freqevents is for recordings: give their folders");
   }
   std::vector<std::filesystem::path> written;
-  for (const std::string& output :
-       {arguments.out, arguments.errors_out, arguments.blocking_power_out, arguments.freqevents, arguments.html}) {
+  for (const std::string& output : {arguments.out, work_path(arguments), arguments.errors_out,
+                                    arguments.blocking_power_out, arguments.freqevents, arguments.html}) {
     if (output.empty()) continue;
     refuse_to_overwrite(output, arguments.inputs());
     const std::filesystem::path target = std::filesystem::weakly_canonical(output);
@@ -159,17 +165,18 @@ power::ClockAssumptions clock_assumptions(const ProfileArguments& arguments, int
       load_job({.file = arguments.job, .settings = {{"--gpu-file", "gpu.file", arguments.gpu_file}}}), {});
   const int estimated = static_cast<int>(estimate.iteration.stages.size());
   if (estimated != stages) {
-    throw InputError(fmt::format("{}: the job has {} stages, and the profile {}; name the recorded job", arguments.job,
-                                 estimated, stages));
+    throw InputError(fmt::format("{}: the job has {} {}, and the profile {}; name the recorded job", arguments.job,
+                                 estimated, estimated == 1 ? "stage" : "stages", stages));
   }
-  assumptions.estimated_time_shares = clock_shares(estimate.iteration);
+  assumptions.estimated_time_shares = clock_shares(estimate.job.gpu, estimate.iteration);
   return assumptions;
 }
 
 power::PredictedClocks predict_by_power(const profile::StageProfile& profile, const ProfileArguments& arguments,
                                         const profile::RecordedProfile* recorded, Console& console) {
   const power::GpuFile gpu = power::parse_gpu_file(read_file(arguments.gpu_file), arguments.gpu_file);
-  console.note(fmt::format("clocks that were not recorded are predicted with the power of {}", describe(gpu)));
+  console.note(fmt::format("clocks that were not recorded are predicted with the power in {}, {}",
+                           printable(arguments.gpu_file), describe(gpu)));
   return predict_clocks(profile, gpu, parse_clocks(arguments.clocks), sampled_clocks(recorded),
                         clock_assumptions(arguments, profile.stages()));
 }
@@ -191,8 +198,30 @@ power::PredictedClocks fill(profile::ProfileFile& file, const ProfileArguments& 
   return filled;
 }
 
-void write_results(const ProfileArguments& arguments, const profile::ProfileFile& file, const std::string& errors) {
+/// Those of an earlier recording do not stay beside a profile that has none. Another file of that name stays: it is
+/// read by nobody.
+void remove_old_work(const ProfileArguments& arguments, Console& console) {
+  const std::filesystem::path path = work_path(arguments);
+  std::error_code error;
+  if (path.empty() || MemoryFiles::keeper_of(path) != nullptr || !std::filesystem::is_regular_file(path, error)) return;
+  try {
+    (void)steps::read_work_file(read_file(path), path.string());
+  } catch (const InputError&) {
+    return;
+  }
+  std::filesystem::remove(path, error);
+  if (error) throw_input_error({path.string(), 0, 0}, "cannot be removed: " + error.message(), "name another --out");
+  console.note(fmt::format("{} is removed: it was of an earlier recording", printable(path.string())));
+}
+
+/// `work` is null where the profile has no times by length.
+void write_results(const ProfileArguments& arguments, const profile::ProfileFile& file, const std::string& errors,
+                   const steps::WorkModel* work, Console& console) {
+  if (work == nullptr) remove_old_work(arguments, console);
   write_file_atomically(arguments.out, profile::write_profile_file(file));
+  if (work != nullptr && !work_path(arguments).empty()) {
+    write_file_atomically(work_path(arguments), steps::write_work_file(*work));
+  }
   write_file_atomically(errors_path(arguments), errors);
 }
 
@@ -227,7 +256,7 @@ ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   for (const std::string& doubt : profile_doubts(file, {})) console.warn(doubt);
   const power::PredictedClocks filled = fill(file, arguments, nullptr, console);
   const profile::FewClockFit& fit = filled.fit;
-  write_results(arguments, file, error_csv(fit, nullptr));
+  write_results(arguments, file, error_csv(fit, nullptr), nullptr, console);
   write_page(arguments, file.profile, "given and predicted");
   if (arguments.json) {
     Json json = filled_json(fit);
@@ -325,18 +354,15 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
     json["filled"] = filled_json(filled.fit);
     if (!filled.shares.empty()) json["time_shares"] = time_shares_json(filled.shares);
     shares = time_shares_table(filled.shares);
-    write_results(arguments, file, error_csv(filled.fit, &recorded));
+    write_results(arguments, file, error_csv(filled.fit, &recorded), work ? &*work : nullptr, console);
     write_page(arguments, file.profile, basis + " and predicted");
   } else {
-    write_results(arguments, file, error_csv(recorded));
+    write_results(arguments, file, error_csv(recorded), work ? &*work : nullptr, console);
     write_page(arguments, file.profile, basis);
   }
   write_freqevents(arguments, recordings);
   if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);
-  if (work) {
-    write_file_atomically(arguments.out + ".work.json", steps::write_work_file(*work));
-    json["work"] = work->json();
-  }
+  if (work) json["work"] = work->json();
   json["out"] = arguments.out;
   json["errors_out"] = errors_path(arguments);
   if (arguments.json) {
@@ -368,6 +394,7 @@ ExitCode run_composition(const ProfileArguments& arguments, Console& console) {
   if (arguments.out.empty()) throw InputError("--out is missing: where to write the profile");
   refuse_to_overwrite(arguments.out, {parts});
   const profile::ComposedProfile composed = composed_of(parts, arguments, console);
+  remove_old_work(arguments, console);
   write_file_atomically(arguments.out, profile::write_profile_file({.profile = composed.profile}));
   if (arguments.json) {
     Json json = composed_json(composed);

@@ -194,17 +194,21 @@ profile::StageProfile emitted_profile(const GpuModel& gpu, const IterationEstima
   return profile;
 }
 
-std::map<std::pair<int, OpKind>, double> clock_shares(const IterationEstimate& estimate) {
-  std::map<std::pair<int, OpKind>, double> shares;
+std::map<std::pair<int, OpKind>, power::ClockShare> clock_shares(const GpuModel& gpu,
+                                                                 const IterationEstimate& estimate) {
+  std::map<std::pair<int, OpKind>, power::ClockShare> shares;
   for (int stage = 0; stage < static_cast<int>(estimate.stages.size()); ++stage) {
     const StageEstimate& costs = estimate.stages[static_cast<std::size_t>(stage)];
-    const auto add = [&shares, stage](OpKind kind, const WorkCost& work) {
-      if (work.time_s() > 0) shares[{stage, kind}] = work.core_s / work.time_s();
+    const auto add = [&shares, stage](OpKind kind, const WorkCost& work, const WorkEnergy& sustained_by) {
+      if (work.time_s() > 0) {
+        shares[{stage, kind}] = {work.core_s / work.time_s(), sustained_by.sustained_clock_mhz()};
+      }
     };
-    add(OpKind::forward, costs.forward);
-    add(OpKind::backward, costs.backward);
-    add(OpKind::weight_gradient, costs.weight_gradient);
-    add(OpKind::input_gradient, costs.backward + -1 * costs.weight_gradient);
+    const WorkEnergy backward(gpu, costs.backward);
+    add(OpKind::forward, costs.forward, WorkEnergy(gpu, costs.forward));
+    add(OpKind::backward, costs.backward, backward);
+    add(OpKind::weight_gradient, costs.weight_gradient, backward);
+    add(OpKind::input_gradient, costs.backward + -1 * costs.weight_gradient, backward);
   }
   return shares;
 }

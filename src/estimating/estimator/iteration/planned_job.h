@@ -13,6 +13,7 @@
 #include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/job/training_job.h"
+#include "estimating/power/predicted_clocks.h"
 #include "planning/api/plan_request.h"
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/planner/policies/policy.h"
@@ -133,7 +134,8 @@ class PlannedJob {
 
 /// The part of the time of each pass in `emitted_profile` that follows the SM clock, at the clock that the pass
 /// sustains. *Estimated*.
-[[nodiscard]] std::map<std::pair<int, OpKind>, double> clock_shares(const IterationEstimate& estimate);
+[[nodiscard]] std::map<std::pair<int, OpKind>, power::ClockShare> clock_shares(const GpuModel& gpu,
+                                                                               const IterationEstimate& estimate);
 
 /// How to plan a job from its estimate; as it stands: full clocks, no later than they, and least energy.
 struct EstimatePlanOptions {

@@ -14,6 +14,7 @@
 #include "planning/profile/made_up_recording.h"
 #include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
+#include "planning/steps/work_model.h"
 
 namespace lowgear::cli {
 namespace {
@@ -131,6 +132,8 @@ TEST_F(ProfileCommand, PredictsLowerClocksByThePowerOfTheGpuAndMarksThem) {
   const ProgramResult result = run_lowgear(command);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("Time that follows the clock"));
+  EXPECT_THAT(result.err,
+              HasSubstr("are predicted with the power in " + path("gpu.json") + ", measured on a simulated"));
   const profile::ProfileFile file = profile::read_profile_file(read_file(path("p.csv")), "p.csv");
   EXPECT_EQ(file.profile.measurements(0, OpKind::forward).size(), 9U) << "1400 to 600 MHz";
   EXPECT_EQ(file.predicted.size(), 2U * 2U * 5U);
@@ -144,7 +147,8 @@ TEST_F(ProfileCommand, PredictsLowerClocksByThePowerOfTheGpuAndMarksThem) {
 
   const auto of_job = [&](const std::string& parallel) {
     write_text(path("job.yaml"),
-               "model: llama-3-8b\ngpu: a100-80gb-sxm\nbatch: {global: 8, sequence: 4096}\n" + parallel);
+               "model: llama-3-8b\ngpu: {name: a100-80gb-sxm, file: gone.json}\nbatch: {global: 8, sequence: 4096}\n" +
+                   parallel);
     std::vector<std::string> with_job = command;
     with_job.insert(with_job.end(), {"--job", path("job.yaml")});
     return run_lowgear(with_job);
@@ -152,9 +156,25 @@ TEST_F(ProfileCommand, PredictsLowerClocksByThePowerOfTheGpuAndMarksThem) {
   const ProgramResult estimated = of_job("parallel: {pp: 2}\n");
   ASSERT_EQ(estimated.exit_code, 0) << estimated.err;
   EXPECT_NE(profile::read_profile_file(read_file(path("p.csv")), "p.csv").predicted, file.predicted);
-  EXPECT_THAT(of_job("parallel: {tp: 2}\n").err, HasSubstr("job.yaml: the job has 1 stages, and the profile 2"));
+  EXPECT_THAT(of_job("parallel: {tp: 2}\n").err, HasSubstr("job.yaml: the job has 1 stage, and the profile 2"));
   const ProgramResult alone = run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--job", path("job.yaml")});
   EXPECT_THAT(alone.err, HasSubstr("--gpu-file predicts clocks; name both"));
+}
+
+TEST_F(ProfileCommand, RemovesTimesByLengthOfAnEarlierRecording) {
+  const std::vector<steps::RecordedUnit> units = {{0, 0, OpKind::forward, {100, 1e4}, 0.1},
+                                                  {0, 0, OpKind::forward, {200, 4e4}, 0.2}};
+  write_text(path("p.csv.work.json"), steps::write_work_file(steps::WorkModel::fit(units)));
+  write_text(path("q.csv.work.json"), "by hand");
+  const ProgramResult result = run_lowgear({"profile", path("job"), "--out", path("p.csv")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(path("p.csv.work.json")));
+  EXPECT_THAT(result.err, HasSubstr("p.csv.work.json is removed: it was of an earlier recording"));
+  EXPECT_EQ(run_lowgear({"profile", path("job"), "--out", path("q.csv")}).exit_code, 0);
+  EXPECT_EQ(read_file(path("q.csv.work.json")), "by hand");
+  EXPECT_THAT(
+      run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--errors-out", path("p.csv.work.json")}).err,
+      HasSubstr("is named for two results"));
 }
 
 TEST_F(ProfileCommand, PredictsOtherClocksAndSaysSo) {

@@ -55,14 +55,17 @@ TEST(ClockShares, AreThoseOfTheEmittedProfile) {
   const TrainingJob job = small_job();
   const IterationEstimate estimate = estimate_of(job);
   const profile::StageProfile profile = emitted_profile(job.gpu, estimate);
-  const auto shares = clock_shares(estimate);
+  const auto shares = clock_shares(job.gpu, estimate);
   for (const profile::StageOp& op : profile.ops()) {
     const profile::Measurement& slow = profile.at_clock(op.stage, op.kind, 510);
     const profile::Measurement& slower = profile.at_clock(op.stage, op.kind, 480);
     const double cycles = (slower.time_s - slow.time_s) / (1.0 / 480 - 1.0 / 510);
     const double fixed_s = slow.time_s - cycles / 510;
     const double time_s = op.measurements.front().time_s;
-    EXPECT_NEAR(shares.at({op.stage, op.kind}), 1 - fixed_s / time_s, 1e-6) << op.stage;
+    const power::ClockShare& share = shares.at({op.stage, op.kind});
+    EXPECT_NEAR(share.share, 1 - fixed_s / time_s, 1e-6) << op.stage;
+    EXPECT_NEAR(share.clock_mhz, cycles / (time_s - fixed_s), 1e-3) << op.stage;
+    EXPECT_NEAR(share.at(480), cycles / 480 / slower.time_s, 1e-6) << op.stage;
   }
 }
 
