@@ -296,6 +296,8 @@ TEST_F(BadInput, VerbsHaveToExist) {
   expect_refused({"plna"}, {"there is no command \"plna\"; did you mean plan?"});
   expect_refused({"hlep"}, {"there is no command \"hlep\"; did you mean help?"});
   expect_refused({"help", "plot"}, {"\"plot\""});
+  expect_refused({"help", "hlep"}, {"there is no command \"hlep\"; the commands are"});
+  EXPECT_EQ(run_lowgear({"help", "help"}).out, run_lowgear({"--help"}).out);
   expect_refused({"plot\nme"}, {"\\x0a"});
   expect_refused({"--speed"}, {"there is no option --speed"});
   expect_refused({"--verison"}, {"there is no option --verison; did you mean --version?"});

@@ -68,18 +68,21 @@ std::string names_of(std::span<const Verb> verbs) {
   return names;
 }
 
+bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "--help-all"; }
+
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> names) {
   const auto nearest = nearest_name(word, names);
   return nearest ? fmt::format("; did you mean {}?", *nearest) : "";
 }
 
-UsageError no_verb(std::span<const Verb> verbs, const std::string& word) {
-  std::vector<std::string_view> names = {"help"};
+UsageError no_verb(std::span<const Verb> verbs, std::span<const std::string> words) {
+  std::vector<std::string_view> names;
+  if (std::ranges::none_of(words, asks_for_help)) names.emplace_back("help");  // `help` is no command after help
   for (const Verb& verb : verbs) {
     if (!is_form(verb)) names.push_back(verb.name);
   }
-  return {fmt::format("there is no command {}{}; the commands are {}", quote(word), did_you_mean(word, names),
-                      names_of(verbs)),
+  return {fmt::format("there is no command {}{}; the commands are {}", quote(words.front()),
+                      did_you_mean(words.front(), names), names_of(verbs)),
           "lowgear --help"};
 }
 
@@ -177,18 +180,17 @@ UsageError usage_error(const CLI::App& app, std::span<const Verb> verbs, std::sp
           fmt::format("lowgear {} --help", verb.get_name())};
 }
 
-/// `help`, `help VERB` and `help VERB --all` as `--help`, `VERB --help` and `VERB --help-all`; nothing as `--help`.
+/// `help`, `help help`, `help VERB` and `help VERB --all` as `--help`, `--help`, `VERB --help` and `VERB --help-all`;
+/// nothing as `--help`.
 std::vector<std::string> with_help_option(std::span<const std::string> arguments) {
   std::vector<std::string> words(arguments.begin(), arguments.end());
   if (!words.empty() && words.front() != "help") return words;
-  if (!words.empty()) words.erase(words.begin());
+  while (!words.empty() && words.front() == "help") words.erase(words.begin());
   const bool wants_all = words.size() > 1 && words.back() == "--all";
   if (wants_all) words.pop_back();
   words.emplace_back(wants_all ? "--help-all" : "--help");
   return words;
 }
-
-bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "--help-all"; }
 
 /// The words of a form, with its name as the first, where they name it: `--change` or `--change=plan` anywhere among
 /// the options, or `report` as the second word.
@@ -296,7 +298,7 @@ void Application::heed_log_level() const {
 
 void Application::parse(std::span<const std::string> given) {
   const std::vector<std::string> words = with_whole_name(verbs_, {given.begin(), given.end()});
-  if (is_unknown_verb(verbs_, words)) throw no_verb(verbs_, words.front());
+  if (is_unknown_verb(verbs_, words)) throw no_verb(verbs_, words);
   const bool has_only_forms = !words.empty() && !words.front().starts_with('-') && !actions_.contains(words.front());
   if (has_only_forms && std::ranges::none_of(words, asks_for_help)) throw no_form(verbs_, words.front());
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
