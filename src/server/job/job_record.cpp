@@ -114,7 +114,7 @@ constexpr std::int64_t kUnfollowedIterations = 5;
 bool should_follow_plan(const JobRecord& job) {
   const bool follows = job.state() == JobState::profiling || job.state() == JobState::baseline ||
                        job.state() == JobState::planning || job.state() == JobState::running;
-  return follows && job.plans.training() != nullptr;
+  return follows && (job.state() == JobState::profiling || job.plans.training() != nullptr);
 }
 
 std::vector<int> ranks_not_following(const JobRecord& job) {

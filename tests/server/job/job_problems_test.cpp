@@ -110,6 +110,18 @@ TEST(JobProblems, OfARankThatFollowsNoPlanAreNotCriticalWhileTheJobIsFast) {
   EXPECT_THAT(problems_of(training.record())[0].text, HasSubstr("rank 1 does not follow the plan"));
 }
 
+TEST(JobProblems, OfARankThatFollowsNoPlanShowWhileTheJobIsProfiledFirst) {
+  SimulatedJob training(small_job(4));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::profiling, 60));
+  training.lose_agent(1);
+  training.run(10);
+  ASSERT_EQ(training.record().state(), JobState::profiling);
+  EXPECT_THAT(kinds(training.record()), ElementsAre("plan_not_followed"));
+  EXPECT_THAT(summary_json(training.record())["reason"].get<std::string>(),
+              HasSubstr("; rank 1 does not follow the plan"));
+}
+
 /// A job of two ranks, one of which reports as the test says.
 class JobProblemsOfReports : public testing::Test {
  protected:
