@@ -21,9 +21,13 @@ namespace {
 
 [[noreturn]] void refuse(const std::filesystem::path& path) {
   const int error = errno;
-  const std::string_view fix = error == ENOSPC || error == EDQUOT ? "free space there, or name another state folder"
-                                                                  : "name a state folder that this user can write to";
-  throw InputError(fmt::format("{}: {}; {}", printable(path.string()), std::generic_category().message(error), fix));
+  const bool is_full = error == ENOSPC || error == EDQUOT;
+  const std::string_view fix =
+      is_full ? "free space there, or name another state folder" : "name a state folder that this user can write to";
+  const std::string message =
+      fmt::format("{}: {}; {}", printable(path.string()), std::generic_category().message(error), fix);
+  if (is_full) throw Error(message);
+  throw InputError(message);
 }
 
 FileDescriptor open_own_file(const std::filesystem::path& path) {
@@ -73,6 +77,7 @@ StateFolder::StateFolder(const std::filesystem::path& folder) : folder_(folder) 
 void StateFolder::check(const std::filesystem::path& folder) {
   std::error_code none;
   if (!std::filesystem::exists(folder, none)) return;
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) refuse(folder);
   check_writable(folder / "lock");
   for (const std::filesystem::path& file : {folder / "lock", database_of(folder)}) {
     if (::access(file.c_str(), R_OK | W_OK) != 0 && errno != ENOENT) refuse(file);
