@@ -222,7 +222,7 @@ std::optional<server::Config> config_file_of(const ServeArguments& arguments) {
     throw_input_error({arguments.config, 0, 0}, "there is no such file",
                       fmt::format("make it by `sudo install -D -m 644 deploy/server.yaml {}` and the tokens by "
                                   "docs/deploying.md#bare-metal, or leave out --config to serve jobs of this machine",
-                                  printable(arguments.config)));
+                                  cli::shell_word(arguments.config)));
   }
   return server::load_server_config(arguments.config);
 }
