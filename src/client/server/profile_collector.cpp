@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "base/core/error.h"
@@ -13,6 +16,14 @@ namespace {
 /// Some 20 MiB.
 constexpr std::size_t kMaxUnits = 200'000;
 constexpr std::size_t kMaxSamples = 100'000;
+
+constexpr double kStallFactor = 1.5;
+
+/// Of an even number, the lower one: most stalls are the longer ones. Sorts them.
+double lower_median(std::vector<double>& times_s) {
+  std::ranges::sort(times_s);
+  return times_s[(times_s.size() - 1) / 2];
+}
 
 bool all_identified(const profile::RecordedProfile& profile) {
   return std::ranges::all_of(profile.cells, [](const profile::RecordedCell& cell) { return cell.is_identified; });
@@ -37,6 +48,7 @@ void ProfileCollector::begin(ProfileRequest request) {
   if (request.sweep != sweep_) {
     parts_.clear();
     iterations_ = 0;
+    counted_.clear();
     has_others_ = false;
   }
   sweep_ = request.sweep;
@@ -53,6 +65,7 @@ void ProfileCollector::reset() {
   parts_.clear();
   sweep_ = 0;
   iterations_ = 0;
+  counted_.clear();
   records_ = false;
 }
 
@@ -98,6 +111,7 @@ std::size_t ProfileCollector::unit_count() const {
 
 void ProfileCollector::begin_iteration(const UnitRecord& record) {
   iteration_begin_ = parts_.back().units.size();
+  begin_ns_ = record.begin_ns;
   const bool is_first = !records_;
   records_ = record.iteration >= request_->from_iteration;
   if (!records_) return;
@@ -125,6 +139,38 @@ void ProfileCollector::add_unit(const UnitRecord& record) {
                                  .settling = settles_ || record.begin_ns < settled_ns_});
 }
 
+void ProfileCollector::end_iteration(const UnitRecord& record) {
+  Iteration iteration{
+      .number = iterations_++, .clock_mhz = 0, .time_s = static_cast<double>(record.end_ns - begin_ns_) * 1e-9};
+  const std::vector<profile::RecordedUnit>& units = parts_.back().units;
+  for (std::size_t unit = iteration_begin_; unit < units.size(); ++unit) {
+    iteration.clock_mhz = std::max(iteration.clock_mhz, units[unit].clock_mhz);
+  }
+  if (!settles_ && iteration.clock_mhz > 0) counted_.push_back(iteration);
+}
+
+/// Marks the units of iterations that stalled as settling, for good. Returns the number of these iterations.
+int ProfileCollector::leave_out_stalled() {
+  std::map<int, std::vector<double>, std::greater<>> times_s;
+  for (const Iteration& iteration : counted_) times_s[iteration.clock_mhz].push_back(iteration.time_s);
+  if (times_s.empty()) return 0;
+  std::map<int, double> limits_s;
+  const int full_mhz = times_s.begin()->first;
+  const double full_s = lower_median(times_s.begin()->second);
+  for (auto& [clock_mhz, times] : times_s) {
+    limits_s[clock_mhz] = kStallFactor * std::min(lower_median(times), full_s * full_mhz / clock_mhz);
+  }
+  std::set<int> stalled;
+  for (const Iteration& iteration : counted_) {
+    if (iteration.time_s > limits_s.at(iteration.clock_mhz)) stalled.insert(iteration.number);
+  }
+  for (profile::Recording& part : parts_) {
+    for (profile::RecordedUnit& unit : part.units) unit.settling = unit.settling || stalled.contains(unit.iteration);
+  }
+  std::erase_if(counted_, [&](const Iteration& iteration) { return stalled.contains(iteration.number); });
+  return static_cast<int>(stalled.size());
+}
+
 std::optional<ProfileResult> ProfileCollector::add(const UnitRecord& record) {
   if (!request_) return std::nullopt;
   switch (record.type) {
@@ -138,7 +184,7 @@ std::optional<ProfileResult> ProfileCollector::add(const UnitRecord& record) {
       break;
   }
   if (!records_) return std::nullopt;
-  ++iterations_;
+  end_iteration(record);
   return is_last(record.iteration) ? finish() : std::nullopt;
 }
 
@@ -154,7 +200,13 @@ std::optional<ProfileResult> ProfileCollector::finish() {
                                "no schedule has them",
                                plan_version)};
   }
-  return evaluate(parts_, plan_version);
+  const int stalled = leave_out_stalled();
+  ProfileResult result = evaluate(parts_, plan_version);
+  if (stalled > 0) {
+    if (!result.problem.empty()) result.problem += "; ";
+    result.problem += fmt::format("profile plan {}: {} iterations stalled and are left out", plan_version, stalled);
+  }
+  return result;
 }
 
 }  // namespace lowgear::client

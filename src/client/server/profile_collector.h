@@ -32,7 +32,9 @@ struct ProfileResult {
 };
 
 /// Records the units and samples of a profile plan's iterations in memory, and measures their times and energies by
-/// the regression of profile/. Has no thread and no clock of its own.
+/// the regression of profile/. Iterations that stalled, as on a busy machine, do not count: those that take 1.5 times
+/// the median at their clock, or 1.5 times as long as at the highest clock in proportion to the clocks, which no GPU
+/// does. Has no thread and no clock of its own.
 class ProfileCollector {
  public:
   /// `like` says whose recording it is. Times count from `start_ns` (CLOCK_MONOTONIC).
@@ -53,7 +55,16 @@ class ProfileCollector {
   [[nodiscard]] std::optional<ProfileResult> finish();
 
  private:
+  /// An iteration that counts.
+  struct Iteration {
+    int number = 0;     ///< as its units have it
+    int clock_mhz = 0;  ///< that its units had asked for
+    double time_s = 0;
+  };
+
   void begin_iteration(const UnitRecord& record);
+  void end_iteration(const UnitRecord& record);
+  [[nodiscard]] int leave_out_stalled();
   void add_unit(const UnitRecord& record);
   [[nodiscard]] std::int64_t iterations_since_change(std::int64_t iteration) const;
   [[nodiscard]] bool is_last(std::uint64_t iteration) const;
@@ -69,6 +80,8 @@ class ProfileCollector {
   std::uint64_t settled_ns_ = 0;     ///< from which units count
   std::size_t iteration_begin_ = 0;  ///< index in its part of the first unit of the iteration under way
   int iterations_ = 0;               ///< recorded so far, all plans of the sweep
+  std::vector<Iteration> counted_;   ///< of them, without those in which clocks settled
+  std::uint64_t begin_ns_ = 0;       ///< of the iteration under way
   bool has_others_ = false;          ///< there were units that are no op of a schedule
 };
 

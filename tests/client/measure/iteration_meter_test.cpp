@@ -150,14 +150,17 @@ class Workload {
 
   explicit Workload(ProfileCollector& collector) : collector_(&collector) {}
 
+  /// Times as long as usual, at the same power.
+  double slow_units = 1;
+
   std::optional<ProfileResult> run(std::uint64_t iteration, int clock_mhz) {
     clock_mhz_ = clock_mhz;
     (void)collector_->add(record(RecordType::iteration_begin, iteration, now_s_, now_s_));
     const double begin_s = now_s_;
     const double share = 0.5 + 0.4 * std::sin(static_cast<double>(iteration) * 1.7);
-    unit(iteration, OpKind::forward, 0.3 * share, kForwardW);
+    unit(iteration, OpKind::forward, slow_units * 0.3 * share, kForwardW);
     pass(0.1 * (1 - share), kWaitingW);
-    unit(iteration, OpKind::backward, 0.3 * (1 - share), kBackwardW);
+    unit(iteration, OpKind::backward, slow_units * 0.3 * (1 - share), kBackwardW);
     return collector_->add(record(RecordType::iteration_end, iteration, begin_s, now_s_));
   }
 
@@ -232,6 +235,41 @@ const profile::RecordedCell& cell(const ProfileResult& result, OpKind kind, int 
     if (cell.key.kind == kind && cell.key.clock_mhz == clock_mhz) return cell;
   }
   throw std::runtime_error("no such cell");
+}
+
+/// In every third iteration the machine is busy.
+TEST(ProfileCollector, LeavesIterationsOutThatStalled) {
+  ProfileCollector collector({}, 0);
+  Workload workload(collector);
+  collector.begin(request());
+  std::optional<ProfileResult> result;
+  for (std::uint64_t iteration = 0; !result && iteration < 100; ++iteration) {
+    workload.slow_units = iteration % 3 == 0 ? 8 : 1;
+    result = workload.run(iteration, clock_of(request(), iteration));
+  }
+  ASSERT_TRUE(result);
+  EXPECT_NE(result->problem.find("7 iterations stalled and are left out"), std::string::npos) << result->problem;
+  EXPECT_EQ(cell(*result, OpKind::forward, kFullMhz).units, 6);
+  EXPECT_EQ(cell(*result, OpKind::forward, kTriedMhz).units, 5);
+  for (const int clock_mhz : {kFullMhz, kTriedMhz}) {
+    EXPECT_LT(cell(*result, OpKind::forward, clock_mhz).time_s, 0.27) << "as the longest unit of another iteration";
+  }
+}
+
+/// Also the only iteration at a clock: it takes longer than the clock explains.
+TEST(ProfileCollector, MeasuresNothingAtAClockWhoseIterationsAllStalled) {
+  ProfileCollector collector({}, 0);
+  Workload workload(collector);
+  collector.begin(request());
+  std::optional<ProfileResult> result;
+  for (std::uint64_t iteration = 0; !result && iteration < 100; ++iteration) {
+    const int clock_mhz = clock_of(request(), iteration);
+    workload.slow_units = clock_mhz == kTriedMhz ? 3 : 1;
+    result = workload.run(iteration, clock_mhz);
+  }
+  ASSERT_TRUE(result);
+  EXPECT_NO_THROW((void)cell(*result, OpKind::forward, kFullMhz));
+  EXPECT_ANY_THROW((void)cell(*result, OpKind::forward, kTriedMhz));
 }
 
 TEST(ProfileCollector, MeasuresTheEnergyOfUnitsAtEachClock) {
