@@ -300,7 +300,7 @@ void SimulatedJob::post_cells(int rank) {
                              .units = 30,
                              .time_s = factor * row.time_s,
                              .time_error_s = factor * row.time_s * 1e-4,
-                             .energy_j = factor * row.energy_j,
+                             .energy_j = factor * row.energy_j * energy_scale,
                              .energy_error_j = factor * row.energy_j * energy_error});
     }
   }

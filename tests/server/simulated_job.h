@@ -77,6 +77,8 @@ class SimulatedJob {
   std::vector<std::string> refusals;
   /// Standard error of the energies that ranks measure, as a share.
   double energy_error = 1e-3;
+  /// The energies that ranks measure of units, as a share of the true ones.
+  double energy_scale = 1;
   /// Units take, beyond what the profile says, as the share of the full clock to the power of minus this.
   double steepness = 0;
   /// Ranks that do not report waits, in jobs whose policy decides by them.

@@ -19,6 +19,12 @@ void JobPlanning::follow(const JobPlan& plan) {
   backoff_.reset();
 }
 
+void JobPlanning::drop_model() {
+  model_.reset();
+  frontier_.clear();
+  power_ = {};
+}
+
 PlanVersion training_plan(const PlanningAnswer& answer) {
   const JobPlan& plan = answer.planned->plan;
   const std::optional<EnvPipeOutcome>& envpipe = answer.planned->envpipe;

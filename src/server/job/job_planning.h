@@ -19,7 +19,8 @@ class JobPlanning {
  public:
   /// Plans are made from this model from now on.
   void use(std::shared_ptr<const PipelineModel> model) { model_ = std::move(model); }
-  void drop_model() { model_.reset(); }
+  /// There is no profile to plan from any more, nor what was planned from it.
+  void drop_model();
   /// Null: the job has no profile to plan from.
   [[nodiscard]] const std::shared_ptr<const PipelineModel>& model() const { return model_; }
 

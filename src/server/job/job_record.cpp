@@ -65,6 +65,24 @@ SlowRanks slow_ranks(const JobRecord& job) {
 }
 
 PlanningConditions planning_conditions(const JobRecord& job) {
+namespace {
+
+/// Of a profile from which nothing is planned yet; empty where energies are not those of the job's GPUs alone.
+std::optional<FullClockIteration> full_clocks_to_agree_with(const JobRecord& job) {
+  const bool is_due =
+      job.state() == JobState::profiling || (job.state() == JobState::planning && job.profiling.own() == nullptr);
+  const std::optional<IterationMeans>& baseline = job.baseline.result();
+  if (!is_due || !baseline || !baseline->energy_j || !job.invalid.empty()) return std::nullopt;
+  for (int rank = 0; rank < job.ranks.size(); ++rank) {
+    if (job.ranks.counts_elsewhere(rank)) return std::nullopt;
+  }
+  if (job.ranks.shares_with_other_jobs()) return std::nullopt;
+  return FullClockIteration{
+      .time_s = baseline->time_s, .energy_j = *baseline->energy_j, .energy_error_j = baseline->energy_error_j};
+}
+
+}  // namespace
+
   PlanningConditions conditions;
   api::PlanRequest& request = conditions.request;
   request.slowdown_pct = job.targets.allowed_slowdown_pct();
@@ -83,6 +101,7 @@ PlanningConditions planning_conditions(const JobRecord& job) {
     request.slow.push_back({.replica = place.first, .rank = place.second, .factor = factor});
   }
   request.power_cap = job.targets.power_cap();
+  conditions.full_clocks = full_clocks_to_agree_with(job);
   if (request.power_cap) request.node_of_gpu = job.ranks.hosts();
   request.policy = name(job.policy);
   // EnvPipe keeps the order in which the ranks run.

@@ -28,6 +28,10 @@ struct MeasureProfile {};
 struct JudgeProfile {};
 /// The job's own profile is good enough: it is stored, and a plan is made from it.
 struct PlanByProfile {};
+/// No plan is made from the profile, as its figures are wrong.
+struct RefuseProfile {
+  std::string reason;
+};
 /// The conditions of planning have changed.
 struct Replan {
   std::string reason;
@@ -43,6 +47,6 @@ struct RenewBaseline {
 
 /// The next step that a state asks for; `JobTransitions` carries it out. None: the job stays as it is.
 using JobStep = std::variant<std::monostate, IssuePlan, Observe, MeasureBaseline, MeasureProfile, JudgeProfile,
-                             PlanByProfile, Replan, FullClocks, RenewBaseline>;
+                             PlanByProfile, RefuseProfile, Replan, FullClocks, RenewBaseline>;
 
 }  // namespace lowgear::server

@@ -43,7 +43,8 @@ void JobTransitions::carry_out(JobStep step) {
             ask(PlanningTask::Kind::plan,
                 fmt::format("planned from a profile of {} clocks", job_.profiling.sweep().measured().clocks()), false);
           },
-          [&](Replan& wanted) { replan(wanted.reason); }, [&](FullClocks& wanted) { issue_full_clocks(wanted.reason); },
+          [&](RefuseProfile& wanted) { refuse_profile(wanted.reason); }, [&](Replan& wanted) { replan(wanted.reason); },
+          [&](FullClocks& wanted) { issue_full_clocks(wanted.reason); },
           [&](RenewBaseline wanted) { renew_baseline(wanted.iterations); }},
       step);
 }
@@ -103,6 +104,22 @@ void JobTransitions::measure_profile() {
 void JobTransitions::use(const MeasuredProfile& profile) {
   job_.order.expect();
   job_.planning.use(pipeline_model(job_, profile));
+}
+
+/// The job stays at full clocks, or measures a profile of its own where it had that of another one.
+void JobTransitions::refuse_profile(const std::string& reason) {
+  const bool is_own = job_.profiling.own() != nullptr;
+  job_.profiling.drop_own();  // another job's may be better
+  job_.planning.drop_model();
+  if (!is_own && job_.spec.profiling) {
+    outbox_.decide("profile", reason + ": the profile of another job is left, and the job measures its own", now_s_);
+    return measure_profile();
+  }
+  if (!job_.spec.profiling) return observe(reason + ": no plan is made from this profile");
+  observe(reason +
+              ": no plan is made, and profiling is tried again in an hour; stalled iterations do this, so keep "
+              "other work off the job's machines",
+          kProfileRetryS);
 }
 
 void JobTransitions::take(const std::shared_ptr<const MeasuredProfile>& profile) {
@@ -229,6 +246,7 @@ void JobTransitions::take(const PlanningAnswer& answer) {
   if (answer.verdict) carry_out(job_.profiling.take_verdict(*answer.verdict, profiled(), outbox_, now_s_));
   if (answer.planned && answer.planned->order) job_.order.take(*answer.planned->order, outbox_, now_s_);
   if (answer.planned) follow_plan(answer);
+  if (answer.verdict && job_.state() == JobState::planning) return refuse_profile(answer.verdict->contradiction);
 }
 
 /// A job that follows a plan keeps it, guarded by the present limit.

@@ -41,6 +41,7 @@ class JobTransitions {
   void measure_baseline();
   void measure_profile();
   void use(const MeasuredProfile& profile);
+  void refuse_profile(const std::string& reason);
   void issue(PlanVersion plan);
   void hold_full_clocks(const std::string& reason);
   void issue_full_clocks(const std::string& reason);

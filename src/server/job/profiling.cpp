@@ -37,6 +37,9 @@ constexpr int kMaxProfileRounds = 6;
 /// time than this: what a better profile would save, the job loses by waiting for its plan.
 constexpr int kMoreRoundsIterations = 15;
 constexpr double kMoreRoundsS = 30;
+/// Standard error of a plan's energy from which on nothing is planned: ten times the wanted one. Plans save some 5 to
+/// 15 %, so that the sign of a saving would not be known.
+constexpr double kMostEnergyErrorPct = 5;
 /// Iterations after the last trial in which ranks should have posted, and the time that they have in any case.
 constexpr int kPostingIterations = 5;
 constexpr double kPostingS = 10;
@@ -190,13 +193,19 @@ JobStep Profiling::take_verdict(const ProfileVerdict& verdict, const ProfiledJob
                                 double now_s) {
   is_judging_ = false;
   outbox.decide("profile", verdict.reason, now_s);
-  if (verdict.more_clocks_mhz.empty() || !may_try_more(job.latest_iteration, now_s)) return PlanByProfile{};
-  sweep_.want(verdict.more_clocks_mhz);
-  if (auto plan = trials(sweep_.round().wanted_mhz, job, "")) return IssuePlan{std::move(*plan)};
-  outbox.decide("profile",
-                fmt::format("no more clocks are tried: {:.3g} s are left of the time for profiling", budget_.left_s()),
-                now_s);
-  return PlanByProfile{};
+  if (!verdict.more_clocks_mhz.empty() && may_try_more(job.latest_iteration, now_s)) {
+    sweep_.want(verdict.more_clocks_mhz);
+    if (auto plan = trials(sweep_.round().wanted_mhz, job, "")) return IssuePlan{std::move(*plan)};
+    outbox.decide(
+        "profile",
+        fmt::format("no more clocks are tried: {:.3g} s are left of the time for profiling", budget_.left_s()), now_s);
+  }
+  if (!verdict.contradiction.empty()) return RefuseProfile{verdict.contradiction};
+  if (verdict.energy_error_pct <= kMostEnergyErrorPct) return PlanByProfile{};
+  return RefuseProfile{
+      fmt::format("the trials leave the plan's energy known to {:.2g} % (one standard error), and a "
+                  "plan needs {:.2g} %",
+                  verdict.energy_error_pct, kMostEnergyErrorPct)};
 }
 
 void Profiling::allow(const protocol::JobSpec& spec, const IterationMeans& baseline) {

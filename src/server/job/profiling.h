@@ -63,7 +63,8 @@ class Profiling {
   [[nodiscard]] JobStep end_trials(const ProfiledJob& job, JobOutbox& outbox, double now_s);
   /// Continues without ranks that post nothing: an agent may have gone.
   [[nodiscard]] JobStep watch(const ProfiledJob& job, JobOutbox& outbox, double now_s);
-  /// Another round, unless the profile is good enough or more trials would cost too much.
+  /// Another round, unless the profile is good enough or more trials would cost too much. Then a plan, unless the
+  /// energy of plans is known too badly.
   [[nodiscard]] JobStep take_verdict(const ProfileVerdict& verdict, const ProfiledJob& job, JobOutbox& outbox,
                                      double now_s);
   /// The planner judges the profile no longer.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -231,6 +232,46 @@ std::optional<api::QuickPlan> MeasuredJob::quick_plan(const PlanningConditions& 
   return quick;
 }
 
+std::string MeasuredJob::contradiction(const FullClockIteration& measured) const {
+  constexpr double kAllowedShare = 0.1;
+  constexpr double kAllowedErrors = 3;
+  const planner::PlanningProblem problem = pipeline_.problem();
+  const std::vector<int> clocks_mhz = max_clocks_mhz(problem);
+  api::GroupPlans made;
+  made.plans.push_back(plan_of_replay("full clocks", problem, replay_clocks(problem, clocks_mhz), clocks_mhz));
+  const JobPlan profiled = planner_.assemble(planner_.unslowed(), std::move(made));
+  const protocol::JobParallel& parallel = model_->parallel;
+  const double gpus_of_rank = static_cast<double>(parallel.dp) * parallel.tp;
+
+  double busy_w = 0;
+  for (const schedule::ComputeOp& op : pipeline_.dag.ops) {
+    const profile::Measurement& row = pipeline_.profile.at_max_clock(op.stage, op.kind);
+    busy_w = std::max(busy_w, row.energy_j / row.time_s);
+  }
+  double squared_error_j2 = measured.energy_error_j * measured.energy_error_j;
+  for (const protocol::ProfileCell& cell : model_->measured.cells) {
+    if (cell.clock_mhz != pipeline_.profile.at_max_clock(cell.stage, cell.kind).clock_mhz) continue;
+    const auto ops = std::ranges::count_if(pipeline_.dag.ops, [&](const schedule::ComputeOp& op) {
+      return op.stage == cell.stage && op.kind == cell.kind;
+    });
+    const double error_j = static_cast<double>(ops) * gpus_of_rank * cell.energy_error_j;
+    squared_error_j2 += error_j * error_j;
+  }
+
+  const double longer_s = std::max(0.0, measured.time_s - profiled.time_s);
+  double waiting_w = 0;
+  for (const double power_w : pipeline_.blocking_power_w) waiting_w += power_w * gpus_of_rank;
+  const double ranks = static_cast<double>(pipeline_.blocking_power_w.size());
+  const double least_j = profiled.energy_j * std::min(1.0, measured.time_s / profiled.time_s) + longer_s * waiting_w;
+  const double most_j = profiled.energy_j + longer_s * std::max(waiting_w, busy_w * ranks * gpus_of_rank);
+  const double margin_j = std::max(kAllowedShare * measured.energy_j, kAllowedErrors * std::sqrt(squared_error_j2));
+  if (measured.energy_j >= least_j - margin_j && measured.energy_j <= most_j + margin_j) return "";
+  return fmt::format(
+      "by the profile, an iteration of {:.4g} s at full clocks takes {:.4g} to {:.4g} J, and {:.4g} J ± {:.2g} J were "
+      "measured",
+      measured.time_s, least_j, most_j, measured.energy_j, measured.energy_error_j);
+}
+
 ProfileVerdict MeasuredJob::judge_profile(const PlanningConditions& conditions) const {
   const PipelineModel& model = *model_;
   std::vector<MeasuredError> errors;
@@ -255,6 +296,7 @@ ProfileVerdict MeasuredJob::judge_profile(const PlanningConditions& conditions) 
       "the plan's energy is known to {:.2g} % (one standard error); {}", verdict.energy_error_pct,
       verdict.more_clocks_mhz.empty() ? std::string(step.is_known ? "that is enough" : "no other clock would tell more")
                                       : fmt::format("measures {} MHz next", fmt::join(verdict.more_clocks_mhz, ", ")));
+  if (conditions.full_clocks) verdict.contradiction = contradiction(*conditions.full_clocks);
   return verdict;
 }
 

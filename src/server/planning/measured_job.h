@@ -34,6 +34,13 @@ struct EnvPipeOutcome {
   bool is_finished = false;
 };
 
+/// A job's iterations at full clocks, as means of measured ones.
+struct FullClockIteration {
+  double time_s = 0;
+  double energy_j = 0;        ///< of all GPUs
+  double energy_error_j = 0;  ///< one standard error
+};
+
 /// The conditions of a plan.
 struct PlanningConditions {
   api::PlanRequest request;
@@ -43,6 +50,8 @@ struct PlanningConditions {
   /// Early forwards of the schedule `envpipe` that the ranks run, to be compared with the order of the profile's times.
   /// Empty: no comparison.
   std::vector<int> early_forwards = {};
+  /// The profile has to agree with it. Empty: no check.
+  std::optional<FullClockIteration> full_clocks = {};
 };
 
 /// A job's pipelines as they can be planned for. Does not change.
@@ -80,6 +89,7 @@ struct ProfileVerdict {
   std::vector<int> more_clocks_mhz;  ///< to be measured next; empty: good enough
   double energy_error_pct = 0;       ///< of the plan that the profile leads to, one standard error
   std::string reason;
+  std::string contradiction = {};  ///< of the profile and iterations at full clocks; empty: there is none
 };
 
 /// Plans for one job from the measurements of its ranks, with the solved pipelines of all jobs. Pure but for that.
@@ -99,6 +109,10 @@ class MeasuredJob {
   /// As `api::JobPlanner::quick_plan`; none for EnvPipe's reconfiguration.
   [[nodiscard]] std::optional<api::QuickPlan> quick_plan(const PlanningConditions& conditions) const;
   [[nodiscard]] ProfileVerdict judge_profile(const PlanningConditions& conditions) const;
+  /// Why the profile's energy at full clocks cannot be that of these iterations; empty: it can. An iteration may take
+  /// longer than its pipelines, in which GPUs draw their waiting power at least, and that of their units at most. The
+  /// rest may differ by 10 %, or three standard errors where that is more.
+  [[nodiscard]] std::string contradiction(const FullClockIteration& measured) const;
 
  private:
   void add_doubts(const PlanningConditions& conditions, JobPlan& job) const;

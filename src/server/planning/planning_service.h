@@ -28,8 +28,8 @@ struct PlanningAnswer {
   bool preliminary = false;  ///< a better one follows
   double seconds = 0;        ///< of planning
   std::optional<PlannedJob> planned;
-  std::optional<ProfileVerdict> verdict;
-  std::string error;  ///< why there is neither
+  std::optional<ProfileVerdict> verdict;  ///< in place of a plan: the profile contradicts what was measured
+  std::string error;                      ///< why there is neither
 };
 
 /// Plans outside of the server's thread.

@@ -56,6 +56,7 @@ PlanningAnswer answer_to(const PlanningTask& task) {
 }
 
 std::optional<PlanningAnswer> quick_answer(MeasuredJob& planner, const PlanningTask& task) {
+  if (task.conditions.full_clocks) return std::nullopt;  // the profile is checked first
   const double start_s = monotonic_s();
   auto quick = planner.quick_plan(task.conditions);
   if (!quick) return std::nullopt;
@@ -72,7 +73,14 @@ PlanningAnswer best_answer(MeasuredJob& planner, const PlanningTask& task) {
   if (task.kind == PlanningTask::Kind::judge_profile) {
     answer.verdict = planner.judge_profile(task.conditions);
   } else {
-    answer.planned = planner.plan(task.conditions);
+    const std::optional<FullClockIteration>& full_clocks = task.conditions.full_clocks;
+    ProfileVerdict verdict;
+    if (full_clocks) verdict.contradiction = planner.contradiction(*full_clocks);
+    if (verdict.contradiction.empty()) {
+      answer.planned = planner.plan(task.conditions);
+    } else {
+      answer.verdict = std::move(verdict);
+    }
   }
   answer.seconds = monotonic_s() - start_s;
   return answer;

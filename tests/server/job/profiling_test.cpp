@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <stdexcept>
 
 #include "base/core/error.h"
@@ -83,11 +84,74 @@ TEST(JobProfiling, TriesNoMoreClocksAfterSomeIterationsHoweverUncertainThePlanIs
   ASSERT_TRUE(training.run_until(JobState::profiling));
   while (training.record().profiling.sweep().rounds() < 2) training.run(1);
   const TrialRound first = *training.record().profiling.sweep().first_round();
-  ASSERT_TRUE(training.run_until(JobState::running, kEnoughIterations));
+  ASSERT_TRUE(training.run_until(JobState::observing, kEnoughIterations));
   const TrialSweep& sweep = training.record().profiling.sweep();
   EXPECT_LT(sweep.rounds(), 6);
   EXPECT_GT(sweep.rounds(), 2);
   EXPECT_LT(sweep.round().end_iteration - first.end_iteration, 40);
+}
+
+/// Neither a plan nor figures of one; its profile is no other job's.
+void expect_no_plan(SimulatedJob& training) {
+  const Json summary = summary_json(training.record());
+  EXPECT_EQ(summary["state"], "observing");
+  EXPECT_EQ(summary["purpose"], "full_clocks");
+  EXPECT_TRUE(summary["has_failed"].get<bool>());
+  EXPECT_TRUE(summary["planned_energy_j"].is_null());
+  EXPECT_TRUE(summary["saved_pct"].is_null());
+  EXPECT_THAT(summary["reason"].get<std::string>(), HasSubstr("profiling is tried again in an hour"));
+  const Json frontier = frontier_json(training.record());
+  EXPECT_TRUE(frontier["vertices"].empty());
+  EXPECT_TRUE(frontier["operating_point"].is_null());
+  EXPECT_THAT(training.stored().documents, IsEmpty());
+}
+
+TEST(JobProfiling, MakesNoPlanWhoseEnergyIsKnownTooBadly) {
+  SimulatedJob training(quickly_profiled(2, 1));
+  training.energy_error = 0.5;
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::observing, kEnoughIterations));
+  training.run(5);
+  EXPECT_THAT(training.record().status.reason, HasSubstr("and a plan needs 5 %"));
+  expect_no_plan(training);
+  training.restart_server();
+  training.run(5);
+  expect_no_plan(training);
+  training.energy_error = 1e-3;
+  while (training.record().state() == JobState::observing) training.run(1);
+  EXPECT_TRUE(training.run_until(JobState::running, kEnoughIterations));
+}
+
+TEST(JobProfiling, MakesNoPlanFromAProfileThatContradictsTheBaseline) {
+  for (const double scale : {0.5, 0.8, 1.2}) {
+    SimulatedJob training(quickly_profiled(2, 2));
+    training.energy_scale = scale;
+    training.register_all();
+    ASSERT_TRUE(training.run_until(JobState::observing, kEnoughIterations)) << scale;
+    training.run(5);
+    EXPECT_THAT(training.record().status.reason, HasSubstr("J were measured")) << scale;
+    expect_no_plan(training);
+  }
+  for (const double scale : {0.95, 1.05}) {
+    SimulatedJob training(quickly_profiled(2, 2));
+    training.energy_scale = scale;
+    training.register_all();
+    EXPECT_TRUE(training.run_until(JobState::running, kEnoughIterations)) << scale;
+  }
+}
+
+TEST(JobProfiling, ReplacesAnotherJobsProfileThatContradictsTheBaseline) {
+  SimulatedJob other(quickly_profiled(2, 1));
+  other.train();
+  MeasuredProfile wrong = *other.record().profiling.own();
+  for (protocol::ProfileCell& cell : wrong.cells) cell.energy_j *= 0.5;
+  SimulatedJob training(quickly_profiled(2, 1));
+  training.know({{profile_key(training.record()), std::make_shared<const MeasuredProfile>(wrong)}});
+  training.train();
+  EXPECT_THAT(training.reasons("profile"), Contains(HasSubstr("and the job measures its own")));
+  ASSERT_TRUE(training.record().profiling.own());
+  training.run(6);
+  EXPECT_GT(summary_json(training.record())["saved_pct"].get<double>(), 1);
 }
 
 TEST_F(JobProfiling2x2, ContinuesWithoutARankWhoseStageIsMeasuredElsewhere) {

@@ -91,6 +91,34 @@ TEST(MeasuredJob, SaysThatAProfileIsInDoubtAndAPlanFasterThanFullClocks) {
                                         HasSubstr("; and 2 more"), HasSubstr("of all clocks at their highest")));
 }
 
+/// One stage: its units run one after the other, and nothing waits.
+TEST(MeasuredJob, FindsAProfileThatContradictsIterationsAtFullClocks) {
+  const auto of = model(1, 3, 6);
+  const MeasuredJob planner(of);
+  FullClockIteration exact;
+  for (const protocol::ProfileCell& cell : of->measured.cells) {
+    if (cell.clock_mhz != of->clocks_mhz.front()) continue;
+    exact.time_s += 6 * cell.time_s;
+    exact.energy_j += 3 * 6 * cell.energy_j;
+  }
+  exact.energy_error_j = 0.001 * exact.energy_j;
+  const auto contradicts = [&](double longer_s, double more_j, double error_j) {
+    return !planner
+                .contradiction(
+                    {.time_s = exact.time_s + longer_s, .energy_j = exact.energy_j + more_j, .energy_error_j = error_j})
+                .empty();
+  };
+  EXPECT_FALSE(contradicts(0, 0, exact.energy_error_j));
+  EXPECT_TRUE(contradicts(0, 0.15 * exact.energy_j, exact.energy_error_j));
+  EXPECT_TRUE(contradicts(0, -0.15 * exact.energy_j, exact.energy_error_j));
+  EXPECT_FALSE(contradicts(0, 0.15 * exact.energy_j, 0.06 * exact.energy_j)) << "within three errors";
+  EXPECT_FALSE(contradicts(exact.time_s, 3 * 75 * exact.time_s, exact.energy_error_j)) << "it waits as long again";
+  EXPECT_FALSE(contradicts(exact.time_s, exact.energy_j, exact.energy_error_j)) << "it works as long again";
+  EXPECT_TRUE(contradicts(10 * exact.time_s, 0, exact.energy_error_j)) << "waiting takes power";
+  EXPECT_THAT(planner.contradiction({.time_s = exact.time_s, .energy_j = 1, .energy_error_j = 0}),
+              HasSubstr("and 1 J ± 0 J were measured"));
+}
+
 TEST(MeasuredJob, HasAgentsAskAheadWhereClocksChangeLate) {
   PipelineModel late = *model(4, 1, 6);
   late.switch_latency_s = 0.025;
