@@ -287,8 +287,10 @@ void JobTransitions::follow_plan(const PlanningAnswer& answer) {
   enter(JobState::running, "follows a plan");
   if (guard.requires_full_clocks()) return hold_full_clocks(answer.reason);
   const PlanVersion* training = job_.plans.training();
-  if (training != nullptr && training == job_.plans.newest() && same_clocks(*training, plan)) {
-    outbox_.decide("plan", answer.reason + "; the present plan is the best for it", now_s_);
+  const bool is_new = training == nullptr || training != job_.plans.newest() || !same_clocks(*training, plan);
+  const bool is_listed = job_.watch.take_plan(answer.reason, is_new);
+  if (!is_new) {
+    if (is_listed) outbox_.decide("plan", answer.reason + "; the present plan is the best for it", now_s_);
     return;
   }
   issue(training_plan(answer));

@@ -12,6 +12,9 @@
 namespace lowgear::server {
 namespace {
 
+/// A rank whose speed varies about what is found as slow would fill the list of decisions.
+constexpr int kListedUnchanged = 3;
+
 std::vector<RankIteration> measured_ranks(const JobIteration& iteration, const PlanDelivery& plans,
                                           const RankRegistry& ranks, int first_version) {
   std::vector<RankIteration> measured;
@@ -57,10 +60,17 @@ JobStep JobWatch::watch_ranks(const JobIteration& iteration, const PlanDelivery&
         guard_.excuse(std::max(0.0, (iteration.time_s - training->time_s) * change.iterations));
       }
     }
-    outbox.decide("straggler", reasons.back(), now_s);
+    if (unchanged_ < kListedUnchanged) outbox.decide("straggler", reasons.back(), now_s);
   }
   if (reasons.empty()) return {};
-  return Replan{fmt::format("{}", fmt::join(reasons, "; "))};
+  asked_for_ = fmt::format("{}", fmt::join(reasons, "; "));
+  return Replan{asked_for_};
+}
+
+bool JobWatch::take_plan(const std::string& reason, bool is_new) {
+  if (is_new) unchanged_ = 0;
+  if (is_new || reason != asked_for_) return true;
+  return ++unchanged_ <= kListedUnchanged;
 }
 
 JobStep JobWatch::watch_drift(const JobIteration& iteration, JobOutbox& outbox, double now_s) {

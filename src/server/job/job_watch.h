@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "server/job/iteration_log.h"
 #include "server/job/job_outbox.h"
 #include "server/job/job_step.h"
@@ -22,7 +24,8 @@ class JobWatch {
   [[nodiscard]] PlanGuard& guard() { return guard_; }
   [[nodiscard]] const PlanGuard& guard() const { return guard_; }
 
-  /// Looks for slow ranks. Plans older than `first_version` expect times of a profile that was replaced.
+  /// Looks for slow ranks. Plans older than `first_version` expect times of a profile that was replaced. Once changes
+  /// of ranks have left the plan as it is a few times, they are no decisions until it changes.
   [[nodiscard]] JobStep watch_ranks(const JobIteration& iteration, const PlanDelivery& plans, const RankRegistry& ranks,
                                     int first_version, JobOutbox& outbox, double now_s);
   /// Whether the profile is outdated.
@@ -31,9 +34,15 @@ class JobWatch {
   [[nodiscard]] JobStep watch_slowdown(const JobIteration& iteration, const PlanDelivery& plans, JobActivity& activity,
                                        JobOutbox& outbox, double now_s);
 
+  /// A plan was made for this reason; `is_new`: it has other clocks than the present one. Returns whether that is a
+  /// decision.
+  bool take_plan(const std::string& reason, bool is_new);
+
  private:
   ProfileWatch profile_;
   PlanGuard guard_;
+  std::string asked_for_;  ///< reason of the last plan that `watch_ranks` has asked for
+  int unchanged_ = 0;      ///< plans in a row that it has asked for, and that were the present one
 };
 
 }  // namespace lowgear::server

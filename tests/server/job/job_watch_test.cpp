@@ -76,6 +76,25 @@ TEST_F(JobWatchTest, AllowsInItsMetricsWhatTheGuardAllows) {
   EXPECT_EQ(summary_json(training.record())["guard_limit_pct"], 12);
 }
 
+/// All units have the clocks of least energy, whatever rank is slow.
+TEST(JobWatchDecisions, AreFewForARankWhoseChangesLeaveThePlanAsItIs) {
+  protocol::JobSpec spec = small_job(2);
+  spec.slowdown_pct = 300;
+  spec.guard_pct = 900;
+  SimulatedJob training(spec);
+  training.train();
+  training.run(5);
+  const int version = training.record().plan_version();
+  for (int change = 0; change < 12; ++change) {
+    training.slow_down(1, change % 2 == 0 ? 1.3 : 1);
+    training.run(10);
+    EXPECT_EQ(summary_json(training.record())["stragglers"].size(), change % 2 == 0 ? 1U : 0U);
+  }
+  ASSERT_EQ(training.record().plan_version(), version);
+  EXPECT_THAT(training.reasons("straggler"), SizeIs(3));
+  EXPECT_LE(training.reasons("plan").size(), 8U);
+}
+
 TEST_F(JobWatchTest, KnowsAStragglerWhenTheServerIsStartedAgain) {
   train_until_running();
   training.slow_down(1, 1.3);
