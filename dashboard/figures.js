@@ -1,7 +1,8 @@
 // The most important figures.
 import shared from './shared.js';
 import {setClass, setText} from './parts.js';
-import {basisOf, counted, guardLimit_pct, invalidFigures, isBeforeFirstPlan, isOver, isPastGuard, savedText} from './words.js';
+import {basisOf, counted, guardLimit_pct, invalidFigures, isBeforeFirstPlan, isOver, isPastGuard, noSavingReason,
+  savedText} from './words.js';
 
 const {element, units} = shared;
 
@@ -34,9 +35,9 @@ const savingText = (job, basis) => {
   const error = units.isNumber(baseline.energy_error_j) ? ` ± ${units.energy(baseline.energy_error_j, 2)}` : '';
   const text = `${units.energy(baseline.energy_j)}${error}, ` +
     `${counted(baseline.iterations, 'iteration')} at full clocks`;
+  const later = isOver(job) ? 'no iteration followed a plan' : 'savings are shown from the first plan on';
   return units.isNumber(saved) ? `up to ${kMeanOf} iterations against a ${basis} baseline: ${text}`
-    : `${basis} baseline: ${text}; ` +
-      `${isOver(job) ? 'no iteration followed a plan' : 'savings are shown from the first plan on'}`;
+    : `${basis} baseline: ${text}; ${noSavingReason(job) || later}`;
 };
 
 const slowdownText = (job, basis) => {

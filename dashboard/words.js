@@ -19,7 +19,7 @@ export const kStates = {
 export const isOver = (job) => job.state === 'finished';
 
 // How a job's state is shown: [text, CSS class, meaning]. A job for which planning failed needs attention.
-const kProblems = {clocks_stuck: 'clocks stuck'};
+const kProblems = {clocks_stuck: 'clocks stuck', silent: 'silent'};
 export const stateShown = (job) => {
   const critical = isOver(job) ? null : (job.problems || []).find((problem) => problem.critical);
   if (critical) return [kProblems[critical.kind] || critical.kind, 'chip state-failed', critical.text];
@@ -33,11 +33,22 @@ export const isBeforeFirstPlan = (job) => ['registering', 'baseline', 'profiling
 export const invalidFigures = (job) => (job.problems || []).find(({kind}) => kind === 'figures_invalid');
 
 // Why a job has no saving, in a few words.
+const kNoSaving = {
+  gpu_shared: 'shared GPU',
+  baseline_uncertain: 'baseline uncertain',
+  baseline_too_slow: 'baseline too slow',
+  baselines_clocks: 'clocks of the baseline',
+  iterations_stalled: 'iterations stalled',
+};
+export const noSavingReason = (job) => {
+  const known = (job.problems || []).find(({kind}) => kNoSaving[kind]);
+  return known && kNoSaving[known.kind];
+};
 export const noSavingText = (job) => {
   if (invalidFigures(job)) return 'figures are invalid';
   if (isBeforeFirstPlan(job)) return 'after the first plan';
-  if ((job.problems || []).some(({kind}) => kind === 'gpu_shared')) return 'shared GPU';
-  if ((job.problems || []).some(({kind}) => kind === 'baseline_too_slow')) return 'baseline too slow';
+  const known = noSavingReason(job);
+  if (known) return known;
   if (!job.baseline || !units.isNumber(job.baseline.energy_j)) return 'no baseline';
   return isOver(job) ? 'followed no plan' : 'from the first plan on';
 };

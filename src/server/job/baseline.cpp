@@ -19,16 +19,13 @@ constexpr double kStallFactor = 2;
 /// Of this many iterations one may have stalled.
 constexpr std::size_t kIterationsPerStall = 4;
 
-/// Time above which iterations have stalled. The lower median: of an even number, most of which are no stalls.
-double stall_time_s(std::span<const JobIteration> iterations) {
+/// Time above which iterations have stalled, by the time that one in `parts` takes at most. Of 2: the lower median.
+double stall_time_s(std::span<const JobIteration> iterations, std::size_t parts) {
   std::vector<double> times_s;
   for (const JobIteration& iteration : iterations) times_s.push_back(iteration.time_s);
-  const auto median = times_s.begin() + static_cast<std::ptrdiff_t>((times_s.size() - 1) / 2);
-  std::ranges::nth_element(times_s, median);
-  const double limit_s = kStallFactor * *median;
-  const auto stalled =
-      static_cast<std::size_t>(std::ranges::count_if(times_s, [&](double time_s) { return time_s > limit_s; }));
-  return stalled * kIterationsPerStall > times_s.size() ? std::numeric_limits<double>::infinity() : limit_s;
+  const auto typical = times_s.begin() + static_cast<std::ptrdiff_t>((times_s.size() - 1) / parts);
+  std::ranges::nth_element(times_s, typical);
+  return kStallFactor * *typical;
 }
 
 class Sum {
@@ -52,9 +49,9 @@ class Sum {
 
 }  // namespace
 
-IterationMeans means_of(std::span<const JobIteration> iterations) {
-  if (iterations.empty()) return {};
-  const double limit_s = stall_time_s(iterations);
+namespace {
+
+IterationMeans means_up_to(std::span<const JobIteration> iterations, double limit_s) {
   Sum time_s;
   Sum energy_j;
   double meter_error2_j2 = 0;
@@ -78,8 +75,25 @@ IterationMeans means_of(std::span<const JobIteration> iterations) {
   return means;
 }
 
+}  // namespace
+
+IterationMeans means_of(std::span<const JobIteration> iterations) {
+  if (iterations.empty()) return {};
+  const double limit_s = stall_time_s(iterations, 2);
+  const auto stalled = static_cast<std::size_t>(
+      std::ranges::count_if(iterations, [&](const JobIteration& iteration) { return iteration.time_s > limit_s; }));
+  const bool is_exception = stalled * kIterationsPerStall <= iterations.size();
+  return means_up_to(iterations, is_exception ? limit_s : std::numeric_limits<double>::infinity());
+}
+
+IterationMeans means_without_stalls(std::span<const JobIteration> iterations) {
+  return iterations.empty() ? IterationMeans{} : means_up_to(iterations, stall_time_s(iterations, 4));
+}
+
 namespace {
 
+/// Times as many iterations as are wanted, of which an uncertain baseline is made.
+constexpr std::size_t kMostBaselines = 4;
 constexpr int kBaselineIterations = 5;
 constexpr int kBaselineSettle = 1;
 /// Iterations that are waited for until all ranks follow the plan.
@@ -110,7 +124,12 @@ void BaselineMeasurement::add(const JobIteration& iteration, const PlanVersion* 
   iterations_.push_back(iteration);
   iterations_.back().reports.clear();
   const IterationMeans means = means_of(iterations_);
-  if (means.iterations >= std::max(2, plan->iterations)) result_ = means;
+  const int wanted = std::max(2, plan->iterations);
+  if (means.iterations >= wanted && !means.is_uncertain()) {
+    result_ = means;
+  } else if (iterations_.size() >= kMostBaselines * static_cast<std::size_t>(wanted)) {
+    result_ = means_without_stalls(iterations_);
+  }
 }
 
 std::int64_t BaselineMeasurement::first_iteration(const PlanVersion& plan) const {

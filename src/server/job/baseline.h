@@ -21,12 +21,18 @@ struct IterationMeans {
   double time_spread_s = 0;        ///< standard deviation of single iterations
   std::optional<double> energy_j;  ///< empty unless each of them has it
   double energy_error_j = 0;       ///< from the scatter, or from the errors of the meters where that is more
+
+  /// Whether the time is known to worse than 10 %: stalls decide it, and comparisons with it mean nothing.
+  [[nodiscard]] bool is_uncertain() const { return time_error_s > 0.1 * time_s; }
 };
 
 /// Means of these iterations. An iteration that takes more than twice their median has stalled: clocks slow down every
 /// iteration, while storage, network and a busy machine hold up single ones, by times that are no error of a mean but
 /// would decide it. Where more than a quarter do, it is no exception, and all of them count.
 [[nodiscard]] IterationMeans means_of(std::span<const JobIteration> iterations);
+
+/// The same of iterations most of which may have stalled: those of at most twice their lower quartile.
+[[nodiscard]] IterationMeans means_without_stalls(std::span<const JobIteration> iterations);
 
 /// The plan that a baseline is measured under.
 [[nodiscard]] PlanVersion baseline_plan(const JobLayout& layout, int full_clock_mhz);
@@ -41,7 +47,8 @@ class BaselineMeasurement {
   [[nodiscard]] JobStep watch(const PlanDelivery& plans, std::int64_t latest_iteration, double now_s) const;
 
   /// To be called for every iteration, in order. Counts the iteration when it is one of the baseline. `plan`: the
-  /// version that was begun with; null: it is lost.
+  /// version that was begun with; null: it is lost. A mean that is uncertain waits for more iterations, up to four
+  /// times as many as the plan wants, and is then made without stalls.
   void add(const JobIteration& iteration, const PlanVersion* plan);
   /// The first iteration under this plan, which was begun with. A job that continues from a checkpoint begins with any
   /// number, which is not known yet when its first plan is made.

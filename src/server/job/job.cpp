@@ -252,6 +252,15 @@ void Job::end(ServerEvent event, std::string_view why, double now_s) {
   JobTransitions(record_, outbox_, now_s).enter(JobState::finished, std::string(why));
 }
 
+void Job::watch_silence(double now_s) {
+  if (record_.is_over()) return;
+  const bool before = record_.status.is_silent();
+  record_.status.watched_s = now_s;
+  if (before == record_.status.is_silent()) return;
+  outbox_.change_summary();
+  if (!before) outbox_.decide("silence", fmt::format("no rank has sent a request for {:.0f} s", kSilentS), now_s);
+}
+
 JobChanges Job::take_changes() {
   JobChanges changes = outbox_.take();
   if (outbox_.take_state_change()) changes.store.jobs.push_back(stored_job(record_, outbox_.decisions()));
@@ -266,6 +275,7 @@ void Job::store_again(const std::set<int>& ranks) {
 }
 
 void finish_if_silent(Job& job, double now_s, double silence_s) {
+  job.watch_silence(now_s);
   if (now_s - job.record().status.heard_s < silence_s) return;
   job.lose(fmt::format("no rank has sent a request for {:.0f} s", silence_s), now_s);
 }

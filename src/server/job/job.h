@@ -63,6 +63,8 @@ class Job {
   void profile_found(const std::shared_ptr<const MeasuredProfile>& profile, double now_s);
   void planned(const PlanningAnswer& answer, double now_s);
 
+  /// Shows the job as silent once no rank has been heard of for longer.
+  void watch_silence(double now_s);
   [[nodiscard]] JobChanges take_changes();
   /// Puts the present rows of these ranks and of the job into the next changes.
   void store_again(const std::set<int>& ranks);
@@ -82,7 +84,7 @@ class Job {
   JobOutbox outbox_;
 };
 
-/// Finishes the job when no rank has been heard of for `silence_s`.
+/// Shows a job as silent in time, and finishes it when no rank has been heard of for `silence_s`.
 void finish_if_silent(Job& job, double now_s, double silence_s);
 
 }  // namespace lowgear::server

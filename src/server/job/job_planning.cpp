@@ -64,12 +64,4 @@ bool same_clocks(const PlanVersion& version, const JobPlan& plan) {
   return true;
 }
 
-bool holds_clock(const PlanVersion& version, int clock_mhz) {
-  return std::ranges::all_of(version.plans, [clock_mhz](const plan::Plan& plan) {
-    return std::ranges::all_of(plan.ranks, [clock_mhz](const auto& ops) {
-      return std::ranges::all_of(ops, [clock_mhz](const plan::PlannedOp& op) { return op.clock_mhz == clock_mhz; });
-    });
-  });
-}
-
 }  // namespace lowgear::server

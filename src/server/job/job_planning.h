@@ -59,7 +59,5 @@ class JobPlanning {
 /// The answer's plan as ranks follow it.
 [[nodiscard]] PlanVersion training_plan(const PlanningAnswer& answer);
 [[nodiscard]] bool same_clocks(const PlanVersion& version, const JobPlan& plan);
-/// Whether all units run at this clock.
-[[nodiscard]] bool holds_clock(const PlanVersion& version, int clock_mhz);
 
 }  // namespace lowgear::server

@@ -100,18 +100,60 @@ void add_no_iteration(const JobRecord& job, std::vector<JobProblem>& problems) {
                       .todo = "if it does not compile for that long, it hangs: look at the output of its ranks"});
 }
 
-void add_slow_baseline(const JobRecord& job, std::vector<JobProblem>& problems) {
-  const auto compared = comparison_of(job);
-  if (!compared || !compared->has_slow_baseline()) return;
+/// Of a job of which nothing has been heard for longer; its ranks ask for plans every 20 s.
+void add_silence(const JobRecord& job, std::vector<JobProblem>& problems) {
+  if (job.is_over() || !job.status.is_silent()) return;
   problems.push_back(
-      {.kind = kBaselineTooSlow,
-       .is_critical = false,
-       .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
-       .text = fmt::format("iterations by the plan take {:.1f} % less time than those at full clocks before, which "
+      {.kind = kSilent,
+       .is_critical = true,
+       .ranks = ranks_that(job, [](const RegisteredRank& rank) { return !rank.finished; }),
+       .text = fmt::format("no rank has sent a request for {:.0f} s: the figures are those of then",
+                           job.status.watched_s - job.status.heard_s),
+       .todo = "see whether the ranks still run and reach the server; without them the job ends after half an hour of "
+               "silence"});
+}
+
+/// Why the comparison of times and energies states no saving.
+void add_no_comparison(const JobRecord& job, std::vector<JobProblem>& problems) {
+  const auto add = [&](std::string_view kind, std::string text, std::string todo) {
+    problems.push_back({.kind = kind,
+                        .is_critical = false,
+                        .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
+                        .text = std::move(text),
+                        .todo = std::move(todo)});
+  };
+  constexpr std::string_view kAlone = "start the job again when nothing else runs on its machines";
+  const std::optional<IterationMeans>& baseline = job.baseline.result();
+  if (baseline && baseline->is_uncertain()) {
+    return add(kBaselineUncertain,
+               fmt::format("iterations at full clocks take {:.4g} s ± {:.2g} s, which is no measurement: neither a "
+                           "saving nor a slowdown is stated",
+                           baseline->time_s, baseline->time_error_s),
+               std::string(kAlone));
+  }
+  const auto compared = comparison_of(job);
+  if (!compared) return;
+  if (compared->has_slow_baseline()) {
+    return add(kBaselineTooSlow,
+               fmt::format("iterations by the plan take {:.1f} % less time than those at full clocks before, which "
                            "clocks cannot do: something else slowed those, and no saving is stated",
                            -compared->slowdown * 100),
-       .todo = "start the job again when nothing else runs on its machines; on simulated GPUs see that its kernels run "
-               "on them (docs/simgpu.md)"});
+               fmt::format("{}; on simulated GPUs see that its kernels run on them (docs/simgpu.md)", kAlone));
+  }
+  if (compared->has_baselines_clocks) {
+    if (job.plans.training() == nullptr) return;  // no plan was possible, as the state says
+    return add(kBaselinesClocks,
+               "all units have the highest clock, as in the baseline: this saves nothing, and differences of "
+               "time and energy have other causes",
+               "a longer iteration would save energy: raise slowdown_pct");
+  }
+  if (compared->is_uncertain) {
+    const IterationMeans now = present_means(job);
+    add(kIterationsStalled,
+        fmt::format("iterations by the plan take {:.4g} s ± {:.2g} s: some of them stalled, and no saving is stated",
+                    now.time_s, now.time_error_s),
+        "keep other work off the job's machines");
+  }
 }
 
 void add_energies_left_out(const JobRecord& job, std::vector<JobProblem>& problems) {
@@ -281,10 +323,11 @@ std::string text_of(const HeldUp& held_up) {
 
 std::vector<JobProblem> problems_of(const JobRecord& job) {
   std::vector<JobProblem> problems;
+  add_silence(job, problems);
   add_unfollowed(job, problems);
   add_invalid(job, problems);
   add_no_iteration(job, problems);
-  add_slow_baseline(job, problems);
+  add_no_comparison(job, problems);
   add_energies_left_out(job, problems);
   add_limits_that_differ(job, problems);
   add_shared(job, problems);

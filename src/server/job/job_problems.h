@@ -31,6 +31,10 @@ inline constexpr std::string_view kPlanUnknown = "plan_unknown";
 inline constexpr std::string_view kFiguresInvalid = "figures_invalid";
 inline constexpr std::string_view kNoIteration = "no_iteration";
 inline constexpr std::string_view kBaselineTooSlow = "baseline_too_slow";
+inline constexpr std::string_view kBaselineUncertain = "baseline_uncertain";
+inline constexpr std::string_view kBaselinesClocks = "baselines_clocks";
+inline constexpr std::string_view kIterationsStalled = "iterations_stalled";
+inline constexpr std::string_view kSilent = "silent";
 inline constexpr std::string_view kPowerLimitDiffers = "power_limit_differs";
 
 /// At present; critical ones first.

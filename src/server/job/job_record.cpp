@@ -46,8 +46,9 @@ void JobRecord::count_usage(const JobIteration& iteration, double now_s, std::ve
   names.simulated = ranks.simulated();
   // The energy of jobs that share a GPU says nothing about the savings of one of them.
   const std::optional<Comparison> compared = comparison_of(*this);
-  const bool compares =
-      !ranks.shares_with_other_jobs() && invalid.empty() && !(compared && compared->has_slow_baseline());
+  const bool compares = !ranks.shares_with_other_jobs() && invalid.empty() &&
+                        !(compared && compared->has_slow_baseline()) &&
+                        !(baseline.result() && baseline.result()->is_uncertain());
   usage.add(iteration, names, compares ? baseline.result() : std::nullopt, now_s, rows);
 }
 
@@ -64,7 +65,6 @@ SlowRanks slow_ranks(const JobRecord& job) {
   return slow;
 }
 
-PlanningConditions planning_conditions(const JobRecord& job) {
 namespace {
 
 /// Of a profile from which nothing is planned yet; empty where energies are not those of the job's GPUs alone.
@@ -83,6 +83,7 @@ std::optional<FullClockIteration> full_clocks_to_agree_with(const JobRecord& job
 
 }  // namespace
 
+PlanningConditions planning_conditions(const JobRecord& job) {
   PlanningConditions conditions;
   api::PlanRequest& request = conditions.request;
   request.slowdown_pct = job.targets.allowed_slowdown_pct();
@@ -100,8 +101,8 @@ std::optional<FullClockIteration> full_clocks_to_agree_with(const JobRecord& job
   for (const auto& [place, factor] : slowest) {
     request.slow.push_back({.replica = place.first, .rank = place.second, .factor = factor});
   }
-  request.power_cap = job.targets.power_cap();
   conditions.full_clocks = full_clocks_to_agree_with(job);
+  request.power_cap = job.targets.power_cap();
   if (request.power_cap) request.node_of_gpu = job.ranks.hosts();
   request.policy = name(job.policy);
   // EnvPipe keeps the order in which the ranks run.
@@ -155,12 +156,22 @@ IterationMeans present_means(const JobRecord& job) {
   return means_of(job.history.recent_since(job.plans.newest()->from_iteration));
 }
 
+namespace {
+
+/// The clocks that baselines are measured at.
+bool holds_full_clocks(const PlanVersion& plan, const JobRecord& job) {
+  const std::vector<int> clocks_mhz = job.ranks.common_clocks();
+  return !clocks_mhz.empty() && plan.only_mhz == clocks_mhz.front();
+}
+
+}  // namespace
+
 std::optional<Comparison> comparison_of(const JobRecord& job) {
   const IterationMeans now = present_means(job);
   const PlanVersion* newest = job.plans.newest();
   const std::optional<IterationMeans>& baseline = job.baseline.result();
   const bool trains = newest != nullptr && protocol::is_for_training(newest->purpose) && now.iterations > 0;
-  if (!trains || !baseline) return std::nullopt;
+  if (!trains || !baseline || baseline->is_uncertain()) return std::nullopt;
   Comparison comparison;
   const double time_ratio = now.time_s / baseline->time_s;
   comparison.slowdown = time_ratio - 1;
@@ -169,7 +180,9 @@ std::optional<Comparison> comparison_of(const JobRecord& job) {
   const double time_error_s = is_single ? baseline->time_spread_s : now.time_error_s;
   comparison.slowdown_error =
       time_ratio * std::hypot(time_error_s / now.time_s, baseline->time_error_s / baseline->time_s);
-  if (comparison.has_slow_baseline()) return comparison;
+  comparison.has_baselines_clocks = newest->only_mhz && holds_full_clocks(*newest, job);
+  comparison.is_uncertain = now.is_uncertain();
+  if (comparison.has_slow_baseline() || comparison.has_baselines_clocks || comparison.is_uncertain) return comparison;
   if (now.energy_j && baseline->energy_j && !job.ranks.shares_with_other_jobs() && job.invalid.empty()) {
     const double ratio = *now.energy_j / *baseline->energy_j;
     const double single_j = is_single ? baseline->energy_error_j * std::sqrt(baseline->iterations) : 0;

@@ -44,16 +44,22 @@ inline constexpr std::string_view kStartedAgain = "its run was started again";
 
 /// A rank that has been silent this long has no process any more: ranks wait for plans, and ask again after 20 s.
 inline constexpr double kLeftS = 30;
+/// A job is shown as silent from then on: its ranks would have asked for plans several times.
+inline constexpr double kSilentS = 120;
 
 /// A job's state and its reason. Times are seconds since 1970.
 struct JobStatus {
   JobState state = JobState::registering;
   std::string reason;  ///< for people
   double created_s = 0;
-  double heard_s = 0;  ///< when any rank was heard of last
+  double heard_s = 0;    ///< when any rank was heard of last
+  double watched_s = 0;  ///< when the server has looked for silence last
   std::optional<double> finished_s;
   bool plan_failed = false;       ///< the job observes because its conditions could not be planned for
   std::optional<double> retry_s;  ///< when profiling or planning that failed is tried again
+
+  /// Whether no rank had been heard of for longer when the server has looked last.
+  [[nodiscard]] bool is_silent() const { return watched_s - heard_s >= kSilentS; }
 };
 
 /// The data of a job, and its states, each of which alters its own. `Job` alters its record; all others read it.
@@ -112,6 +118,8 @@ struct Comparison {
   double slowdown_error = 0;
   std::optional<double> saved;
   double saved_error = 0;
+  bool has_baselines_clocks = false;  ///< the plan in effect: only something else than clocks can make a difference
+  bool is_uncertain = false;          ///< iterations stalled: their mean time is known to worse than 10 %
 
   /// Whether iterations by the plan take so much less time than the baseline that something else than clocks has slowed
   /// the baseline: no order of a plan saves a quarter of the time.
@@ -127,8 +135,9 @@ struct Comparison {
 /// due.
 [[nodiscard]] IterationMeans present_means(const JobRecord& job);
 
-/// Compares with the measured baseline only; empty without one. `saved` is empty where a GPU's energy is also that of
-/// another job, where energies mean nothing, and with a baseline that was too slow.
+/// Compares with the measured baseline only; empty without one, and where it is uncertain. `saved` is empty where a
+/// GPU's energy is also that of another job, where energies mean nothing, with a baseline that was too slow, at the
+/// baseline's clocks, and where iterations stalled.
 [[nodiscard]] std::optional<Comparison> comparison_of(const JobRecord& job);
 
 }  // namespace lowgear::server

@@ -136,7 +136,10 @@ void JobTransitions::take(const std::shared_ptr<const MeasuredProfile>& profile)
 void JobTransitions::take(const JobIteration& iteration) {
   if (job_.state() == JobState::baseline && job_.baseline.result()) {
     const IterationMeans& baseline = *job_.baseline.result();
-    outbox_.decide("baseline", fmt::format("full clocks take {:.4g} s per iteration", baseline.time_s), now_s_);
+    outbox_.decide("baseline",
+                   fmt::format("full clocks take {:.4g} s ± {:.2g} s per iteration ({} iterations, {} others stalled)",
+                               baseline.time_s, baseline.time_error_s, baseline.iterations, baseline.stalled),
+                   now_s_);
     job_.watch.guard().set_baseline(baseline);
     if (job_.profiling.sweep().is_new()) {
       enter(JobState::profiling, "tries clocks out");
@@ -205,7 +208,7 @@ void JobTransitions::hold_full_clocks(const std::string& reason) {
   const bool watches_ranks =
       !protocol::is_for_training(in_force.purpose) || !in_force.expected_compute_s.empty() || !job_.planning.model();
   if (in_force.purpose != protocol::PlanPurpose::profile && watches_ranks &&
-      holds_clock(in_force, job_.ranks.common_clocks().front())) {
+      in_force.only_mhz == job_.ranks.common_clocks().front()) {
     outbox_.decide("guard", reason + "; full clocks stay in effect nevertheless", now_s_);
     return;
   }
@@ -243,10 +246,10 @@ void JobTransitions::replan(const std::string& reason) {
 void JobTransitions::take(const PlanningAnswer& answer) {
   if (answer.serial != job_.planning.serial() || job_.is_over()) return;
   if (!answer.error.empty()) return give_plan_up(answer.error);
+  if (answer.verdict && job_.state() == JobState::planning) return refuse_profile(answer.verdict->contradiction);
   if (answer.verdict) carry_out(job_.profiling.take_verdict(*answer.verdict, profiled(), outbox_, now_s_));
   if (answer.planned && answer.planned->order) job_.order.take(*answer.planned->order, outbox_, now_s_);
   if (answer.planned) follow_plan(answer);
-  if (answer.verdict && job_.state() == JobState::planning) return refuse_profile(answer.verdict->contradiction);
 }
 
 /// A job that follows a plan keeps it, guarded by the present limit.

@@ -61,7 +61,7 @@ PlanVersion read_plan_version(std::string_view text) {
   // The server has always written these.
   for (const char* member : {"iterations", "settle_iterations", "reason", "time_s", "energy_j"}) (void)view.at(member);
   if (!protocol::is_plan_purpose(view.at("purpose").text())) view.at("purpose").fail("is not a purpose of a plan");
-  PlanVersion version{protocol::read_plan_head(view), {}, {}, {}};
+  PlanVersion version{protocol::read_plan_head(view), {}, {}, {}, {}};
   const JsonView plans = view.at("plans");
   for (std::size_t i = 0; i < plans.size(); ++i) {
     version.plans.push_back(plan::read_plan(plans.at(i).json().dump(), "plan version"));
@@ -95,7 +95,25 @@ int PlanDelivery::take_version() {
   return last_version_;
 }
 
+namespace {
+
+std::optional<int> only_clock_mhz(const PlanVersion& version) {
+  std::optional<int> only_mhz;
+  for (const plan::Plan& plan : version.plans) {
+    for (const auto& ops : plan.ranks) {
+      for (const plan::PlannedOp& op : ops) {
+        if (only_mhz.value_or(op.clock_mhz) != op.clock_mhz) return std::nullopt;
+        only_mhz = op.clock_mhz;
+      }
+    }
+  }
+  return only_mhz;
+}
+
+}  // namespace
+
 void PlanDelivery::keep(PlanVersion version) {
+  version.only_mhz = only_clock_mhz(version);
   versions_.push_back(std::make_shared<const PlanVersion>(std::move(version)));
   if (versions_.size() > kKeptVersions) versions_.pop_front();
   texts_.emplace(*versions_.back());

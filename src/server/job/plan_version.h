@@ -27,6 +27,8 @@ struct PlanVersion : protocol::PlanHead {
   /// By plan and pp rank: time of a rank's units in an iteration at the plan's clocks when nothing slows it down. Empty
   /// when not known.
   std::vector<std::vector<double>> expected_compute_s;
+  /// Of all units; empty: they have several, or the plan was not issued.
+  std::optional<int> only_mhz = {};
 
   /// The clock that is tried out in an iteration; empty: the plan's own clocks.
   [[nodiscard]] std::optional<int> trial_mhz(std::int64_t iteration) const;

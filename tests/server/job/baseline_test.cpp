@@ -98,15 +98,16 @@ class BaselineTest : public testing::Test {
 };
 
 TEST_F(BaselineTest, IsTheMeanOfIterationsAfterTheFirst) {
-  for (const auto& [number, time_s] : {std::pair{9, 9.0}, std::pair{10, 9.0}, std::pair{11, 1.0}, std::pair{12, 2.0}}) {
+  for (const auto& [number, time_s] :
+       {std::pair{9, 9.0}, std::pair{10, 9.0}, std::pair{11, 1.75}, std::pair{12, 2.0}}) {
     add(number, time_s);
     EXPECT_FALSE(measurement.result());
   }
   EXPECT_EQ(measurement.counted(), 2);
-  add(13, 3);
+  add(13, 2.25);
   ASSERT_TRUE(measurement.result());
   EXPECT_DOUBLE_EQ(measurement.result()->time_s, 2);
-  EXPECT_DOUBLE_EQ(measurement.result()->time_spread_s, 1);
+  EXPECT_DOUBLE_EQ(measurement.result()->time_spread_s, 0.25);
   EXPECT_DOUBLE_EQ(measurement.result()->energy_j.value_or(0), 200);
   add(14, 100);  // it is measured
   EXPECT_DOUBLE_EQ(measurement.result()->time_s, 2);
@@ -144,6 +145,36 @@ TEST_F(BaselineTest, WaitsForOneMoreWhenAnIterationStalls) {
   EXPECT_DOUBLE_EQ(measurement.result()->time_s, 1);
 }
 
+TEST_F(BaselineTest, WaitsForMoreIterationsWhileStallsDecideTheMean) {
+  int number = 10;
+  for (const double time_s : {9.0, 1.4, 21.0, 1.3, 5.0, 1.4, 1.3, 1.4}) {
+    EXPECT_FALSE(measurement.result()) << number;
+    add(number++, time_s);
+  }
+  EXPECT_FALSE(measurement.result()) << "two of seven stalled";
+  add(number, 1.3);
+  ASSERT_TRUE(measurement.result());
+  EXPECT_EQ(measurement.result()->stalled, 2);
+  EXPECT_NEAR(measurement.result()->time_s, 1.35, 1e-12);
+}
+
+TEST_F(BaselineTest, LeavesStallsOutInTheEndHoweverMany) {
+  for (int i = 0; i <= 12; ++i) {
+    EXPECT_FALSE(measurement.result()) << i;
+    add(10 + i, i % 2 == 0 ? 1 : 5);
+  }
+  ASSERT_TRUE(measurement.result());
+  EXPECT_EQ(measurement.result()->iterations, 6);
+  EXPECT_EQ(measurement.result()->stalled, 6);
+  EXPECT_DOUBLE_EQ(measurement.result()->time_s, 1);
+}
+
+TEST_F(BaselineTest, IsUncertainWhereItsIterationsHaveNoUsualTime) {
+  for (int i = 0; i <= 12; ++i) add(10 + i, std::pow(1.5, i));
+  ASSERT_TRUE(measurement.result());
+  EXPECT_TRUE(measurement.result()->is_uncertain());
+}
+
 TEST_F(BaselineTest, BeginsAnew) {
   for (int i = 0; i < 4; ++i) add(10 + i, 1);
   ASSERT_TRUE(measurement.result());
@@ -154,7 +185,7 @@ TEST_F(BaselineTest, BeginsAnew) {
 }
 
 TEST_F(BaselineTest, IsStoredAndRestored) {
-  for (int i = 0; i < 4; ++i) add(10 + i, 1 + i);
+  for (int i = 0; i < 4; ++i) add(10 + i, 1 + 0.1 * i);
   for (const bool with_energy : {true, false}) {
     IterationMeans baseline = *measurement.result();
     if (!with_energy) baseline.energy_j.reset();

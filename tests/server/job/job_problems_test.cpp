@@ -97,6 +97,65 @@ TEST(JobProblems, StateNoSavingAgainstABaselineThatSomethingElseHasSlowed) {
   EXPECT_LT(summary_json(training.record())["slowdown_pct"], -25);
 }
 
+/// The clocks of a stage that nothing waits for are the highest.
+TEST(JobProblems, StateNoSavingOfAPlanThatHasTheClocksOfTheBaseline) {
+  SimulatedJob training(small_job(1));
+  training.train();
+  training.run(20);
+  ASSERT_EQ(training.record().plans.training()->only_mhz, training.rank_spec(0).clocks_mhz.front());
+  ASSERT_THAT(kinds(training.record()), ElementsAre("baselines_clocks"));
+  EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_null());
+}
+
+TEST(JobProblems, StateNoSavingWhileManyIterationsStall) {
+  protocol::JobSpec spec = small_job(2);
+  spec.guard_pct = 900;
+  SimulatedJob training(spec);
+  training.train();
+  training.run(20);
+  ASSERT_TRUE(summary_json(training.record())["saved_pct"].is_number());
+  for (int i = 0; i < 12; ++i) {
+    training.slow_all(i % 2 == 0 ? 6 : 1);
+    training.run(1);
+  }
+  EXPECT_THAT(kinds(training.record()), Contains("iterations_stalled"));
+  EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_null());
+}
+
+TEST(JobProblems, ShowABaselineThatIsNoMeasurement) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  double factor = 1;
+  while (training.record().state() == JobState::baseline) {
+    training.slow_all(factor);
+    training.run(1);
+    factor *= 1.3;
+  }
+  training.slow_all(1);
+  EXPECT_GT(training.iteration(), 20);
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(5);
+  EXPECT_THAT(kinds(training.record()), Contains("baseline_uncertain"));
+  EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_null());
+  EXPECT_TRUE(summary_json(training.record())["slowdown_pct"].is_null());
+}
+
+TEST(JobProblems, ShowAJobThatIsSilent) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  training.run(2);
+  finish_if_silent(training.job(), training.now_s() + 60, 1'800);
+  EXPECT_THAT(problems_of(training.record()), IsEmpty());
+  finish_if_silent(training.job(), training.now_s() + 180, 1'800);
+  ASSERT_THAT(kinds(training.record()), ElementsAre("silent"));
+  EXPECT_TRUE(problems_of(training.record())[0].is_critical);
+  EXPECT_THAT(problems_of(training.record())[0].text, HasSubstr("for 180 s"));
+  training.settle();
+  EXPECT_THAT(training.reasons("silence"), testing::SizeIs(1));
+  training.run(1);
+  EXPECT_THAT(problems_of(training.record()), IsEmpty());
+}
+
 TEST(JobProblems, OfARankThatFollowsNoPlanAreNotCriticalWhileTheJobIsFast) {
   SimulatedJob training(small_job(4));
   training.train();
