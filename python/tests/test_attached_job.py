@@ -345,6 +345,29 @@ class OnSimulatedGpus(WithSimulatedGpus):
             seen = {int(row["frequency"]) for row in self.units(rank) if row["frequency"]}
             self.assertTrue(planned & seen, f"planned {planned}, seen {seen}")
 
+    def test_a_recording_that_is_there_is_kept_and_the_plan_is_followed_all_the_same(self):
+        recordings = self.folder / "recordings"
+        (recordings / "rank-00000").mkdir(parents=True)
+        options = ("--plan", str(self.make_plan()), "--record", str(recordings))
+        run = self.run_attached(sys.executable, HERE / "job" / "train.py", 1, 6, options=options)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        before, after = run.stderr.split("lowgear: attached to deepspeed")
+        self.assertIn("it has a recording", before)
+        self.assertEqual(after.count(f"lowgear: not recorded: {recordings}/rank-00000: there is a recording already"), 1)
+        self.assertNotIn("not measured", run.stderr)
+        self.assertEqual([path.name for path in recordings.rglob("*")], ["rank-00000"])
+
+    def test_a_recording_that_is_there_keeps_no_job_from_its_server(self):
+        recordings = self.folder / "recordings"
+        (recordings / "rank-00000").mkdir(parents=True)
+        options = ("--server", f"unix:{self.folder}/none.sock", "--record", str(recordings))
+        run = self.run_attached(sys.executable, HERE / "job" / "train.py", 1, 3, options=options)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("lowgear: attached to deepspeed", run.stderr)
+        self.assertIn("no plan was followed in 3 iterations: ", run.stderr)
+        strict = self.run_attached(sys.executable, "-c", "print('started')", options=("--strict", *options))
+        self.assertEqual((strict.returncode, strict.stdout), (1, ""))
+
     def test_a_plan_waits_while_the_job_runs_another_schedule(self):
         run = self.run_attached(
             sys.executable, HERE / "job" / "train.py", 2, 6, "ramps=2", "returns=4",

@@ -192,6 +192,8 @@ class Marks:
         atexit.register(self.close)
         if job.place.speaks and job.place.pp_rank == 0:
             say(_attached(job, self._session.client.status()))
+        if job.place.speaks and self._session.not_recorded:
+            say(f"not recorded: {self._session.not_recorded}")
         if self._session.problem:
             self.refuse(self._session.problem)
 

@@ -40,6 +40,11 @@ def _recording(rank: int, earlier: int) -> dict:
     return {"recording": str(next(part for part in parts if not (part / f"rank-{rank:05d}").exists()))}
 
 
+def _does_more_than_record() -> bool:
+    """Whether a client has something to do where nothing can be recorded."""
+    return any(os.environ.get(name) for name in ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_SEARCH"))
+
+
 class Session:
     """A client that was opened for one job, and its requests."""
 
@@ -62,15 +67,23 @@ class Session:
         launch = _launch()
         recording = _recording(launch.get("rank", int(os.environ.get("RANK") or 0)), earlier)
         _library.load()  # `lowgear run` says what is missing where a program of its own would idle
+        self.not_recorded: Optional[str] = None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # likewise; a program may turn warnings into errors
-            self.client = lowgear.Client(**launch, **ranks, **serving, **recording)
+            try:
+                self.client = lowgear.Client(**launch, **ranks, **serving, **recording)
+            except lowgear.LowgearError as error:
+                if not _does_more_than_record():
+                    raise
+                # Where it is not the recording that cannot be made, this fails likewise.
+                self.client = lowgear.Client(**launch, **ranks, **serving, recording="")
+                self.not_recorded = str(error)
         if refused:
             self.refuse(refused)
         elif os.environ.get("LOWGEAR_PLAN"):
             self._planned = job
             self._load_plan(os.environ["LOWGEAR_PLAN"])
-        if os.environ.get("LOWGEAR_RECORDING") and not refused:
+        if os.environ.get("LOWGEAR_RECORDING") and not refused and not self.not_recorded:
             self._record_order(Path(os.environ["LOWGEAR_RECORDING"]))
         if job.expected is not None and not refused:
             self._attempt("expect", job.expected, False)  # Python decides what a difference means: it knows more
