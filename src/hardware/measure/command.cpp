@@ -6,12 +6,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -38,10 +44,43 @@ sigset_t guarded_signals() {
 /// Asks the witness for an answer. It comes after the reports of all others: the lowest signal is taken first.
 int question() { return SIGRTMAX; }
 
+/// The memory of this process whose text is the command line that others see; empty where the kernel does not say.
+std::span<char> shown_command_line() {
+  constexpr int kFieldsToArguments = 48 - 3;  // proc(5): from the state, the first field after the name, to arg_start
+  std::ostringstream stat;
+  stat << std::ifstream("/proc/self/stat").rdbuf();
+  std::istringstream fields(stat.str().substr(std::min(stat.str().rfind(')') + 1, stat.str().size())));
+  std::string skipped;
+  for (int field = 0; field < kFieldsToArguments; ++field) fields >> skipped;
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  if (!(fields >> begin >> end) || begin == 0 || end <= begin) return {};
+  return {reinterpret_cast<char*>(begin), end - begin};
+}
+
+/// How the witness looks to programs that choose processes by name.
+struct WitnessLook {
+  std::string name;            ///< of the program
+  std::string arguments;       ///< each with a NUL at its end
+  std::span<char> place = {};  ///< where the kernel reads them
+};
+
+WitnessLook look_like(std::span<const std::string> command) {
+  WitnessLook look{.name = "lowgear-signals", .arguments = {}, .place = shown_command_line()};
+  if (!command.empty()) look.name = std::filesystem::path(command.front()).filename().string();
+  for (const std::string& word : command) look.arguments += word + '\0';
+  return look;
+}
+
 /// Reports every signal that this process gets, until the one that started it ends. Runs, with all signals blocked, in
 /// a child of a process that may have threads: nothing here allocates.
-[[noreturn]] void witness_signals(pid_t parent, int reports) {
-  ::prctl(PR_SET_NAME, "lowgear-signals");
+[[noreturn]] void witness_signals(pid_t parent, int reports, const WitnessLook& look) {
+  ::prctl(PR_SET_NAME, look.name.c_str());
+  if (!look.place.empty()) {
+    // The last byte stays NUL: otherwise the kernel takes the environment for more of it.
+    std::memset(look.place.data(), 0, look.place.size());
+    std::memcpy(look.place.data(), look.arguments.data(), std::min(look.arguments.size(), look.place.size() - 1));
+  }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t all;
   sigfillset(&all);
@@ -70,7 +109,8 @@ bool can_answer(pid_t witness) {
 
 }  // namespace
 
-SignalGuard::SignalGuard() {
+SignalGuard::SignalGuard(std::span<const std::string> command) {
+  const WitnessLook look = look_like(command);
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(errno);
   const sigset_t signals = guarded_signals();
@@ -85,7 +125,7 @@ SignalGuard::SignalGuard() {
   ::signal(SIGCHLD, SIG_DFL);
   const pid_t parent = ::getpid();
   witness_ = ::fork();
-  if (witness_ == 0) witness_signals(parent, ends[1]);
+  if (witness_ == 0) witness_signals(parent, ends[1], look);
   const int error = errno;
   pthread_sigmask(SIG_SETMASK, &guarded, nullptr);
   ::close(ends[1]);
@@ -203,6 +243,28 @@ pid_t spawn(std::span<const std::string> words, CommandOutput output) {
 
 }  // namespace
 
+namespace {
+
+/// Whether a signal that was sent to `child` cannot have reached it: there it has its usual effect, which is to end a
+/// process, does not wait, and the child lives. Signals that stop or continue say nothing.
+bool has_missed(pid_t child, int signal) {
+  std::ifstream status("/proc/" + std::to_string(child) + "/status");
+  std::uint64_t signals = 0;  // that wait, or are blocked, ignored or caught
+  bool is_alive = false;
+  for (std::string line; std::getline(status, line);) {
+    std::istringstream fields(line);
+    std::string name;
+    fields >> name;
+    if (std::string state; name == "State:" && fields >> state) is_alive = state != "Z" && state != "X";
+    constexpr auto kMasks = std::to_array<std::string_view>({"SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:", "SigCgt:"});
+    std::uint64_t mask = 0;
+    if (std::ranges::find(kMasks, name) != kMasks.end() && fields >> std::hex >> mask) signals |= mask;
+  }
+  return is_alive && signal != SIGCONT && (signals >> (signal - 1) & 1U) == 0;
+}
+
+}  // namespace
+
 CommandResult run_command(std::span<const std::string> words, CommandOutput output, SignalGuard& guard) {
   if (words.empty()) throw InputError("there is no command to run; give one after --");
   const pid_t child = spawn(words, output);
@@ -212,7 +274,8 @@ CommandResult run_command(std::span<const std::string> words, CommandOutput outp
     if (ended == child && WIFSIGNALED(status)) return {.exit_code = 0, .signal = WTERMSIG(status)};
     if (ended == child) return {.exit_code = WEXITSTATUS(status), .signal = 0};
     const int signal = guard.next();
-    if (signal != SIGCHLD && !guard.sent_to_all(signal)) kill(child, signal);
+    if (signal == SIGCHLD) continue;
+    if (!guard.sent_to_all(signal) || has_missed(child, signal)) kill(child, signal);
   }
 }
 

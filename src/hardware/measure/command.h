@@ -15,11 +15,12 @@ namespace lowgear::measure {
 ///
 /// Schedulers signal one process, its group, or all processes of a job one by one, and a terminal signals the group. A
 /// command in the same group then has the signal already. No signal says how it was sent, so a second process, the
-/// witness, waits in the same group and job: a signal that the witness got too was sent to all.
+/// witness, waits in the same group and job: a signal that the witness got too was sent to all. It has the name and the
+/// arguments of the command, so that a signal by name (pkill, killall) reaches both or neither.
 class SignalGuard {
  public:
-  /// Throws Error when no process can be started.
-  SignalGuard();
+  /// `command`: the words of the command that will run. Throws Error when no process can be started.
+  explicit SignalGuard(std::span<const std::string> command);
   ~SignalGuard();
   SignalGuard(const SignalGuard&) = delete;
   SignalGuard& operator=(const SignalGuard&) = delete;

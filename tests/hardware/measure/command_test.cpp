@@ -7,6 +7,7 @@
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -32,7 +33,7 @@ bool in_own_group(const std::function<bool()>& holds) {
 
 TEST(SignalGuard, TellsASignalToTheGroupFromOneToThisProcess) {
   EXPECT_TRUE(in_own_group([] {
-    SignalGuard guard;
+    SignalGuard guard({});
     bool right = true;
     for (int round = 0; round < 2; ++round) {
       killpg(getpgrp(), SIGUSR1);
@@ -46,7 +47,7 @@ TEST(SignalGuard, TellsASignalToTheGroupFromOneToThisProcess) {
 
 TEST(SignalGuard, KeepsSeveralSignalsApart) {
   EXPECT_TRUE(in_own_group([] {
-    SignalGuard guard;
+    SignalGuard guard({});
     kill(getpid(), SIGTERM);
     killpg(getpgrp(), SIGINT);
     killpg(getpgrp(), SIGUSR2);
@@ -57,7 +58,7 @@ TEST(SignalGuard, KeepsSeveralSignalsApart) {
 
 TEST(SignalGuard, TakesNoAnswerOfAStoppedProcessForTheNext) {
   EXPECT_TRUE(in_own_group([] {
-    SignalGuard guard;
+    SignalGuard guard({});
     pid_t witness = 0;
     std::ifstream("/proc/thread-self/children") >> witness;
     if (witness <= 0) return false;
@@ -73,12 +74,12 @@ TEST(SignalGuard, TakesNoAnswerOfAStoppedProcessForTheNext) {
 }
 
 TEST(SignalGuard, LeavesNoProcessBehind) {
-  { const SignalGuard guard; }
+  { const SignalGuard guard({}); }
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
 }
 
 CommandResult run(const std::vector<std::string>& words) {
-  SignalGuard guard;
+  SignalGuard guard(words);
   return run_command(words, CommandOutput::standard_output, guard);
 }
 
@@ -113,7 +114,7 @@ TEST(Command, RefusesNothing) { EXPECT_THROW((void)run({}), InputError); }
 
 TEST(Command, PassesASignalOnAndWaits) {
   // The command says by its exit code that it got the signal and ended in its own way.
-  SignalGuard guard;
+  SignalGuard guard({});
   const pthread_t waiter = pthread_self();
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -174,6 +175,44 @@ TEST(Command, GetsASignalToTheGroupOnce) {
     });
     EXPECT_EQ(status, 11) << name;
   }
+}
+
+/// The children of a process that has one thread.
+std::vector<pid_t> children_of(pid_t process) {
+  const std::string id = std::to_string(process);
+  std::ifstream file("/proc/" + id + "/task/" + id + "/children");
+  return {std::istream_iterator<pid_t>(file), {}};
+}
+
+std::string shown_arguments(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/cmdline");
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  return text.substr(0, text.find_last_not_of('\0') + 1);
+}
+
+TEST(Command, GetsASignalToTheOthersThatItHasMissed) {
+  // As `kill $(pidof lowgear)` sends it: to the two processes of one program. The command's answer is the usual one.
+  const int status = status_in_own_group("eval \"$READY\"; exec sleep 1000", [](pid_t runner) {
+    const std::vector<pid_t> children = children_of(runner);
+    EXPECT_EQ(children.size(), 2U);
+    kill(children.at(0), SIGTERM);  // the watching one is started first
+    kill(runner, SIGTERM);
+  });
+  EXPECT_EQ(status, 128 + SIGTERM);
+}
+
+TEST(Command, IsNamedLikeTheProcessThatWatchesForItsSignals) {
+  // So pkill, also with -f, chooses both of them or neither, and the command gets every signal once.
+  std::vector<std::string> shown;
+  status_in_own_group("trap 'exit 9' TERM; eval \"$READY\"; while :; do sleep 0.01; done", [&](pid_t runner) {
+    for (const pid_t child : children_of(runner)) {
+      std::string name;
+      std::getline(std::ifstream("/proc/" + std::to_string(child) + "/comm"), name);
+      shown.push_back(name + " " + shown_arguments(child).substr(0, 6));
+    }
+    kill(runner, SIGTERM);
+  });
+  EXPECT_EQ(shown, (std::vector<std::string>(2, std::string("sh sh\0-c\0", 9))));
 }
 
 TEST(Command, IgnoresWhatWasIgnoredBefore) {

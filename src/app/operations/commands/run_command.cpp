@@ -295,7 +295,7 @@ AttachedResult run_marked(const RunArguments& arguments, const std::map<std::str
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
   ::setenv(kMarkVariable, mark.c_str(), 1);
   // NOLINTEND(concurrency-mt-unsafe)
-  measure::SignalGuard guard;
+  measure::SignalGuard guard(arguments.command);
   cli::throw_if_interrupted();  // by a signal from before
   AttachedResult result;
   result.command = measure::run_command(arguments.command, measure::CommandOutput::standard_output, guard);

@@ -99,7 +99,7 @@ void report(const MonitorArguments& arguments, const measure::WindowMeasurement&
 
 cli::ExitCode run_monitor(const MonitorArguments& arguments, cli::Console& console) {
   if (!arguments.out.empty()) check_writable(arguments.out);
-  measure::SignalGuard guard;
+  measure::SignalGuard guard(arguments.command);
   const std::unique_ptr<gpu::GpuSystem> system = open_gpus(arguments, console);
   const std::vector<gpu::Gpu*> gpus = chosen_gpus(*system, arguments.gpus);
   std::vector<std::string> uuids;
