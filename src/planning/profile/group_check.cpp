@@ -338,6 +338,19 @@ double median_of(std::vector<double> values) {
   return std::sqrt(upper * *std::max_element(values.begin(), middle));
 }
 
+DrawnPower drawn_power(const StageProfile& profile) {
+  std::vector<double> powers_w;
+  for (const StageOp& op : profile.ops()) {
+    for (const Measurement& measured : op.measurements) powers_w.push_back(measured.energy_j / measured.time_s);
+  }
+  if (powers_w.empty()) return {};
+  std::ranges::sort(powers_w);
+  return {.median_w = median_of(powers_w),
+          .majority_w = powers_w[(powers_w.size() - 1) / 2],
+          .lowest_w = powers_w.front(),
+          .highest_w = powers_w.back()};
+}
+
 std::vector<GroupFinding> check_groups(const StageProfile& profile) { return GroupChecker(profile).check(); }
 
 }  // namespace lowgear::profile

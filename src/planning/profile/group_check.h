@@ -19,6 +19,15 @@ struct GroupFinding {
 /// not be empty.
 [[nodiscard]] double median_of(std::vector<double> values);
 
+/// Powers of a profile's rows, energy by time, in W; all 0 where it has none.
+struct DrawnPower {
+  double median_w = 0;
+  double majority_w = 0;  ///< more than half of the rows draw this or more
+  double lowest_w = 0;
+  double highest_w = 0;
+};
+[[nodiscard]] DrawnPower drawn_power(const StageProfile& profile);
+
 /// Contradictions between stages or kinds. No single row shows them, since the rows of each agree, as when all are in
 /// other units:
 /// - stages whose forwards or backwards take several times as long, or as short, as those of the others;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -32,6 +33,10 @@ constexpr double kKilo = 1e3;
 constexpr double kMostByWaiting = 25;
 /// Most GPUs whose energies are taken to have been added up.
 constexpr double kMostGpusOfNode = 16;
+/// Most GPUs draw less in training: from a B200 on, modules have higher limits.
+constexpr double kUsualGpuPowerW = 800;
+constexpr std::string_view kOfSeveralGpus =
+    "energies look like those of several GPUs together: give the joules of one GPU";
 
 /// A unit that makes a figure what it can be: `factor` of the right unit.
 struct UnitGuess {
@@ -39,24 +44,19 @@ struct UnitGuess {
   std::string_view text;
 };
 
-/// Medians over all measurements, and the highest power.
+/// Median time of a measurement, and powers of all of them.
 struct TypicalFigures {
   double time_s = 0;
-  double power_w = 0;
-  double highest_power_w = 0;
+  DrawnPower power = {};
 };
 
 TypicalFigures typical_figures(const StageProfile& profile) {
   std::vector<double> times_s;
-  std::vector<double> powers_w;
   for (const StageOp& op : profile.ops()) {
-    for (const Measurement& measured : op.measurements) {
-      times_s.push_back(measured.time_s);
-      powers_w.push_back(measured.energy_j / measured.time_s);
-    }
+    for (const Measurement& measured : op.measurements) times_s.push_back(measured.time_s);
   }
   if (times_s.empty()) return {};
-  return {median_of(times_s), median_of(powers_w), *std::ranges::max_element(powers_w)};
+  return {.time_s = median_of(times_s), .power = drawn_power(profile)};
 }
 
 /// Units of both figures that make powers and times what they can be, the likeliest first.
@@ -84,13 +84,13 @@ constexpr auto kBlockingGuesses = std::to_array<UnitGuess>({
 /// The likely error in these times and powers.
 std::string likely_units(const TypicalFigures& typical, double most_w) {
   const auto* const guess = std::ranges::find_if(kUnitsGuesses, [&](const UnitsGuess& units) {
-    const double power_w = typical.power_w * units.energy / units.time;
+    const double power_w = typical.power.median_w * units.energy / units.time;
     return power_w >= kLeastPowerW && power_w <= most_w && typical.time_s * units.time <= kLongestOpS &&
            typical.time_s * units.time >= kShortestOpS;
   });
   if (guess != kUnitsGuesses.end()) return std::string(guess->text);
-  if (typical.power_w > most_w && typical.power_w <= kMostGpusOfNode * most_w) {
-    return "energies look like those of several GPUs together: give the joules of one GPU";
+  if (typical.power.median_w > most_w && typical.power.median_w <= kMostGpusOfNode * most_w) {
+    return std::string(kOfSeveralGpus);
   }
   return "give seconds and joules";
 }
@@ -105,18 +105,41 @@ std::string lack_text(const std::optional<NamedPowerLimit>& gpu) {
   throw_input_error({context.source, 0, 0}, what, can_accept ? "or accept the units as they are: --accept-units" : "");
 }
 
+/// Of a GPU that is not known: ops that draw more than most GPUs. Throws InputError where some draw more than any,
+/// unless units are accepted.
+std::optional<std::string> several_gpus_doubt(const TypicalFigures& typical, const ProfileContext& context) {
+  if (context.gpu || typical.time_s < kShortestUnitS || typical.power.majority_w <= kUsualGpuPowerW)
+    return std::nullopt;
+  const std::string draw =
+      fmt::format("check the energies of the profile: its ops draw {:.4g} W (median)", typical.power.median_w);
+  if (typical.power.highest_w <= kHighestGpuPowerW) {
+    return fmt::format(
+        "{}, more than most GPUs: if they are those of several GPUs together, give the joules of one "
+        "GPU; --gpu NAME compares them with the GPU's power limit",
+        draw);
+  }
+  const std::string what = fmt::format("{} and up to {:.4g} W, {}; {}", draw, typical.power.highest_w,
+                                       excess_text(context.gpu), kOfSeveralGpus);
+  if (context.units != ImpossibleUnits::accept) refuse_units(what, context);
+  return what;
+}
+
 /// About the profile as a whole. Throws InputError where no GPU can have measured it, and, unless units are accepted,
-/// where ops take so long that other units are likely.
+/// where other units are likely: ops take long, or draw more than the limit of the GPU that is named.
 std::optional<std::string> units_doubt(const TypicalFigures& typical, const ProfileContext& context) {
   const double most_w = highest_profiled_power_w(context.gpu);
-  if (typical.power_w == 0) return std::nullopt;  // no rows
+  if (typical.power.median_w == 0) return std::nullopt;  // no rows
   const std::optional<double> limit_w = context.gpu ? std::optional(context.gpu->limit_w) : std::nullopt;
   const double least_w = std::max(kLeastPowerW, least_training_power_w(limit_w));
-  if (typical.power_w < least_w || typical.power_w > most_w) {
+  if (typical.power.median_w < least_w || typical.power.median_w > most_w) {
     const std::string what = fmt::format(
-        "check the units of the profile: its ops draw {:.4g} W (energy by time, median), {}; {}", typical.power_w,
-        typical.power_w > most_w ? excess_text(context.gpu) : lack_text(context.gpu), likely_units(typical, most_w));
-    const bool is_possible = typical.power_w >= kLeastBlockingW && typical.power_w <= highest_gpu_power_w(limit_w);
+        "check the units of the profile: its ops draw {:.4g} W (energy by time, median), {}; {}",
+        typical.power.median_w, typical.power.median_w > most_w ? excess_text(context.gpu) : lack_text(context.gpu),
+        likely_units(typical, most_w));
+    const bool exceeds_named = context.gpu && typical.power.median_w > most_w;
+    const bool is_possible = typical.power.median_w >= kLeastBlockingW &&
+                             typical.power.median_w <= highest_gpu_power_w(limit_w) &&
+                             !(exceeds_named && context.units == ImpossibleUnits::refuse_unless_accepted);
     const bool is_refused = context.units != ImpossibleUnits::accept;
     if (!is_possible && typical.time_s >= kShortestUnitS && is_refused) refuse_units(what, context);
     return what;
@@ -181,14 +204,14 @@ std::vector<std::string> row_doubts(const StageProfile& profile, double waiting_
 
 /// Throws InputError where it is impossible and another unit is likely, unless units are accepted.
 std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigures& typical, ImpossibleUnits units) {
-  const auto can_be = [&](double power_w) { return power_w >= kLeastBlockingW && power_w <= typical.highest_power_w; };
+  const auto can_be = [&](double power_w) { return power_w >= kLeastBlockingW && power_w <= typical.power.highest_w; };
   if (blocking_w == 0) return std::nullopt;
   if (can_be(blocking_w)) {
-    if (typical.power_w <= kMostByWaiting * blocking_w) return std::nullopt;
+    if (typical.power.median_w <= kMostByWaiting * blocking_w) return std::nullopt;
     return fmt::format(
         "check the units of the profile and --blocking-power: its ops draw {:.4g} W (median), {:.0f} times the {:.6g} "
         "W of a GPU that waits, more than GPUs do: give the joules and the watts of one GPU",
-        typical.power_w, typical.power_w / blocking_w, blocking_w);
+        typical.power.median_w, typical.power.median_w / blocking_w, blocking_w);
   }
   const auto* const guess =
       std::ranges::find_if(kBlockingGuesses, [&](const UnitGuess& unit) { return can_be(blocking_w * unit.factor); });
@@ -197,7 +220,7 @@ std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigu
   const bool is_likely = guess != kBlockingGuesses.end();
   const std::string problem = fmt::format(
       "check --blocking-power: {:.6g} W {} ({:.3g} W at most); {}: give the watts of one GPU that waits", blocking_w,
-      what, typical.highest_power_w, is_likely ? guess->text : "a GPU that waits draws less than one that computes");
+      what, typical.power.highest_w, is_likely ? guess->text : "a GPU that waits draws less than one that computes");
   if (is_likely && units != ImpossibleUnits::accept) {
     const bool can_accept = units == ImpossibleUnits::refuse_unless_accepted;
     throw InputError(fmt::format("{}, {:.6g}{}", problem, blocking_w * guess->factor,
@@ -211,16 +234,21 @@ std::vector<std::string> doubts_of_rows(const StageProfile& profile, const Profi
   const TypicalFigures typical = typical_figures(profile);
   // Where the units are wrong, every row says so.
   if (const auto doubt = units_doubt(typical, context)) return {*doubt};
+  std::vector<std::string> doubts;
+  if (const auto doubt = several_gpus_doubt(typical, context)) doubts.push_back(*doubt);
+  // Where units are accepted, every row above what GPUs draw would be an error.
+  if (typical.power.highest_w > kHighestGpuPowerW && !doubts.empty()) return doubts;
   double waiting_w = 0;
   for (const double blocking_w : context.blocking_power_w) {
     if (const auto doubt = blocking_warning(blocking_w, typical, context.units)) {
-      std::vector<std::string> doubts = row_doubts(profile, 0, context);
-      doubts.insert(doubts.begin(), *doubt);
-      return doubts;
+      doubts.push_back(*doubt);
+      waiting_w = 0;
+      break;
     }
     waiting_w = waiting_w == 0 ? blocking_w : std::min(waiting_w, blocking_w);
   }
-  return row_doubts(profile, waiting_w, context);
+  std::ranges::move(row_doubts(profile, waiting_w, context), std::back_inserter(doubts));
+  return doubts;
 }
 
 /// Of stages and kinds as a whole.

@@ -13,7 +13,7 @@
 namespace lowgear::profile {
 
 /// Whether figures that are impossible in their units and possible in others are errors or doubts. Ops that take longer
-/// than is usual are an error where they can be accepted, and else a doubt.
+/// than is usual, or draw more than the limit of the named GPU, are an error where they can be accepted, else a doubt.
 enum class ImpossibleUnits : std::uint8_t {
   refuse,
   refuse_unless_accepted,  ///< the error names `--accept-units`

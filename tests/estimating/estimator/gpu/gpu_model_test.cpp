@@ -258,7 +258,34 @@ TEST(Plausibility, HoldsPowersAgainstTheLimitOfTheGpu) {
                                HasSubstr("the power limit of NVIDIA A40 (300 W)"),
                                HasSubstr("those of several GPUs together: give the joules of one")));
   EXPECT_THAT(on_a40(1e3), AllOf(HasSubstr("the power limit of NVIDIA A40"), HasSubstr("look like millijoules")));
-  EXPECT_EQ(doubt(1, 8, {}), "") << "some GPU may draw 2400 W";
+}
+
+TEST(Plausibility, RefusesOpsAboveTheLimitOfTheNamedGpuUnlessUnitsAreAccepted) {
+  const auto on_a100 = [](double energy_factor, profile::ImpossibleUnits units) {
+    return doubts_of(profile_in(1, energy_factor), {.gpu = power_limit_of("a100"), .units = units});
+  };
+  using enum profile::ImpossibleUnits;
+  for (const double gpus : {2, 4, 8}) {
+    EXPECT_THAT(on_a100(gpus, refuse_unless_accepted),
+                AllOf(StartsWith("refused: "), HasSubstr("the power limit of a100 (400 W)"),
+                      HasSubstr("those of several GPUs together"), HasSubstr("--accept-units")))
+        << gpus;
+    EXPECT_THAT(on_a100(gpus, accept), StartsWith("check the units of the profile: its ops draw")) << gpus;
+  }
+  EXPECT_EQ(on_a100(1.3, refuse_unless_accepted), "") << "390 W";
+}
+
+TEST(Plausibility, LooksAtAllOpsBeforeOneRow) {
+  EXPECT_EQ(doubt(1, 2.6, {}), "") << "some GPUs draw 780 W";
+  EXPECT_THAT(doubt(1, 4, {}), AllOf(StartsWith("check the energies of the profile: its ops draw 1200 W (median)"),
+                                     HasSubstr("several GPUs together"), HasSubstr("--gpu")));
+  profile::StageProfile of_eight = profile_in(1, 8);
+  of_eight.add(0, OpKind::recomputation, {1400, 0.05, 0.05 * 3796});
+  EXPECT_THAT(doubts_of(of_eight, {.units = profile::ImpossibleUnits::refuse_unless_accepted}),
+              AllOf(StartsWith("refused: check the energies of the profile: its ops draw 2400 W (median) and up to "
+                               "3796 W, more than any GPU draws"),
+                    HasSubstr("several GPUs together"), HasSubstr("--accept-units")));
+  EXPECT_THAT(doubts_of(of_eight, {.units = profile::ImpossibleUnits::accept}), StartsWith("check the energies"));
 }
 
 TEST(Plausibility, NamesTheLikelyUnitOfBlockingPower) {
