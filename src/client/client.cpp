@@ -390,11 +390,7 @@ std::string Client::followed() {
   }
   const Status now = status();
   const std::uint64_t planned = had_plan_ ? marks_->written().planned_iterations() : served.planned;
-  std::string others;
-  if (served.measured > 0) others += fmt::format("; in {} others the server measured the job", served.measured);
-  if (served.at_full_clocks > 0) {
-    others += fmt::format("; {} ran at full clocks in place of a plan", served.at_full_clocks);
-  }
+  const std::string others = had_plan_ ? "" : served.other_iterations(iterations);
   if (planned > 0) {
     return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, others,
                        now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "");

@@ -1,5 +1,7 @@
 #include "client/server/served_rank.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -143,7 +145,10 @@ void ServedRank::count_iteration(int version) {
   const std::lock_guard lock(mutex_);
   ++iterations_;
   const auto purpose = purposes_.find(version);
-  if (purpose == purposes_.end()) return;
+  if (purpose == purposes_.end()) {
+    if (planned_ + measured_ + at_full_clocks_ == 0) ++before_plans_;
+    return;
+  }
   switch (purpose->second) {
     case protocol::PlanPurpose::train:
       ++planned_;
@@ -156,6 +161,18 @@ void ServedRank::count_iteration(int version) {
       ++measured_;
       break;
   }
+}
+
+std::string ServedRankStatus::other_iterations(std::uint64_t all) const {
+  const std::uint64_t with_plan = planned + measured + at_full_clocks;
+  if (with_plan == 0) return "";
+  std::string others;
+  if (measured > 0) others += fmt::format("; in {} others the server measured the job", measured);
+  if (at_full_clocks > 0) others += fmt::format("; {} ran at full clocks in place of a plan", at_full_clocks);
+  if (before_plans > 0) others += fmt::format("; {} ran before the server's first plan", before_plans);
+  const std::uint64_t known = with_plan + before_plans;
+  if (all > known) others += fmt::format("; in {} the agent held no plan's clocks", all - known);
+  return others;
 }
 
 AgentLease::OfferAnswer ServedRank::offer(const protocol::RankPlan& plan) {
@@ -197,7 +214,8 @@ ServedRankStatus ServedRank::status() const {
           .iterations = iterations_,
           .planned = planned_,
           .measured = measured_,
-          .at_full_clocks = at_full_clocks_};
+          .at_full_clocks = at_full_clocks_,
+          .before_plans = before_plans_};
 }
 
 }  // namespace lowgear::client

@@ -58,11 +58,17 @@ struct ServedRankStatus {
   ServerStatus server;
   int plan_version = 0;          ///< of the server's plan that the newest iteration followed; 0: none
   std::uint64_t iterations = 0;  ///< that ended
-  /// Iterations that followed plans for training, those at which the server measured the job for such plans, and those
-  /// at the full clocks that it held in their place.
+  /// Iterations that followed plans for training, those at which the server measured the job for such plans, those at
+  /// the full clocks that it held in their place, and those that ended before the first plan of any purpose began. The
+  /// agent followed no plan in all others.
   std::uint64_t planned = 0;
   std::uint64_t measured = 0;
   std::uint64_t at_full_clocks = 0;
+  std::uint64_t before_plans = 0;
+
+  /// What those of so many iterations ran that followed no plan for training, each as `; ...`. Empty where no plan of
+  /// any purpose began.
+  [[nodiscard]] std::string other_iterations(std::uint64_t all) const;
 };
 
 /// A rank whose plans come from the server: makes its agent follow them from their first iterations on, and reports the
@@ -116,6 +122,7 @@ class ServedRank final : private PlanTaker {
   std::uint64_t planned_ = 0;
   std::uint64_t measured_ = 0;
   std::uint64_t at_full_clocks_ = 0;
+  std::uint64_t before_plans_ = 0;
   bool forgets_profile_ = false;  ///< what `profile_` holds is of a job that the server has lost
 
   ServerConnection server_;  ///< last: its threads use the above
