@@ -84,6 +84,19 @@ class AgentInit(AgentTest):
             command = ("agent", "init", "--config", name, "--yes", "--replace")
             self.assertIn(said, self.lowgear(*command, code=2).stderr)
 
+    def test_without_a_driver_it_gives_the_hint_of_the_doctor(self):
+        kept = {name: value for name, value in os.environ.items() if name not in ("LOWGEAR_NVML", "LOWGEAR_SIMGPU")}
+        for environment in (kept, {**kept, "LOWGEAR_NVML": "/nowhere/libnvidia-ml.so.1"}):
+            def said(*words):
+                return subprocess.run([LOWGEAR, *words], env=environment, capture_output=True, text=True)
+
+            doctor = json.loads(said("doctor", "--json").stdout)["findings"]
+            driver = next(finding for finding in doctor if finding["topic"] == "driver")
+            if driver["fix"]:  # this machine has no driver of its own
+                init = said("agent", "init", "--config", str(self.config))
+                self.assertEqual(init.returncode, 1)
+                self.assertIn(driver["fix"], init.stderr)
+
     def test_it_refuses_what_the_agent_would_not_read(self):
         self.assertIn("there is no group", self.init("--yes", "--group", "no-such-group", code=1).stderr)
         self.folder.chmod(0o777)

@@ -33,34 +33,6 @@ std::string simulation_fix(const MachineFacts& facts) {
          "/dev/shm/simgpu --any-user, then the two export lines that it prints";
 }
 
-/// What helps where NVML could not be opened: the nearest thing that is missing.
-std::string driver_fix(const MachineFacts& facts) {
-  if (!facts.nvml_override.empty()) {
-    const bool is_simulation = facts.nvml_override == facts.simulated_nvml;
-    if (is_simulation && facts.simulated_machine.empty()) {
-      return "LOWGEAR_NVML is the simulation's, and LOWGEAR_SIMGPU is not set: export LOWGEAR_SIMGPU=FILE, a machine "
-             "of "
-             "lowgear simgpu create --state FILE";
-    }
-    return "LOWGEAR_NVML is set: unset it for the system's library, or name a library that exists";
-  }
-  const bool gpu_here = facts.nvidia_pci_gpus > 0 || !facts.kernel_module_version.empty();
-  if (!gpu_here) return simulation_fix(facts);
-  if (facts.container == "kubernetes") return "ask for GPUs in the pod: resources.limits: nvidia.com/gpu: 1";
-  if (!facts.container.empty()) {
-    return fmt::format("start the container with its GPUs (NVIDIA Container Toolkit): {} run --gpus all ...",
-                       facts.container == "podman" ? "podman" : "docker");
-  }
-  if (facts.kernel_module_version.empty()) {
-    return "the nvidia kernel module is not loaded: sudo modprobe nvidia, or install NVIDIA's driver for this kernel";
-  }
-  if (!facts.device_nodes) return "/dev/nvidiactl is missing: sudo nvidia-modprobe -c 0 -u";
-  return fmt::format(
-      "the nvidia kernel module {} is loaded, its NVML library does not work: install the library of that "
-      "version (Debian: libnvidia-ml1)",
-      facts.kernel_module_version);
-}
-
 Finding driver_finding(const MachineFacts& facts) {
   if (!facts.nvml) {
     return {FindingLevel::broken, "driver", facts.nvml_problem, driver_fix(facts)};
@@ -320,6 +292,33 @@ std::string_view name(FindingLevel level) {
       break;
   }
   return "broken";
+}
+
+std::string driver_fix(const MachineFacts& facts) {
+  if (!facts.nvml_override.empty()) {
+    const bool is_simulation = facts.nvml_override == facts.simulated_nvml;
+    if (is_simulation && facts.simulated_machine.empty()) {
+      return "LOWGEAR_NVML is the simulation's, and LOWGEAR_SIMGPU is not set: export LOWGEAR_SIMGPU=FILE, a machine "
+             "of "
+             "lowgear simgpu create --state FILE";
+    }
+    return "LOWGEAR_NVML is set: unset it for the system's library, or name a library that exists";
+  }
+  const bool gpu_here = facts.nvidia_pci_gpus > 0 || !facts.kernel_module_version.empty();
+  if (!gpu_here) return simulation_fix(facts);
+  if (facts.container == "kubernetes") return "ask for GPUs in the pod: resources.limits: nvidia.com/gpu: 1";
+  if (!facts.container.empty()) {
+    return fmt::format("start the container with its GPUs (NVIDIA Container Toolkit): {} run --gpus all ...",
+                       facts.container == "podman" ? "podman" : "docker");
+  }
+  if (facts.kernel_module_version.empty()) {
+    return "the nvidia kernel module is not loaded: sudo modprobe nvidia, or install NVIDIA's driver for this kernel";
+  }
+  if (!facts.device_nodes) return "/dev/nvidiactl is missing: sudo nvidia-modprobe -c 0 -u";
+  return fmt::format(
+      "the nvidia kernel module {} is loaded, its NVML library does not work: install the library of that "
+      "version (Debian: libnvidia-ml1)",
+      facts.kernel_module_version);
 }
 
 std::vector<Finding> diagnose(const MachineFacts& facts) {

@@ -28,6 +28,9 @@ struct Finding {
 /// Conclusions from the facts about a machine, in reading order.
 [[nodiscard]] std::vector<Finding> diagnose(const MachineFacts& facts);
 
+/// What helps on a machine where NVML cannot be opened: the nearest thing that is missing, or simulated GPUs.
+[[nodiscard]] std::string driver_fix(const MachineFacts& facts);
+
 /// Whether all that Lowgear needs to measure works: no finding is `broken`.
 [[nodiscard]] bool can_measure(const std::vector<Finding>& findings);
 

@@ -14,6 +14,8 @@
 #include "agent/config/config.h"
 #include "agent/config/initial_config.h"
 #include "app/cli/terminal/process.h"
+#include "app/operations/doctor/diagnosis.h"
+#include "app/operations/doctor/machine_facts.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -89,7 +91,9 @@ void require_replaceable(const AgentInitRequest& request) {
 }
 
 gpu::NvmlSurvey survey_gpus() {
-  gpu::NvmlSurvey survey = gpu::survey_nvml();
+  const doctor::MachineFacts facts = doctor::collect_machine_facts();
+  if (!facts.nvml) throw Error(fmt::format("{}; {}", facts.nvml_problem, doctor::driver_fix(facts)));
+  gpu::NvmlSurvey survey = *facts.nvml;
   if (!is_root() && !survey.simulated) {
     throw InputError("only root may set clocks: sudo lowgear agent init");
   }
