@@ -21,6 +21,7 @@
 #include "base/core/error.h"
 #include "base/core/numbers/figure_text.h"
 #include "base/core/numbers/number.h"
+#include "planning/profile/group_check.h"
 
 namespace lowgear::cli {
 namespace {
@@ -112,6 +113,9 @@ std::string summary_text(const PlanArguments& arguments, const PlanSummary& summ
   std::string text = fmt::format("pipeline  {} on {}, {}, {}\n", counted(order.stages, "stage", "stages"),
                                  counted(order.rank_count(), "rank", "ranks"),
                                  counted(order.microbatches, "microbatch", "microbatches"), order.name);
+  const profile::DrawnPower drawn = profile::drawn_power(result.pipeline.profile);
+  text += fmt::format("profile   ops draw {:.4g} W (median), {:.4g} to {:.4g} W\n", drawn.median_w, drawn.lowest_w,
+                      drawn.highest_w);
   text += fmt::format("frontier  {}, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
                       counted(result.frontier.vertices.size(), "vertex", "vertices"), name(result.frontier.method),
                       fastest.time_s, fastest.energy_j, slowest.time_s, slowest.energy_j);

@@ -275,7 +275,7 @@ TEST_F(PlanCommand, VerifyMissesPlansThatTheTableLost) {
 
 TEST_F(PlanCommand, SaysWhatItPlansAndWhichRunItReplaces) {
   const ProgramResult first = plan({"--plans", "1"});
-  EXPECT_THAT(first.out, StartsWith("pipeline  3 stages on 3 ranks, 6 microbatches, 1f1b\nfrontier  "));
+  EXPECT_THAT(first.out, StartsWith("pipeline  3 stages on 3 ranks, 6 microbatches, 1f1b\nprofile   ops draw "));
   EXPECT_THAT(first.out, HasSubstr("\nplans     1, proven within"));
   EXPECT_THAT(first.out, testing::Not(HasSubstr("-0.00 %")));
   EXPECT_EQ(first.err, "");

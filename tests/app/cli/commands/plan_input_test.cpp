@@ -136,6 +136,31 @@ TEST_F(PlanInput, RefusesMillisecondsWithMillijoulesUnlessAccepted) {
   EXPECT_THAT(accepted.err, HasSubstr("warning: check the units of the profile"));
 }
 
+TEST_F(PlanInput, RefusesEnergiesOfSeveralGpusUnlessAccepted) {
+  const std::string text =
+      "stage,instruction,frequency,time,energy\n0,forward,1400,0.1,62\n0,forward,1000,0.12,60\n"
+      "0,backward,1400,0.2,124\n0,backward,1000,0.24,120\n";
+  std::vector<std::string> command{"plan",
+                                   "--profile",
+                                   write_text(folder_ / "two.csv", text),
+                                   "--gpu",
+                                   "a100",
+                                   "--microbatches",
+                                   "4",
+                                   "--blocking-power",
+                                   "70",
+                                   "--out",
+                                   out()};
+  const ProgramResult refused = run_lowgear(command);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, testing::AllOf(HasSubstr("more than the power limit of a100 (400 W)"),
+                                          HasSubstr("those of several GPUs together"), HasSubstr("--accept-units")));
+  command.emplace_back("--accept-units");
+  const ProgramResult accepted = run_lowgear(command);
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.out, testing::ContainsRegex("\nprofile   ops draw 5[0-9.]+ W \\(median\\), 500 to 620 W\n"));
+}
+
 /// Two stages at three clocks, times at 1200 MHz 10 % too short.
 constexpr const char* kTooFastAt1200 =
     "stage,instruction,frequency,time,energy\n"
