@@ -94,6 +94,10 @@
     result.rows = Object.fromEntries(['policies', 'plans', 'ranks'].map((id) =>
       [id, byId(id).querySelectorAll('tbody tr').length]));
     result.text = document.body.innerText;
+    result.wholeOptions = [...document.querySelectorAll('#warnings .option')].map((option) =>
+      `${option.textContent} ${getComputedStyle(option).whiteSpace}`);
+    result.emptyPanels = [...document.querySelectorAll('.panel:not([hidden])')].filter((panel) =>
+      !panel.querySelector('svg, canvas, table')).map((panel) => panel.id);
     result.fetched = performance.getEntriesByType('resource').length;
     result.overflowPx = document.documentElement.scrollWidth - document.documentElement.clientWidth;
     result.background = getComputedStyle(document.body).backgroundColor;

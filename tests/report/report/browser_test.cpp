@@ -59,6 +59,7 @@ class BrowserTest : public ::testing::Test {
 
 TEST_F(BrowserTest, DrawsEverythingAndFetchesNothing) {
   Data data = sample_report(8, 24);
+  data.warnings = {"the power of a waiting GPU is assumed; state it by --blocking-power 95 or so"};
   data.valleys = {
       {.stage = 0, .kind = OpKind::forward, .clocks_mhz = {900, 1200, 1410}, .energy_j = {11, 10, 12}},
       {.stage = 0, .kind = OpKind::backward, .clocks_mhz = {900, 1410}, .energy_j = {20, 21}},
@@ -80,8 +81,11 @@ TEST_F(BrowserTest, DrawsEverythingAndFetchesNothing) {
   EXPECT_EQ(seen["rows"]["plans"], data.plans.size());
   EXPECT_EQ(seen["rows"]["ranks"], 8);
   EXPECT_LE(seen["overflowPx"], 0);
+  EXPECT_EQ(seen["wholeOptions"], Json::array({"--blocking-power 95 nowrap"}));
+  EXPECT_EQ(seen["emptyPanels"], Json::array());
   EXPECT_THAT(seen["text"].get<std::string>(),
-              AllOf(HasSubstr("less energy, same time"), HasSubstr("more energy than the best possible plan"),
+              AllOf(HasSubstr("state it by --blocking-power 95 or so"), HasSubstr("less energy, same time"),
+                    HasSubstr("more energy than the best possible plan"),
                     HasSubstr(std::to_string(data.plans.size()) + " plans, show all")));
   const auto labels = seen["labels"].get<std::vector<std::string>>();
   EXPECT_THAT(labels,

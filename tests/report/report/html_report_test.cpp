@@ -1,5 +1,6 @@
 #include "report/report/html_report.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -322,6 +323,13 @@ TEST(HtmlReport, NamesCannotBreakOutOfTheDataBlock) {
     EXPECT_EQ(written[name], hostile) << name;
   }
   EXPECT_EQ(written["policies"][0]["note"], hostile);
+}
+
+TEST(HtmlReport, ShowsNoPanelBeforeItsData) {
+  const std::string page = render_html_report(Data{});
+  for (const char* panel : {"change", "grid", "valley", "orders", "plans", "ranks"}) {
+    EXPECT_THAT(page, HasSubstr(fmt::format("id=\"{}-panel\" hidden>", panel)));
+  }
 }
 
 TEST(HtmlReport, CarriesTheLicenceOfThePlottingLibrary) {

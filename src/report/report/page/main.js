@@ -156,10 +156,8 @@
 
   // Draws everything that depends on the colours of the theme.
   const drawColoured = (timeline) => {
-    if (!timeline) {
-      byId('ranks-panel').hidden = true;
-      return;
-    }
+    byId('ranks-panel').hidden = !timeline;
+    if (!timeline) return;
     const {clocks, colourOf} = timeline;
     byId('clock-legend').replaceChildren(timelineLegend.clocks(chosen.ranks.flat(), clocks, colourOf));
     byId('ranks').replaceChildren(tables.ranks(report, chosen, baselineTimeline, clocks, colourOf));
@@ -174,7 +172,7 @@
     byId('plans-panel').hidden = report.plans.length === 0 || report.comparison;
     byId('orders-panel').hidden = report.orders.length === 0;
     if (report.orders.length) byId('orders').replaceChildren(tables.orders(report));
-    byId('warnings').replaceChildren(...report.warnings.map((text) => element('li', {text})));
+    byId('warnings').replaceChildren(...report.warnings.map((text) => element('li', {}, withWholeOptions(text))));
     byId('warnings').hidden = report.warnings.length === 0;
   };
 

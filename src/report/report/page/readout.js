@@ -9,6 +9,10 @@ const element = (tag, options = {}, children = []) => {
   return node;
 };
 
+// The parts of a text: options of a command (--blocking-power 95) stay on one line.
+const withWholeOptions = (text) => text.split(/(--[a-z][a-z-]*(?: [\d.]+)?)/).map((part, i) =>
+  (i % 2 ? element('span', {class: 'option', text: part}) : part));
+
 const readout = (() => {
   const kOffset = 16;
   const box = document.getElementById('readout');
