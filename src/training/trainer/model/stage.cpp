@@ -116,7 +116,10 @@ Streams StageLayers::embedded(const Microbatch& microbatch) const {
   if (project_in_) activations = (*project_in_)(activations);
   if (token_types_ != nullptr) activations = activations + token_types_->value.select(0, 0);
   if (positions_ != nullptr) {
-    activations = activations + positions_->value.narrow(0, config.position_offset, ids.size(1));
+    const at::Tensor& within = context_.documents->positions;
+    // The backward of index_select adds in any order on GPUs.
+    activations = activations + (within.defined() ? at::embedding(positions_->value, within + config.position_offset)
+                                                  : positions_->value.narrow(0, config.position_offset, ids.size(1)));
   }
   if (embedding_norm_) activations = (*embedding_norm_)({activations}).normalised;
   activations = (*context_.dropout)(activations, config.embedding_dropout, {.layer = kEmbeddingBlock});
@@ -194,6 +197,24 @@ Tensors gradients_of(const Tensors& leaves) {
 
 }  // namespace
 
+class Stage::Scope {
+ public:
+  Scope(Stage& stage, const Microbatch& microbatch)
+      : documents_(&stage.documents_), drop_(stage.dropout_, microbatch.samples) {
+    if (microbatch.documents.empty()) return;
+    std::vector<at::Tensor> positions;
+    for (const std::int64_t length : microbatch.documents) positions.push_back(at::arange(length, at::kLong));
+    *documents_ = {microbatch.documents, at::cat(positions).to(stage.context_.store->values().device())};
+  }
+  ~Scope() { *documents_ = {}; }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  Documents* documents_;
+  Dropout::Guard drop_;
+};
+
 Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions options)
     : context_(with_queue(context)),
       range_(range),
@@ -206,6 +227,7 @@ Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions 
 BlockContext Stage::with_queue(BlockContext context) {
   context.queue = &queue_;
   context.dropout = &dropout_;
+  context.documents = &documents_;
   return context;
 }
 
@@ -229,7 +251,7 @@ at::Tensor Stage::logits(const Microbatch& microbatch) {
 
 Tensors Stage::evaluate(const Microbatch& microbatch, const Tensors& input) {
   const AutoGradMode no_gradient(false);
-  const Dropout::Guard drop(dropout_, microbatch.samples);
+  const Scope scope(*this, microbatch);
   const Streams entered = received(microbatch, input);
   return layers_.leave(layers_.through_blocks(entered, 0, layers_.blocks().size()), microbatch);
 }
@@ -246,7 +268,7 @@ Streams Stage::enter(const Pass& pass) const {
 }
 
 Tensors Stage::forward(int index, const Microbatch& microbatch, const Tensors& input) {
-  const Dropout::Guard drop(dropout_, microbatch.samples);
+  const Scope scope(*this, microbatch);
   Pass pass;
   pass.microbatch = microbatch;
   pass.input = leaves_of(input, trains_before_);
@@ -310,7 +332,7 @@ Tensors Stage::backward(int index, const Tensors& output_gradients, WeightGradie
   TORCH_INTERNAL_ASSERT(found != passes_.end(), "a backward pass without its forward pass");
   Pass pass = std::move(found->second);
   passes_.erase(found);
-  const Dropout::Guard drop(dropout_, pass.microbatch.samples);
+  const Scope scope(*this, pass.microbatch);
   const WeightGradientQueue::Guard defer(queue_, when == WeightGradients::later ? &deferred_[index] : nullptr);
   Tensors input_gradients;
   if (options_.recompute) {
