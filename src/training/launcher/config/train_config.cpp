@@ -295,6 +295,14 @@ void read_clock_profile(const YamlView& map, TrainConfig& config) {
   if (config.recorded_steps) map.at("recorded_steps").fail("a run that profiles records all its steps", "leave it out");
 }
 
+/// Which setting changes units from step to step, or their clocks; empty: none.
+const char* changing_setting(const TrainConfig& config) {
+  if (config.adapt.slowdown) return "adapt.slowdown";
+  if (config.adapt.repartition) return "adapt.repartition";
+  if (config.freeze.weight_gradient_budget) return "adapt.freeze.weight_gradients";
+  return config.freeze.most_blocks() > 0 ? "adapt.freeze" : "";
+}
+
 /// A job that reconfigures sets clocks itself, from one step to the next of the same units.
 void read_policy(const YamlView& energy, const fs::path& folder, TrainConfig& config) {
   if (!energy.has("policy")) return;
@@ -303,10 +311,8 @@ void read_policy(const YamlView& energy, const fs::path& folder, TrainConfig& co
     policy.fail(fmt::format("the policy {} is not followed in a running job", quote(policy.text())),
                 "write envpipe; plans of other policies are made by lowgear plan and followed with --plan");
   }
-  const bool changes = config.adapt.slowdown || config.adapt.repartition || config.freeze.most_blocks() > 0;
   const char* other = config.plan ? "energy.plan" : config.profile ? "energy.profile" : "";
-  if (changes)
-    other = config.adapt.slowdown ? "adapt.slowdown" : config.adapt.repartition ? "adapt.repartition" : "adapt.freeze";
+  if (const char* const changes = changing_setting(config); *changes != 0) other = changes;
   if (*other != 0)
     policy.fail(fmt::format("{} sets clocks or changes units, too", other),
                 fmt::format("leave out {}, or the policy", other));
@@ -316,14 +322,10 @@ void read_policy(const YamlView& energy, const fs::path& folder, TrainConfig& co
 
 void read_clocks_of_steps(const YamlView& map, const fs::path& folder, TrainConfig& config) {
   map.require_only({"profile", "work", "clocks_per"});
-  const auto& adapt = config.adapt;
-  const char* const other = config.plan                       ? "energy.plan"
-                            : config.profile                  ? "energy.profile"
-                            : config.envpipe                  ? "energy.policy"
-                            : adapt.slowdown                  ? "adapt.slowdown"
-                            : adapt.repartition               ? "adapt.repartition"
-                            : config.freeze.most_blocks() > 0 ? "adapt.freeze"
-                                                              : "";
+  const char* const other = config.plan      ? "energy.plan"
+                            : config.profile ? "energy.profile"
+                            : config.envpipe ? "energy.policy"
+                                             : changing_setting(config);
   if (*other != 0) {
     map.fail(fmt::format("{} sets clocks or changes units, too", other), fmt::format("leave out {}, or this", other));
   }

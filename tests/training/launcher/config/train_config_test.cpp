@@ -462,6 +462,10 @@ TEST(TrainConfig, ReadsClocksOfSteps) {
   EXPECT_THAT(error_with("energy: {plan: p.json, steps: {profile: p.csv}}"),
               HasSubstr("energy.plan sets clocks or changes units, too; leave out energy.plan, or this"));
   EXPECT_THAT(error_with("energy: {steps: {profile: p.csv}}\nadapt: {freeze: {blocks: 1}}"), HasSubstr("adapt.freeze"));
+  for (const char* const clocks : {"{steps: {profile: p.csv}}", "{policy: envpipe}"}) {
+    EXPECT_THAT(error_with(fmt::format("energy: {}\nadapt: {{freeze: {{weight_gradients: {{budget: 0.5}}}}}}", clocks)),
+                HasSubstr("adapt.freeze.weight_gradients sets clocks or changes units, too"));
+  }
 }
 
 TEST(TrainConfig, RefusesContradictions) {
