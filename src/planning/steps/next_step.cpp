@@ -1,5 +1,7 @@
 #include "planning/steps/next_step.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -44,7 +46,17 @@ NextStep NextStepPlanner::plan(std::span<const Amounts> amounts, int replica) co
   step.fault = pipeline_.work.beyond_fit(amounts, dag_.microbatches);
   if (!step.fault.empty()) return step;
   const auto replicas = static_cast<int>(amounts.size()) / dag_.microbatches;
-  for (int r = 0; r < replicas; ++r) step.time_s = std::max(step.time_s, planner_.full_time_s(work_of(amounts, r)));
+  for (int r = 0; r < replicas; ++r) {
+    const std::vector<double> work = work_of(amounts, r);
+    const double time_s = planner_.full_time_s(work);
+    if (!(std::ranges::min(work) > 0 && time_s <= kMaxTimeS)) {
+      step.fault =
+          fmt::format("replica {} is predicted to take {:.3g} s, with units of no time or too long", r, time_s);
+      step.time_s = 0;
+      return step;
+    }
+    step.time_s = std::max(step.time_s, time_s);
+  }
   const std::vector<double> own = work_of(amounts, replica);
   ReplicaPlan plan = planner_.plan(own, step.time_s, {});
   step.clocks_mhz = std::move(plan.clocks_mhz);

@@ -41,7 +41,8 @@ class NextStepPlanner {
   NextStepPlanner& operator=(const NextStepPlanner&) = delete;
   ~NextStepPlanner() = default;
 
-  /// `amounts` of all replicas' microbatches, by replica, then microbatch. A fault where the model was fitted on less.
+  /// `amounts` of all replicas' microbatches, by replica, then microbatch. A fault where the model was fitted on less
+  /// or predicts no time for a unit.
   [[nodiscard]] NextStep plan(std::span<const Amounts> amounts, int replica) const;
   [[nodiscard]] const schedule::PipelineDag& dag() const { return dag_; }
   /// Highest clock of a rank's units in the profile: no unit runs faster in a plan.

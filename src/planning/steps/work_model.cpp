@@ -218,7 +218,9 @@ namespace {
 
 constexpr std::string_view kWorkFormat = "lowgear.work/1";
 constexpr int kMostWorkers = 1 << 20;
-constexpr double kMostNumber = 1e24;
+constexpr double kMostUnitS = 1e6;
+constexpr double kMostFactor = 1e3;
+constexpr double kMostTokens = 1e12;  ///< and its square of squared tokens
 
 using Coefficient = std::pair<const char*, double WorkCoefficients::*>;
 constexpr auto kCoefficientMembers =
@@ -258,23 +260,29 @@ Json WorkModel::json() const {
 
 WorkModel WorkModel::from_json(const JsonView& object) {
   WorkModel model;
+  model.most_ = {number_in(object.at("most_tokens"), 0, kMostTokens),
+                 number_in(object.at("most_squared_tokens"), 0, kMostTokens * kMostTokens)};
   const JsonView coefficients = object.at("coefficients");
   for (std::size_t i = 0; i < coefficients.size(); ++i) {
     const JsonView row = coefficients.at(i);
-    WorkCoefficients& of_cell = model.cells_[cell_at(row)];
-    for (const auto& [member, value] : kCoefficientMembers) of_cell.*value = number_in(row.at(member), 0, kMostNumber);
+    const auto [cell, is_new] = model.cells_.try_emplace(cell_at(row));
+    if (!is_new) row.fail("its stage and kind are those of an earlier row");
+    WorkCoefficients& of_cell = cell->second;
+    for (const auto& [member, value] : kCoefficientMembers) of_cell.*value = number_in(row.at(member), 0, kMostUnitS);
+    const double longest_s = of_cell.time_s(model.most_);
+    if (!(longest_s > 0 && longest_s <= kMostUnitS)) {
+      row.fail(fmt::format("a unit of the most tokens takes {:.3g} s, which is not above 0 and up to {:g}", longest_s,
+                           kMostUnitS));
+    }
   }
   const JsonView workers = object.at("workers");
   for (std::size_t i = 0; i < workers.size(); ++i) {
     const JsonView row = workers.at(i);
     const auto [stage, kind] = cell_at(row);
-    const double factor = row.at("factor").number();
-    if (!(factor > 0)) row.at("factor").fail("must be above 0");
+    const double factor = number_in(row.at("factor"), 1 / kMostFactor, kMostFactor);
     model.workers_[{row.at("replica").integer_in(0, kMostWorkers), stage, kind}] = factor;
   }
-  model.error_ = number_in(object.at("fit_error"), 0, kMostNumber);
-  model.most_ = {number_in(object.at("most_tokens"), 0, kMostNumber),
-                 number_in(object.at("most_squared_tokens"), 0, kMostNumber)};
+  model.error_ = number_in(object.at("fit_error"), 0, kMostFactor);
   return model;
 }
 

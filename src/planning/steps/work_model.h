@@ -75,7 +75,7 @@ class WorkModel {
 
   /// As members of a JSON object: `coefficients`, `workers`, `fit_error`, `most_tokens`, `most_squared_tokens`.
   [[nodiscard]] Json json() const;
-  /// Reads them; throws InputError with the JSON path.
+  /// Reads them; throws InputError with the JSON path, also where a unit of the largest amounts would take no time.
   [[nodiscard]] static WorkModel from_json(const JsonView& object);
 
   /// The same for workers whose factors are known.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "base/core/error.h"
@@ -13,6 +14,20 @@
 #include "training/launcher/training_schedule.h"
 
 namespace lowgear::launcher {
+
+namespace {
+
+void require_times(const schedule::Schedule& schedule, const steps::WorkModel& work, const std::string& source) {
+  for (const std::vector<schedule::Action>& actions : schedule.ranks) {
+    for (const schedule::Action& action : actions) {
+      if (action.kind != schedule::ActionKind::compute || work.cells().contains({action.stage, action.op})) continue;
+      throw_input_error({source, 0, 0}, fmt::format("has no times of {}s of stage {}", name(action.op), action.stage),
+                        "profile this job");
+    }
+  }
+}
+
+}  // namespace
 
 StepClocks read_step_clocks(const TrainConfig& config) {
   const StepClocksConfig& given = config.step_clocks.value();
@@ -32,6 +47,7 @@ StepClocks read_step_clocks(const TrainConfig& config) {
     throw_input_error(where, "does not state the power of waiting GPUs",
                       "record more iterations, or profile with --blocking-power");
   }
+  require_times(pipeline.schedule, pipeline.work, given.work.string());
   pipeline.blocking_power_w.resize(pipeline.schedule.ranks.size());
   const std::vector<int> rank_of = rank_of_stage(pipeline.schedule);
   for (std::size_t stage = rank_of.size(); stage-- > 0;) {

@@ -102,6 +102,13 @@ TEST(NextStep, LengthsBeyondTheFitAreAFault) {
   }
 }
 
+TEST(NextStep, UnitsWithoutTimeAreAFault) {
+  std::vector<Amounts> amounts = amounts_of_a_step();
+  const NextStepPlanner planner(pipeline_of(model_of(amounts, 2, 0)));
+  amounts[kMicrobatches + 2] = {0, 0};
+  EXPECT_THAT(planner.plan(amounts, 0).fault, HasSubstr("replica 1 is predicted to take"));
+}
+
 TEST(NextStep, RefusesAModelThatLacksAStage) {
   EXPECT_THAT(error_of([] { const NextStepPlanner planner(pipeline_of(model_of(amounts_of_a_step(), 1, 0))); }),
               HasSubstr("no recorded unit is a forward of stage 1"));

@@ -81,6 +81,18 @@ TEST(WorkModel, IsWhatItsFileStates) {
   EXPECT_THAT(error("lowgear.work/1", "lowgear.work/2"), testing::HasSubstr("work.json"));
   EXPECT_THAT(error("\"forward\"", "\"sideways\""), testing::HasSubstr("$.coefficients[0].kind: no kind of op"));
   EXPECT_THAT(error("\"fit_error\": ", "\"fit_error\": -"), testing::HasSubstr("$.fit_error"));
+  for (const std::string member : {"constant_s", "factor", "most_tokens", "most_squared_tokens"}) {
+    const std::string key = '"' + member + "\": ";
+    EXPECT_THAT(error(key, key + "1e30, \"unknown\": "),
+                testing::AllOf(testing::StartsWith("work.json"), testing::HasSubstr(member)));
+  }
+  Json json = Json::parse(text);
+  for (const char* const member : {"constant_s", "linear_s", "attention_s"}) json["coefficients"][1][member] = 0;
+  EXPECT_THAT(error_of([&] { (void)read_work_file(json.dump(), "work.json"); }),
+              testing::HasSubstr("$.coefficients[1]: a unit of the most tokens takes 0 s"));
+  json["coefficients"][1] = json["coefficients"][0];
+  EXPECT_THAT(error_of([&] { (void)read_work_file(json.dump(), "work.json"); }),
+              testing::HasSubstr("$.coefficients[1]: its stage and kind are those of an earlier row"));
 }
 
 TEST(WorkModel, PredictsUnitsOfUnknownLengthsFromTheOthers) {
