@@ -266,23 +266,22 @@ void Client::load_plan_text(std::string text, const std::string& source, std::op
                      .from_iteration = {}});
 }
 
-std::string Client::plan_iteration(std::string plan_json, std::uint64_t iteration, int after_mhz) {
-  if (!had_plan_) had_plan_ = true;
-  if (const std::string reason = following_->why_not(); !reason.empty()) return reason;
-  if (!lease_) return gpu_.problem.empty() ? "no agent is used" : gpu_.problem;
-  // As trials, which begin when the plan's own clocks should end.
-  constexpr std::uint32_t kForEver = (std::uint32_t{1} << 31U) - 1;
-  const ipc::TrialIterations after{.first_iteration = static_cast<std::uint32_t>(iteration + 1),
-                                   .iterations = kForEver,
-                                   .clock_mhz = static_cast<std::uint32_t>(after_mhz)};
-  const AgentLease::OfferAnswer answer = lease_->offer({.plan_rank = 0,
-                                                        .nearest_below = false,
-                                                        .plan_json = std::move(plan_json),
-                                                        .from_iteration = {},
-                                                        .trials = {after}},
-                                                       iteration, 0);
-  if (answer.offer == AgentLease::Offer::accepted) return "";
-  return answer.offer == AgentLease::Offer::too_late ? "its plan came too late" : answer.reason;
+Client::IterationAnswer Client::plan_iteration(IterationPlan plan) {
+  had_plan_ = true;
+  if (std::string reason = following_->why_not(); !reason.empty()) return {std::move(reason), false};
+  if (!lease_) return {gpu_.problem.empty() ? "no agent is used" : gpu_.problem, false};
+  const ipc::TrialIterations full{.first_iteration = static_cast<std::uint32_t>(plan.full_from),
+                                  .iterations = kUntilNextPlan,
+                                  .clock_mhz = static_cast<std::uint32_t>(plan.full_clock_mhz)};
+  AgentLease::OfferAnswer answer = lease_->offer({.plan_rank = 0,
+                                                  .nearest_below = false,
+                                                  .plan_json = std::move(plan.plan_json),
+                                                  .from_iteration = {},
+                                                  .trials = {full}},
+                                                 plan.iteration, 0);
+  if (answer.offer == AgentLease::Offer::accepted) return {};
+  if (answer.offer == AgentLease::Offer::too_late) return {"its plan came too late", true};
+  return {std::move(answer.reason), answer.offer != AgentLease::Offer::no_lease};
 }
 
 void Client::follow_again() {
@@ -395,8 +394,9 @@ std::string Client::followed() {
     return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, others,
                        now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "");
   }
-  std::string why = served.at_full_clocks > 0 ? "the server's dashboard says why"
-                                              : "no plan came in time; the server's dashboard says what it waits for";
+  std::string why = !served_                    ? "none came in time, or for lengths that could be planned"
+                    : served.at_full_clocks > 0 ? "the server's dashboard says why"
+                                                : "no plan came in time; the server's dashboard says what it waits for";
   for (const std::string& reason : {now.server_problem, now.problem, now.not_following}) {
     if (!reason.empty()) why = reason;
   }

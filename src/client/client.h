@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -134,10 +135,22 @@ class Client {
   /// The same of a plan's text; `source` names it in errors.
   void load_plan_text(std::string text, const std::string& source, std::optional<int> plan_rank, bool nearest_below);
 
-  /// Has the agent follow the only rank of a plan (`lowgear.plan/1`) in one iteration that has not begun, and from the
-  /// next on run its units at `after_mhz`, until another plan. Waits for the agent: on any thread but the training's,
-  /// or before the first iteration. Returns why the agent does not; empty: it does.
-  [[nodiscard]] std::string plan_iteration(std::string plan_json, std::uint64_t iteration, int after_mhz);
+  /// A plan for one iteration.
+  struct IterationPlan {
+    std::string plan_json;        ///< `lowgear.plan/1` of one rank
+    std::uint64_t iteration = 0;  ///< has not begun
+    /// From this iteration on its units run at `full_clock_mhz`: the next one, or `iteration` itself, which then has no
+    /// other clocks.
+    std::uint64_t full_from = 0;
+    int full_clock_mhz = 0;
+  };
+  struct IterationAnswer {
+    std::string refusal;    ///< why the agent does not follow it; empty: it does
+    bool has_lease = true;  ///< the GPU is leased: what was planned before stays in force
+  };
+  /// Has the agent follow it until another plan. Waits for the agent: on any thread but the training's, or before the
+  /// first iteration.
+  [[nodiscard]] IterationAnswer plan_iteration(IterationPlan plan);
 
   /// The units that this rank begins in each iteration, in order, from the next iteration on. The first difference ends
   /// following plans as `refuse` does where they `must_agree`, and is counted in any case. None: whatever comes.
@@ -247,8 +260,8 @@ class Client {
   std::unique_ptr<ServedRank> served_;        ///< null: no server
   std::unique_ptr<UnitLog> log_;              ///< null: nothing reads it
 
-  std::string mark_file_;  ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
-  bool had_plan_ = false;  ///< the program has loaded one
+  std::string mark_file_;              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
+  std::atomic<bool> had_plan_{false};  ///< the program has loaded one
   std::unique_ptr<PlanFollowing> following_;
   SampleQueue samples_;
   Drained drained_;

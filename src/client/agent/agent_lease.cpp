@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/core/error.h"
@@ -9,7 +10,18 @@
 
 namespace lowgear::client {
 
+namespace {
+
+/// Its trials that end with the next plan; null: it has none.
+const ipc::TrialIterations* last_trials(const ipc::PlanMessage& plan) {
+  const auto found = std::ranges::find(plan.trials, kUntilNextPlan, &ipc::TrialIterations::iterations);
+  return found == plan.trials.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
 void HeldPlans::follow_now(HeldPlan plan, std::uint64_t begun) {
+  are_single_ = false;
   plan.from_iteration = begun;
   versions_.follow(begun, plan.version);
   current_ = std::move(plan);
@@ -22,6 +34,12 @@ void HeldPlans::follow_later(HeldPlan plan, std::uint64_t begun) {
     if (begun > next_->from_iteration) versions_.follow(next_->from_iteration, 0);
   }
   versions_.follow(plan.from_iteration, plan.version);
+  const ipc::TrialIterations* const last = last_trials(plan.message);
+  are_single_ = last != nullptr;
+  if (last != nullptr) {
+    const bool has_clocks = last->first_iteration != static_cast<std::uint32_t>(plan.from_iteration);
+    single_[plan.from_iteration % single_.size()] = has_clocks ? plan.from_iteration + 1 : 0;
+  }
   next_ = std::move(plan);
 }
 
@@ -34,8 +52,21 @@ bool HeldPlans::begin_next(std::uint64_t begun, bool with_agent) {
 
 std::optional<HeldPlan> HeldPlans::take_next() { return std::exchange(next_, std::nullopt); }
 
+std::optional<HeldPlan> HeldPlans::current_again() const {
+  if (!current_ || last_trials(current_->message) != nullptr) return std::nullopt;
+  HeldPlan again = *current_;
+  again.message.from_iteration.reset();
+  if (!std::exchange(again.message.trials, {}).empty()) again.version = 0;
+  return again;
+}
+
+void HeldPlans::forget_single() {
+  for (std::atomic<std::uint64_t>& iteration : single_) iteration = 0;
+}
+
 void HeldPlans::lose_agent(std::uint64_t begun) {
   followed_ = false;
+  forget_single();
   follow_none(begun);
 }
 
@@ -235,15 +266,11 @@ void AgentLease::look_after_agent() {
 void AgentLease::hand_over_again() {
   begin_next();
   if (loaded_ && !hand_over_loaded()) return;
-  if (plans_.current()) hand_over_current();
+  if (std::optional<HeldPlan> again = plans_.current_again()) hand_over_current(*std::move(again));
   hand_over_next();
 }
 
-void AgentLease::hand_over_current() {
-  HeldPlan again = *plans_.current();
-  again.message.from_iteration.reset();
-  // Trials belong to iterations that have begun meanwhile: what it follows from now on is another plan.
-  if (!std::exchange(again.message.trials, {}).empty()) again.version = 0;
+void AgentLease::hand_over_current(HeldPlan again) {
   const ipc::PlanAnswer answer = send(again.message);
   if (const auto* refused = std::get_if<ipc::RefusedMessage>(&answer)) {
     problems_.lease = fmt::format("the plan is now refused: {}", refused->reason);

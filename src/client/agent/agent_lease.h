@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -42,6 +43,9 @@ class PlanVersions {
   std::map<std::uint64_t, int> from_;
 };
 
+/// Of trials that end with the next plan. A plan that has some is one for the iterations before them.
+inline constexpr std::uint32_t kUntilNextPlan = (std::uint32_t{1} << 31U) - 1;
+
 /// A plan, from which iteration on, and its version where it is the server's (0 otherwise).
 struct HeldPlan {
   ipc::PlanMessage message;
@@ -58,6 +62,15 @@ class HeldPlans {
   [[nodiscard]] const std::optional<HeldPlan>& current() const { return current_; }
   /// Whether the agent follows it.
   [[nodiscard]] bool followed() const noexcept { return followed_.load(std::memory_order_relaxed); }
+  /// Whether the agent follows a plan in the newest iteration that has begun, which is this one: where plans are for
+  /// one iteration each, one of its own. From any thread.
+  [[nodiscard]] bool followed_in(std::uint64_t iteration) const noexcept {
+    if (!are_single_.load(std::memory_order_relaxed)) return followed();
+    return single_[iteration % single_.size()].load(std::memory_order_relaxed) == iteration + 1;
+  }
+  /// The current plan as a new agent is to follow it at once: without trials, which belong to iterations that have
+  /// begun, and then with no version. Empty: there is none, or it was for one iteration.
+  [[nodiscard]] std::optional<HeldPlan> current_again() const;
   /// Version that was followed throughout an iteration; 0: none. Iterations are asked for in order.
   [[nodiscard]] int version_of(std::uint64_t iteration) { return versions_.version_of(iteration); }
 
@@ -79,11 +92,14 @@ class HeldPlans {
   void forget_versions(std::uint64_t begun);
 
  private:
+  void forget_single();
   void follow_none(std::uint64_t begun) { versions_.follow(begun > 0 ? begun - 1 : 0, 0); }
 
   std::optional<HeldPlan> current_;
   std::optional<HeldPlan> next_;  ///< its iteration had not begun when it was last looked at
   std::atomic<bool> followed_{false};
+  std::atomic<bool> are_single_{false};                 ///< plans are for one iteration each
+  std::array<std::atomic<std::uint64_t>, 2> single_{};  ///< iterations with such plans, plus 1; 0: none
   PlanVersions versions_;
 };
 
@@ -130,10 +146,12 @@ class AgentLease {
 
   /// Ring of the newest lease; null: no agent listens.
   [[nodiscard]] ipc::UnitRing* ring() const noexcept { return ring_.load(std::memory_order_acquire); }
-  /// Whether the agent follows a plan and its clocks are held. From any thread.
+  /// Whether the agent follows a plan in the iteration that has begun last, and its clocks are held. From any thread.
   [[nodiscard]] bool follows_plan() const noexcept {
     const ipc::UnitRing* const ring = this->ring();
-    return plans_.followed() && ring != nullptr && ring->clocks_not_held.load(std::memory_order_relaxed) == 0;
+    const std::uint64_t begun = this->begun();
+    return begun > 0 && plans_.followed_in(begun - 1) && ring != nullptr &&
+           ring->clocks_not_held.load(std::memory_order_relaxed) == 0;
   }
   /// To be called before the ring is named.
   void iteration_begins(std::uint64_t iteration) noexcept { begun_.store(iteration + 1, std::memory_order_release); }
@@ -178,7 +196,7 @@ class AgentLease {
   void follow_now(HeldPlan plan);
   void begin_next();
   void hand_over_again();
-  void hand_over_current();
+  void hand_over_current(HeldPlan again);
   void hand_over_next();
 
   AgentLeaseOptions options_;

@@ -83,6 +83,40 @@ TEST(HeldPlans, StayForTheNextAgentAndCountNoLonger) {
   EXPECT_FALSE(plans.take_next());
 }
 
+HeldPlan plan_of_one_iteration(std::uint64_t iteration, std::uint32_t full_from) {
+  HeldPlan made = plan(iteration, 0);
+  made.message.trials = {{.first_iteration = full_from, .iterations = kUntilNextPlan, .clock_mhz = 1410}};
+  return made;
+}
+
+TEST(HeldPlans, OfOneIterationCountForThatAlone) {
+  HeldPlans plans;
+  plans.follow_later(plan_of_one_iteration(5, 6), 5);
+  EXPECT_TRUE(plans.followed_in(5));
+  EXPECT_FALSE(plans.followed_in(6)) << "at full clocks";
+  plans.follow_later(plan_of_one_iteration(7, 8), 6);
+  EXPECT_TRUE(plans.followed_in(7));
+  plans.follow_later(plan_of_one_iteration(8, 8), 8);
+  EXPECT_FALSE(plans.followed_in(8)) << "a plan of full clocks";
+  plans.lose_agent(8);
+  EXPECT_FALSE(plans.followed_in(7));
+}
+
+TEST(HeldPlans, OfOneIterationAreNotHandedOverAgain) {
+  HeldPlans plans;
+  EXPECT_FALSE(plans.current_again());
+  plans.follow_later(plan_of_one_iteration(5, 6), 5);
+  ASSERT_TRUE(plans.begin_next(6, true));
+  EXPECT_FALSE(plans.current_again()) << "the next iteration would have its clocks";
+  HeldPlan tried = plan(7, 2);
+  tried.message.trials = {{.first_iteration = 8, .iterations = 3, .clock_mhz = 1410}};
+  plans.follow_later(tried, 6);
+  ASSERT_TRUE(plans.begin_next(8, true));
+  ASSERT_TRUE(plans.current_again());
+  EXPECT_TRUE(plans.current_again()->message.trials.empty());
+  EXPECT_EQ(plans.current_again()->version, 0);
+}
+
 TEST(HeldPlans, AreNotFollowedWhenTheyBeginWithoutAnAgent) {
   HeldPlans plans;
   plans.follow_later(plan(7, 2), 5);

@@ -67,15 +67,16 @@ class StepClocksTest(AgentTraining):
         self.assertGreater(len({row["squared_tokens"] for row in lengths}), STEPS)
         self.assertEqual({(row["stage"], row["kind"]) for row in work["coefficients"]},
                          {(stage, kind) for stage in (0, 1) for kind in ("forward", "backward")})
-        self.assertTrue(all(row["attention_s"] > 0 for row in work["coefficients"]))
         self.assertEqual(work["most_squared_tokens"], max(int(row["squared_tokens"]) for row in lengths))
 
         full, _ = self.train("steps=6")
         own, err = self.train("steps=6", "energy.recording=own", "energy.steps={profile: profile.csv}")
         self.assertEqual([step["loss"] for step in own], [step["loss"] for step in full])
-        self.assertTrue(all(step["step_plan"]["predicted_s"] > 0 for step in own))
-        self.assertGreater(len({step["step_plan"]["predicted_s"] for step in own}), 3)
-        self.assertIn("plans were followed in", err)
+        planned = [step["step_plan"] for step in own if "full_clocks" not in step["step_plan"]]
+        self.assertGreater(len(planned), 0, "the first step waits for its plan")
+        self.assertTrue(all(plan["predicted_s"] > 0 for plan in planned))
+        self.assertEqual(len({plan["predicted_s"] for plan in planned}), len(planned))
+        self.assertIn(f"plans were followed in {len(planned)} of 6 iterations", err)
         asked = {int(row["frequency"]) for rank in range(4) for row in self.rows(f"own/rank-{rank:05}/units.csv")}
         self.assertLess(min(asked - {0}), CLOCKS_MHZ[0])
 
@@ -85,8 +86,9 @@ class StepClocksTest(AgentTraining):
         file.write_text(json.dumps({**fitted, "most_squared_tokens": TOKENS}))
         beyond, err = self.train("steps=6", "energy.recording=beyond", "energy.steps={profile: profile.csv}")
         self.assertEqual([step["loss"] for step in beyond], [step["loss"] for step in full])
-        self.assertRegex(err, r"step 2 runs at full clocks: microbatch \d of replica \d has \d+ squared tokens, and")
-        self.assertIn("the fit saw at most", beyond[1]["step_plan"]["full_clocks"])
+        self.assertRegex(err, r"step 1 runs at full clocks: microbatch \d of replica \d has \d+ squared tokens, and")
+        self.assertNotIn("plans were followed in", err)
+        self.assertIn("the fit saw at most", beyond[0]["step_plan"]["full_clocks"])
         asked = {int(row["frequency"]) for rank in range(4) for row in self.rows(f"beyond/rank-{rank:05}/units.csv")}
         self.assertEqual(asked - {0, CLOCKS_MHZ[0]}, set())
 

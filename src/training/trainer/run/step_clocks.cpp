@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <utility>
@@ -13,6 +14,7 @@ namespace lowgear::trainer {
 namespace {
 
 constexpr int kMostLines = 20;
+constexpr const char* kNotInTime = "it was not planned in time";
 
 /// One rank of the plan, with the clocks of `step`.
 std::string plan_of_rank(const launcher::TrainConfig& config, const schedule::PipelineDag& dag,
@@ -45,42 +47,67 @@ StepClocks::StepClocks(const launcher::TrainConfig& config, const TrainingData& 
       rank_(rank),
       clocks_(launcher::read_step_clocks(config)) {}
 
-StepClocks::~StepClocks() {
+StepClocks::~StepClocks() { stop(); }
+
+void StepClocks::stop() {
   thread_.request_stop();
   if (thread_.joinable()) thread_.join();
 }
 
 void StepClocks::begin(std::int64_t first_step) {
-  newest_ = plan(first_step);
+  Made made = plan(first_step);
+  if (!made.answer.refusal.empty()) throw Error("energy.steps: " + made.answer.refusal);
+  say(first_step, made);
+  newest_ = std::move(made.prediction);
   planned_ = wanted_ = first_step;
-  if (!newest_.reason.empty() && newest_.time_s > 0) throw Error("energy.steps: " + newest_.reason);
-  say(first_step, newest_);
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
 void StepClocks::step_begins(std::int64_t step) {
-  if (step + 1 >= config_->steps) return;
   const std::lock_guard lock(mutex_);
+  begun_ = step;
+  if (step + 1 >= config_->steps) return;
   wanted_ = step + 1;
   asked_.notify_all();
 }
 
-std::optional<StepPrediction> StepClocks::prediction(std::int64_t step) {
+StepPrediction StepClocks::prediction(std::int64_t step) {
   const std::lock_guard lock(mutex_);
   if (step == planned_) return newest_;
-  return step == planned_ - 1 ? std::optional(before_) : std::nullopt;
+  return step == planned_ - 1 ? before_ : StepPrediction{0, kNotInTime};
 }
 
-StepPrediction StepClocks::plan(std::int64_t step) const {
+void StepClocks::finish() {
+  stop();
+  const std::int64_t skipped = skipped_ + std::max<std::int64_t>(0, begun_ - planned_);
+  if (skipped > 0) fmt::print(stderr, "{} steps had no clocks of their own: {}\n", skipped, kNotInTime);
+}
+
+StepClocks::Made StepClocks::plan(std::int64_t step) const {
+  const steps::NextStepPlanner& planner = *clocks_.planner;
+  const int full_mhz = planner.full_clock_mhz(place_.pp);
+  Made made;
+  steps::NextStep next;
   try {
-    const steps::NextStep next = clocks_.planner->plan(data_->amounts(step), place_.dp);
-    if (!next.fault.empty()) return {0, next.fault};
-    std::string text = plan_of_rank(*config_, clocks_.planner->dag(), next, place_.pp, clocks_.clock_lead_s);
-    return {next.time_s, client_->plan_iteration(std::move(text), static_cast<std::uint64_t>(step),
-                                                 clocks_.planner->full_clock_mhz(place_.pp))};
+    next = planner.plan(data_->amounts(step), place_.dp);
+    made.is_of_all = !next.fault.empty();
   } catch (const Error& error) {
-    return {0, error.what()};
+    next.fault = error.what();
   }
+  const bool is_planned = next.fault.empty();
+  if (!is_planned) next.clocks_mhz.assign(planner.dag().ops.size(), full_mhz);
+  const auto iteration = static_cast<std::uint64_t>(step);
+  try {
+    made.answer = client_->plan_iteration(
+        {.plan_json = plan_of_rank(*config_, planner.dag(), next, place_.pp, clocks_.clock_lead_s),
+         .iteration = iteration,
+         .full_from = is_planned ? iteration + 1 : iteration,
+         .full_clock_mhz = full_mhz});
+  } catch (const Error& error) {
+    made.answer = {error.what(), false};
+  }
+  made.prediction = {next.time_s, is_planned ? made.answer.refusal : next.fault};
+  return made;
 }
 
 void StepClocks::run(const std::stop_token& stop) {
@@ -91,22 +118,24 @@ void StepClocks::run(const std::stop_token& stop) {
       if (!asked_.wait(lock, stop, [this] { return wanted_ > planned_; })) return;
       step = wanted_;
     }
-    StepPrediction made = plan(step);
+    Made made = plan(step);
     say(step, made);
     const std::lock_guard lock(mutex_);
-    before_ = step == planned_ + 1 ? std::move(newest_) : StepPrediction{0, "it was not planned in time"};
-    newest_ = std::move(made);
+    skipped_ += step - planned_ - 1;
+    before_ = step == planned_ + 1 ? std::move(newest_) : StepPrediction{0, kNotInTime};
+    newest_ = std::move(made.prediction);
     planned_ = step;
   }
 }
 
 /// A fault of the lengths is that of every rank: the first one reports it.
-void StepClocks::say(std::int64_t step, const StepPrediction& made) {
-  const bool is_of_all = made.time_s == 0;
-  if (made.reason.empty() || (is_of_all && rank_ != 0) || lines_ > kMostLines) return;
+void StepClocks::say(std::int64_t step, const Made& made) {
+  const auto& [refusal, has_lease] = made.answer;
+  const std::string& reason = has_lease ? made.prediction.reason : refusal;
+  if (reason.empty() || (made.is_of_all && has_lease && rank_ != 0) || lines_ > kMostLines) return;
   const bool is_last = ++lines_ > kMostLines;
-  fmt::print(stderr, "{}step {} runs at full clocks: {}{}\n", is_of_all ? "" : fmt::format("rank {}: ", rank_),
-             step + 1, made.reason, is_last ? "; further ones are not reported" : "");
+  fmt::print(stderr, "step {} {}: {}{}\n", step + 1, has_lease ? "runs at full clocks" : "has no plan", reason,
+             is_last ? "; further ones are not reported" : "");
 }
 
 }  // namespace lowgear::trainer

@@ -3,7 +3,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -18,12 +17,13 @@ namespace lowgear::trainer {
 /// A step's plan as its rank followed it.
 struct StepPrediction {
   double time_s = 0;   ///< of the longest replica at full clocks; 0: not known
-  std::string reason;  ///< why the rank ran at full clocks; empty: by its plan
+  std::string reason;  ///< why it had no clocks of its own; empty: it had
 };
 
 /// Has the agent of this rank run each step at clocks for the lengths of its microbatches. While a step runs, a thread
-/// plans the next one and hands the plan to the agent; a step whose plan is late or missing runs at full clocks, and a
-/// line says why. Every rank reads the lengths of all replicas, so that no rank waits for another.
+/// plans the next one and hands the plan to the agent. A step that cannot be planned, or whose plan is late, runs at
+/// full clocks, and one without an agent has no plan: a line says why. Every rank reads the lengths of all replicas, so
+/// that no rank waits for another.
 class StepClocks {
  public:
   /// The configuration has `energy.steps`. All outlive this. Throws InputError as `launcher::read_step_clocks`.
@@ -37,13 +37,21 @@ class StepClocks {
   void begin(std::int64_t first_step);
   /// A step begins: plans the next one. Does not wait.
   void step_begins(std::int64_t step);
-  /// Of a step that was planned; empty: it was not planned in time.
-  [[nodiscard]] std::optional<StepPrediction> prediction(std::int64_t step);
+  /// Of the newest step that has begun, or the one before.
+  [[nodiscard]] StepPrediction prediction(std::int64_t step);
+  /// Ends planning. Says how many steps were not planned in time.
+  void finish();
 
  private:
-  [[nodiscard]] StepPrediction plan(std::int64_t step) const;
+  struct Made {
+    StepPrediction prediction;
+    client::Client::IterationAnswer answer;
+    bool is_of_all = false;  ///< a fault of the lengths, which all ranks find
+  };
+  [[nodiscard]] Made plan(std::int64_t step) const;
   void run(const std::stop_token& stop);
-  void say(std::int64_t step, const StepPrediction& made);
+  void stop();
+  void say(std::int64_t step, const Made& made);
 
   const launcher::TrainConfig* config_;
   const TrainingData* data_;
@@ -53,8 +61,10 @@ class StepClocks {
   launcher::StepClocks clocks_;
   int lines_ = 0;
 
-  std::mutex mutex_;  ///< of the three below
+  std::mutex mutex_;  ///< of all below but the thread
   std::condition_variable_any asked_;
+  std::int64_t begun_ = -1;   ///< newest step
+  std::int64_t skipped_ = 0;  ///< steps that began before they were planned
   std::int64_t wanted_ = -1;  ///< step to plan
   std::int64_t planned_ = -1;
   StepPrediction newest_;  ///< of `planned_`

@@ -300,6 +300,7 @@ void TrainingRun::require_finite(const IterationResult& result) const {
 }
 
 void TrainingRun::finish() {
+  if (step_clocks_) step_clocks_->finish();
   ranks_.world->all_reduce(at::zeros({1}));
   synchronize(part_.device());
   if (ranks_.close) ranks_.close();
