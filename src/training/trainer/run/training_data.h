@@ -53,8 +53,7 @@ class HeldOutLoss {
               const Communicators& ranks, const at::TensorOptions& activations, std::int64_t batches = 1);
 
   /// Mean over the tokens of all batches that count, in nats, of the model that the ranks' stages are, without the
-  /// load-balancing loss of experts. A meeting of all
-  /// ranks, between steps: forwards alone.
+  /// load-balancing loss of experts. A meeting of all ranks, between steps: forwards alone.
   [[nodiscard]] double measure(std::map<int, Stage*> stages);
 
  private:
