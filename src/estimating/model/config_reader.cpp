@@ -252,7 +252,8 @@ void read_feed_forward(const Parts& parts, ModelConfig& config) {
   if (config.mlp == MlpKind::gated) name = name == "gated-gelu" ? "gelu_new" : name.substr(kGated.size());
   const std::optional<Activation> activation = activation_named(name);
   if (!activation)
-    parts.members().fail(key, fmt::format("{} is not supported", quote(name)), "give relu or gated-gelu");
+    parts.members().fail(key, fmt::format("{} is not supported", quote(parts.members().text(key))),
+                         "give relu or gated-gelu");
   config.activation = *activation;
 }
 
