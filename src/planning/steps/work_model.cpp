@@ -11,7 +11,6 @@
 #include "base/core/error.h"
 #include "base/core/numbers/median.h"
 #include "planning/profile/regression/non_negative_least_squares.h"
-#include "planning/profile/stage_profile.h"
 
 namespace lowgear::steps {
 
@@ -286,17 +285,35 @@ WorkModel WorkModel::from_json(const JsonView& object) {
   return model;
 }
 
-std::string write_work_file(const WorkModel& model) {
+std::string write_work_file(const WorkModel& model, const profile::StageProfile& profile) {
   Json json = {{"format", kWorkFormat}};
   json.update(model.json());
+  for (Json& row : json["coefficients"]) {
+    const OpKind kind = op_kind_from_name(row["kind"].get<std::string>()).value();
+    row["clock_mhz"] = profile.at_max_clock(row["stage"].get<int>(), kind).clock_mhz;
+  }
   return json.dump(1) + '\n';
 }
 
-WorkModel read_work_file(std::string_view text, const std::string& source) {
+WorkModel read_work_file(std::string_view text, const std::string& source, const profile::StageProfile& profile) {
   const Json json = parse_json(text, source);
   const JsonView view(json, source);
   require_format(view, kWorkFormat);
-  return WorkModel::from_json(view);
+  const WorkModel model = WorkModel::from_json(view);
+  const JsonView coefficients = view.at("coefficients");
+  for (std::size_t i = 0; i < coefficients.size(); ++i) {
+    const JsonView row = coefficients.at(i);
+    const auto [stage, kind] = cell_at(row);
+    const JsonView clock = row.at("clock_mhz");
+    const std::vector<profile::StageOp> ops = profile.ops();
+    const auto op = std::ranges::find_if(ops, [&](const auto& of) { return of.stage == stage && of.kind == kind; });
+    const int highest_mhz = op == ops.end() ? 0 : op->measurements.front().clock_mhz;
+    if (clock.integer() != highest_mhz) {
+      clock.fail(fmt::format("the highest clock of the profile is {} MHz there", highest_mhz),
+                 "give the profile that lowgear profile wrote with this file");
+    }
+  }
+  return model;
 }
 
 namespace {

@@ -10,6 +10,7 @@
 
 #include "base/core/formats/json.h"
 #include "base/core/op_kind.h"
+#include "planning/profile/stage_profile.h"
 
 namespace lowgear::steps {
 
@@ -93,10 +94,15 @@ class WorkModel {
   double error_ = 0;
 };
 
-/// The file next to a profile (`lowgear.work/1`, docs/formats.md) that `lowgear profile` writes.
-[[nodiscard]] std::string write_work_file(const WorkModel& model);
-/// Throws InputError.
-[[nodiscard]] WorkModel read_work_file(std::string_view text, const std::string& source);
+/// A fit with a larger `WorkModel::error` deserves a warning.
+inline constexpr double kLargeFitError = 0.1;
+
+/// The file next to a profile (`lowgear.work/1`, docs/formats.md) that `lowgear profile` writes: a model with the
+/// highest clocks of that profile, at which its times are.
+[[nodiscard]] std::string write_work_file(const WorkModel& model, const profile::StageProfile& profile);
+/// Of the same profile. Throws InputError, also when the profile has another highest clock.
+[[nodiscard]] WorkModel read_work_file(std::string_view text, const std::string& source,
+                                       const profile::StageProfile& profile);
 
 /// Times of one microbatch's units on every stage, of which the amounts are not known.
 struct MicrobatchTimes {

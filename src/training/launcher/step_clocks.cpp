@@ -35,7 +35,7 @@ StepClocks read_step_clocks(const TrainConfig& config) {
   steps::StepPipeline pipeline{.schedule = training_schedule(config),
                                .profile = profile::at_fastest_settings(file.profile),
                                .blocking_power_w = {},
-                               .work = steps::read_work_file(read_file(given.work), given.work.string()),
+                               .work = steps::read_work_file(read_file(given.work), given.work.string(), file.profile),
                                .clocks_per = given.clocks_per};
   const SourceLocation where{given.profile.string(), 0, 0};
   if (file.profile.stages() != pipeline.schedule.stages) {
@@ -53,9 +53,10 @@ StepClocks read_step_clocks(const TrainConfig& config) {
   for (std::size_t stage = rank_of.size(); stage-- > 0;) {
     pipeline.blocking_power_w[static_cast<std::size_t>(rank_of[stage])] = file.columns.blocking_power_w[stage];
   }
+  const double fit_error = pipeline.work.error();
   const bool asks_ahead = given.clocks_per == steps::ClocksPer::replica;
   return {std::make_unique<steps::NextStepPlanner>(std::move(pipeline)),
-          asks_ahead ? file.switch_latency_s.value_or(api::kAssumedSwitchLatencyS) : 0};
+          asks_ahead ? file.switch_latency_s.value_or(api::kAssumedSwitchLatencyS) : 0, fit_error};
 }
 
 }  // namespace lowgear::launcher

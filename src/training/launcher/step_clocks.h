@@ -11,6 +11,7 @@ namespace lowgear::launcher {
 struct StepClocks {
   std::unique_ptr<steps::NextStepPlanner> planner;
   double clock_lead_s = 0;  ///< how long before its unit a clock is requested
+  double fit_error = 0;     ///< relative, of times by length
 };
 
 /// From the files that the configuration names. Throws InputError when they are not of this job's schedule, or the

@@ -67,16 +67,17 @@ TEST(WorkModel, TellsASlowWorkerFromLongDocuments) {
 
 TEST(WorkModel, IsWhatItsFileStates) {
   const WorkModel model = WorkModel::fit(units_of(0.01, 1.5));
-  const std::string text = write_work_file(model);
-  const WorkModel read = read_work_file(text, "profile.csv.work.json");
-  EXPECT_EQ(write_work_file(read), text);
+  const profile::StageProfile profile = sample_profile(2);
+  const std::string text = write_work_file(model, profile);
+  const WorkModel read = read_work_file(text, "profile.csv.work.json", profile);
+  EXPECT_EQ(write_work_file(read, profile), text);
   const Amounts amounts{4000, 6e6};
   EXPECT_EQ(read.time_s(1, 1, OpKind::backward, amounts), model.time_s(1, 1, OpKind::backward, amounts));
   EXPECT_EQ(read.most(), model.most());
   const auto error = [&](const std::string& from, const std::string& to) {
     std::string wrong = text;
     wrong.replace(wrong.find(from), from.size(), to);
-    return error_of([&] { (void)read_work_file(wrong, "work.json"); });
+    return error_of([&] { (void)read_work_file(wrong, "work.json", profile); });
   };
   EXPECT_THAT(error("lowgear.work/1", "lowgear.work/2"), testing::HasSubstr("work.json"));
   EXPECT_THAT(error("\"forward\"", "\"sideways\""), testing::HasSubstr("$.coefficients[0].kind: no kind of op"));
@@ -86,12 +87,14 @@ TEST(WorkModel, IsWhatItsFileStates) {
     EXPECT_THAT(error(key, key + "1e30, \"unknown\": "),
                 testing::AllOf(testing::StartsWith("work.json"), testing::HasSubstr(member)));
   }
+  EXPECT_THAT(error("\"clock_mhz\": ", "\"clock_mhz\": 9"),
+              testing::HasSubstr("work.json: $.coefficients[0].clock_mhz: the highest clock of the profile is"));
   Json json = Json::parse(text);
   for (const char* const member : {"constant_s", "linear_s", "attention_s"}) json["coefficients"][1][member] = 0;
-  EXPECT_THAT(error_of([&] { (void)read_work_file(json.dump(), "work.json"); }),
+  EXPECT_THAT(error_of([&] { (void)read_work_file(json.dump(), "work.json", profile); }),
               testing::HasSubstr("$.coefficients[1]: a unit of the most tokens takes 0 s"));
   json["coefficients"][1] = json["coefficients"][0];
-  EXPECT_THAT(error_of([&] { (void)read_work_file(json.dump(), "work.json"); }),
+  EXPECT_THAT(error_of([&] { (void)read_work_file(json.dump(), "work.json", profile); }),
               testing::HasSubstr("$.coefficients[1]: its stage and kind are those of an earlier row"));
 }
 

@@ -214,14 +214,28 @@ void remove_old_work(const ProfileArguments& arguments, Console& console) {
   console.note(fmt::format("{} is removed: it was of an earlier recording", printable(path.string())));
 }
 
+void write_work(const ProfileArguments& arguments, const profile::StageProfile& profile, const steps::WorkModel& work,
+                Console& console) {
+  const std::string path = work_path(arguments);
+  if (path.empty()) {
+    console.note("the times by length are not written: --out names no file for them to be next to");
+  } else {
+    write_file_atomically(path, steps::write_work_file(work, profile));
+  }
+  if (work.error() > steps::kLargeFitError) {
+    console.warn(
+        fmt::format("times by length are off by {:.0f} % (root mean square): record more steps, or steps that nothing "
+                    "else disturbs",
+                    100 * work.error()));
+  }
+}
+
 /// `work` is null where the profile has no times by length.
 void write_results(const ProfileArguments& arguments, const profile::ProfileFile& file, const std::string& errors,
                    const steps::WorkModel* work, Console& console) {
   if (work == nullptr) remove_old_work(arguments, console);
   write_file_atomically(arguments.out, profile::write_profile_file(file));
-  if (work != nullptr && !work_path(arguments).empty()) {
-    write_file_atomically(work_path(arguments), steps::write_work_file(*work));
-  }
+  if (work != nullptr) write_work(arguments, file.profile, *work, console);
   write_file_atomically(errors_path(arguments), errors);
 }
 

@@ -55,6 +55,10 @@ void StepClocks::stop() {
 }
 
 void StepClocks::begin(std::int64_t first_step) {
+  if (rank_ == 0 && clocks_.fit_error > steps::kLargeFitError) {
+    fmt::print(stderr, "warning: energy.steps: times by length are off by {:.0f} % (root mean square): record again\n",
+               100 * clocks_.fit_error);
+  }
   Made made = plan(first_step);
   if (!made.answer.refusal.empty()) throw Error("energy.steps: " + made.answer.refusal);
   say(first_step, made);
