@@ -312,6 +312,11 @@ void read_execution(const YamlView& root, TrainingJob& job) {
   read_overlap(root, job.overlap);
   read_optional(root, "split_messages", job.split_messages);
   read_stack(root, job.stack);
+  const bool adds_to_scores =
+      job.model.positions == model::PositionKind::relative || job.model.positions == model::PositionKind::alibi;
+  if (root.has("stack") && !root.has("attention") && job.stack.name == "lowgear" && adds_to_scores) {
+    job.attention = AttentionKind::unfused;
+  }
 }
 
 /// An amount in the key's unit, of which the data sheet says `usual`; both ends and `usual` in the unit of the model.

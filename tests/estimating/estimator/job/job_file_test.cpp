@@ -134,6 +134,18 @@ TEST(ParseTrainingJob, ReadsTheNameOfASoftwareStack) {
       "megatron");
 }
 
+TEST(ParseTrainingJob, ComposesAttentionWithAddedScoresInLowgear) {
+  const auto attention = [](const std::string& model, const std::string& more) {
+    return parse_job("{model: " + model + ", gpu: h100, batch: {global: 8, sequence: 512}" + more + "}").attention;
+  };
+  for (const std::string model : {"t5-large", "bloom-560m"}) {
+    EXPECT_EQ(attention(model, ", stack: lowgear"), AttentionKind::unfused);
+    EXPECT_EQ(attention(model, ", stack: lowgear, attention: fused"), AttentionKind::fused);
+    EXPECT_EQ(attention(model, ", stack: eager"), AttentionKind::fused);
+  }
+  EXPECT_EQ(attention("llama-3-8b", ", stack: lowgear"), AttentionKind::fused);
+}
+
 TEST(ParseTrainingJob, AssumesTheRest) {
   const TrainingJob job = parse_job(kLeast);
   EXPECT_EQ(job.parallel, ParallelLayout{});
