@@ -153,6 +153,7 @@ TEST(JobProblems, ShowAJobThatIsSilent) {
   training.settle();
   EXPECT_THAT(training.reasons("silence"), testing::SizeIs(1));
   training.run(1);
+  finish_if_silent(training.job(), training.now_s(), 1'800);
   EXPECT_THAT(problems_of(training.record()), IsEmpty());
 }
 
