@@ -10,6 +10,7 @@
 
 #include "base/core/error.h"
 #include "checks.h"
+#include "planning/profile/profile_file.h"
 #include "planning/steps/step_folder.h"
 #include "planning/steps/step_input.h"
 
@@ -43,6 +44,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   exercise([&] { (void)lowgear::steps::read_steps_table(file); });
   exercise([&] { (void)lowgear::steps::read_replicas_table(file); });
   exercise([&] { (void)lowgear::steps::read_steps_file(file); });
-  exercise([&] { (void)lowgear::steps::read_work_file(text, "fuzz"); });
+  exercise([&] {
+    static const auto kProfile = lowgear::profile::read_profile_file(
+        "stage,instruction,frequency,time,energy\n0,forward,1410,0.1,20\n0,backward,1410,0.2,40\n", "fuzz");
+    (void)lowgear::steps::read_work_file(text, "fuzz", kProfile.profile);
+  });
   return 0;
 }

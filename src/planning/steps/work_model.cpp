@@ -295,6 +295,16 @@ std::string write_work_file(const WorkModel& model, const profile::StageProfile&
   return json.dump(1) + '\n';
 }
 
+bool is_work_file(std::string_view text) {
+  try {
+    const Json json = parse_json(text, "the file");
+    const auto format = json.find("format");
+    return format != json.end() && *format == kWorkFormat;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 WorkModel read_work_file(std::string_view text, const std::string& source, const profile::StageProfile& profile) {
   const Json json = parse_json(text, source);
   const JsonView view(json, source);

@@ -100,6 +100,8 @@ inline constexpr double kLargeFitError = 0.1;
 /// The file next to a profile (`lowgear.work/1`, docs/formats.md) that `lowgear profile` writes: a model with the
 /// highest clocks of that profile, at which its times are.
 [[nodiscard]] std::string write_work_file(const WorkModel& model, const profile::StageProfile& profile);
+/// Whether a text names that format: a file that `lowgear profile` may replace.
+[[nodiscard]] bool is_work_file(std::string_view text);
 /// Of the same profile. Throws InputError, also when the profile has another highest clock.
 [[nodiscard]] WorkModel read_work_file(std::string_view text, const std::string& source,
                                        const profile::StageProfile& profile);

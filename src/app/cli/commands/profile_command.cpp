@@ -204,11 +204,7 @@ void remove_old_work(const ProfileArguments& arguments, Console& console) {
   const std::filesystem::path path = work_path(arguments);
   std::error_code error;
   if (path.empty() || MemoryFiles::keeper_of(path) != nullptr || !std::filesystem::is_regular_file(path, error)) return;
-  try {
-    (void)steps::read_work_file(read_file(path), path.string());
-  } catch (const InputError&) {
-    return;
-  }
+  if (!steps::is_work_file(read_file(path))) return;
   std::filesystem::remove(path, error);
   if (error) throw_input_error({path.string(), 0, 0}, "cannot be removed: " + error.message(), "name another --out");
   console.note(fmt::format("{} is removed: it was of an earlier recording", printable(path.string())));
