@@ -14,7 +14,6 @@
 #include "planning/profile/made_up_recording.h"
 #include "planning/profile/profile_file.h"
 #include "planning/profile/stage_profile.h"
-#include "planning/steps/work_model.h"
 
 namespace lowgear::cli {
 namespace {
