@@ -123,8 +123,16 @@ TEST_F(Commands, PowersAreHeldAgainstTheLimitOfTheGpu) {
   };
   const std::vector<std::string> gpu = {"--gpu", "NVIDIA A40"};
   EXPECT_EQ(warnings(pipeline_command("plan", profile, 1, 4, {"--out", out})), 0);
-  EXPECT_EQ(warnings(pipeline_command("plan", profile, 1, 4, {"--out", out, "--gpu", "NVIDIA A40"})), 1);
-  EXPECT_EQ(warnings(pipeline_command("compare", profile, 1, 4, gpu)), 1);
+  for (const char* command : {"plan", "compare"}) {
+    const ProgramResult refused = run_lowgear(pipeline_command(command, profile, 1, 4, gpu));
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("energies look like those of several GPUs together"));
+  }
+  std::vector<std::string> accepted = gpu;
+  accepted.emplace_back("--accept-units");
+  EXPECT_EQ(warnings(pipeline_command("compare", profile, 1, 4, accepted)), 1);
+  accepted.insert(accepted.end(), {"--out", out});
+  EXPECT_EQ(warnings(pipeline_command("plan", profile, 1, 4, accepted)), 1);
   EXPECT_EQ(warnings({"show", "--profile", profile, "--gpu", "NVIDIA A40", "--json"}), 1);
   EXPECT_EQ(warnings({"verify", "--profile", profile, "--replay", out + "/plans/00000.json", "--blocking-power", "70"}),
             1)
