@@ -46,7 +46,8 @@ class TestCall(InAFolder):
         above_limit = [dict(row, energy=row["energy"] * 1.8) for row in ROWS]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            lowgear.plan(above_limit, blocking_power_w=POWER_W, microbatches=2, gpu="NVIDIA A100-SXM4-80GB")
+            lowgear.plan(above_limit, blocking_power_w=POWER_W, microbatches=2, gpu="NVIDIA A100-SXM4-80GB",
+                         accept_units=True)
         own = [one for one in caught if issubclass(one.category, planning.LowgearWarning)]
         self.assertTrue(own)
         self.assertEqual(own[0].filename, __file__)

@@ -134,7 +134,8 @@ TEST_F(Commands, PowersAreHeldAgainstTheLimitOfTheGpu) {
   accepted.insert(accepted.end(), {"--out", out});
   EXPECT_EQ(warnings(pipeline_command("plan", profile, 1, 4, accepted)), 1);
   EXPECT_EQ(warnings({"show", "--profile", profile, "--gpu", "NVIDIA A40", "--json"}), 1);
-  EXPECT_EQ(warnings({"verify", "--profile", profile, "--replay", out + "/plans/00000.json", "--blocking-power", "70"}),
+  EXPECT_EQ(warnings({"verify", "--profile", profile, "--replay", out + "/plans/00000.json", "--blocking-power", "70",
+                      "--accept-units"}),
             1)
       << "the plan names the GPU";
 }

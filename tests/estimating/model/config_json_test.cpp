@@ -182,6 +182,8 @@ TEST(TrainableConfig, RefusesFeaturesThatTheTrainerDoesNotHave) {
             "$.scale_attn_weights: \"false\" is not supported in training, only true"},
            {changed(kGpt2, {{"scale_attn_by_inverse_layer_idx", true}}), "\"true\" is not supported"},
            {changed(kGpt2, {{"reorder_and_upcast_attn", true}}), "\"true\" is not supported"},
+           {changed(kBert, {{"tie_word_embeddings", false}}),
+            "$.tie_word_embeddings: an output matrix of BERT that is not its embedding is not supported"},
            {changed(kLlama2, {{"quantization_config", {{"bits", 4}}}}), "quantised weights are not supported"},
            {changed(kGpt2, {{"auto_map", {{"AutoModelForCausalLM", "modeling_own.Own"}}}}),
             "$.auto_map: the model's own code may compute something else; remove it if it does not"},
