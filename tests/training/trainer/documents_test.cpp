@@ -51,8 +51,8 @@ BatchResult run_batch(const model::ModelConfig& config, bool recompute, const st
   BatchResult result;
   for (const Microbatch& batch : microbatches) {
     const double share = static_cast<double>(batch.ids.numel()) / static_cast<double>(tokens);
-    result.loss += share * stage.forward(0, batch.ids, batch.targets, batch.samples).item<double>();
-    (void)stage.backward(0, at::full({}, share), WeightGradients::now);
+    result.loss += share * stage.forward(0, batch).at(0).item<double>();
+    (void)stage.backward(0, {at::full({}, share)}, WeightGradients::now);
   }
   result.gradients = part.store().gradients().clone();
   return result;
@@ -71,13 +71,13 @@ TEST_P(PackedDocuments, AreComputedAsIfEachWereAlone) {
   std::int64_t begin = 0;
   for (const std::int64_t length : lengths) {
     const auto part = [&](const at::Tensor& all) { return all.narrow(1, begin, length).contiguous(); };
-    alone.push_back({part(ids), part(targets)});
+    alone.push_back({.ids = part(ids), .targets = part(targets)});
     begin += length;
   }
   const BatchResult expected = run_batch(config, false, alone);
   const double largest = expected.gradients.abs().max().item<double>();
   for (const bool recompute : {false, true}) {
-    const BatchResult packed = run_batch(config, recompute, {{ids, targets, {.keys = {}, .documents = lengths}}});
+    const BatchResult packed = run_batch(config, recompute, {{.ids = ids, .targets = targets, .documents = lengths}});
     EXPECT_NEAR(packed.loss, expected.loss, 1e-5);
     EXPECT_LE((packed.gradients - expected.gradients).abs().max().item<double>(), 1e-5 * largest);
   }
@@ -122,7 +122,7 @@ TEST(TrainingOnDocuments, AmountsOfAStepAreThoseOfItsMicrobatches) {
       EXPECT_THAT(microbatch.ids.sizes(), ElementsAre(1, 32));
       double tokens = 0, squares = 0;
       std::int64_t begin = 0;
-      for (const std::int64_t length : microbatch.samples.documents) {
+      for (const std::int64_t length : microbatch.documents) {
         tokens += static_cast<double>(length);
         squares += static_cast<double>(length * length);
         begin += length;

@@ -21,9 +21,9 @@ void UnitMarks::set_microbatches(std::span<const Microbatch> microbatches) {
   attention_.clear();
   for (const Microbatch& microbatch : microbatches) {
     double squares = 0;
-    for (const std::int64_t length : microbatch.samples.documents) squares += std::pow(length, 2);
+    for (const std::int64_t length : microbatch.documents) squares += std::pow(length, 2);
     const double whole = static_cast<double>(config_->microbatch_size) * std::pow(config_->sequence_length, 2);
-    attention_.push_back(microbatch.samples.documents.empty() ? 1 : squares / whole);
+    attention_.push_back(microbatch.documents.empty() ? 1 : squares / whole);
   }
 }
 

@@ -20,16 +20,26 @@ at::Tensor heads_joined(const at::Tensor& input) {
   return input.transpose(1, 2).reshape({input.size(0), input.size(2), -1});
 }
 
-LinearLayer::Shape qkv_shape(const model::ModelConfig& config, const std::string& prefix) {
-  const model::TensorNames& names = family_of(config).tensors;
+/// Of an attention, to be given its pieces.
+LinearLayer::Shape by_columns(const BlockContext& context, BlockLinear linear) {
+  return {.pieces = {},
+          .inputs = context.config->hidden,
+          .split = LinearLayer::Split::columns,
+          .bias = context.config->qkv_biases,
+          .transposed_in_files = context.names->transposed,
+          .linear = linear};
+}
+
+double score_scale(const model::ModelConfig& config) {
+  return config.scaled_scores ? 1.0 / std::sqrt(static_cast<double>(config.head_dim)) : 1.0;
+}
+
+LinearLayer::Shape qkv_shape(const BlockContext& context, const std::string& prefix) {
+  const model::ModelConfig& config = *context.config;
+  const model::TensorNames& names = *context.names;
   const std::int64_t queries = config.heads * config.head_dim;
   const std::int64_t keys = config.kv_heads * config.head_dim;
-  LinearLayer::Shape shape{.pieces = {},
-                           .inputs = config.hidden,
-                           .split = LinearLayer::Split::columns,
-                           .bias = config.qkv_biases,
-                           .transposed_in_files = names.transposed,
-                           .linear = BlockLinear::attention_in};
+  LinearLayer::Shape shape = by_columns(context, BlockLinear::attention_in);
   if (names.qkv.size() == 1) {
     const int groups = names.qkv_by_head || config.heads != config.kv_heads ? 1 : 3;
     shape.pieces = {{.name = prefix + names.qkv[0], .rows = queries + 2 * keys, .groups = groups}};
@@ -70,21 +80,22 @@ Attention::Attention(const BlockContext& context, const std::string& prefix, std
     : context_(context),
       group_(context.tensor_group),
       layer_(layer),
+      causal_(layer >= context.config->encoder_layers),
       heads_{.heads = context.config->heads / group_->size(),
              .kv_heads = context.config->kv_heads / group_->size(),
              .head_dim = context.config->head_dim,
-             .by_head = family_of(*context.config).tensors.qkv_by_head},
-      scale_(1.0 / std::sqrt(static_cast<double>(context.config->head_dim))),
+             .by_head = context.names->qkv_by_head},
+      scale_(score_scale(*context.config)),
       window_(context.config->window > 0 && context.config->windowed[static_cast<std::size_t>(layer)]
                   ? context.config->window
                   : 0),
       rotates_at_once_(context.config->positions == model::PositionKind::rotary &&
                        !context.config->rotary_interleaved && !context.config->qk_norms),
       angles_(*context.config),
-      qkv_(context, qkv_shape(*context.config, prefix)),
-      query_norm_(head_norm(context, prefix + family_of(*context.config).tensors.query_norm)),
-      key_norm_(head_norm(context, prefix + family_of(*context.config).tensors.key_norm)),
-      output_(context, by_rows(*context.config, prefix + family_of(*context.config).tensors.attention_out,
+      qkv_(context, qkv_shape(context, prefix)),
+      query_norm_(head_norm(context, prefix + context.names->query_norm)),
+      key_norm_(head_norm(context, prefix + context.names->key_norm)),
+      output_(context, by_rows(*context.config, prefix + context.names->attention_out,
                                context.config->heads * context.config->head_dim, context.config->output_bias,
                                BlockLinear::attention_out)) {}
 
@@ -95,9 +106,9 @@ void Attention::bind() {
   output_.bind();
 }
 
-at::Tensor Attention::operator()(const at::Tensor& input) {
+at::Tensor Attention::operator()(const at::Tensor& input, const at::Tensor& relative_positions) {
   const RotatedHeads heads = heads_of(qkv_(enter_parallel(input, *group_)));
-  const at::Tensor output = leave_parallel(output_(heads_joined(mixed(heads))), *group_);
+  const at::Tensor output = leave_parallel(output_(heads_joined(mixed(heads, relative_positions))), *group_);
   return (*context_.dropout)(with_late_bias(output, output_), context_.config->residual_dropout,
                              {.layer = layer_, .site = DropoutSite::attention_output});
 }
@@ -115,7 +126,7 @@ RotatedHeads Attention::split(const at::Tensor& joined) const {
 
 RotatedHeads Attention::heads_of(const at::Tensor& joined) {
   const bool rotary = context_.config->positions == model::PositionKind::rotary;
-  if (rotary) angles_.prepare(joined.size(1), joined.device());
+  if (rotary) angles_.prepare(joined.size(1), joined.device(), context_.documents->positions);
   if (rotates_at_once_) return split_and_rotate(joined, angles_.cosine(), angles_.sine(), heads_);
   RotatedHeads heads = split(joined);
   if (query_norm_) heads = {(*query_norm_)(heads.query), (*key_norm_)(heads.key), heads.value};
@@ -125,22 +136,114 @@ RotatedHeads Attention::heads_of(const at::Tensor& joined) {
 }
 
 bool Attention::is_biased(std::int64_t time) const {
-  return context_.config->positions == model::PositionKind::alibi || (window_ > 0 && window_ < time);
+  const model::PositionKind positions = context_.config->positions;
+  return positions == model::PositionKind::alibi || positions == model::PositionKind::relative ||
+         (window_ > 0 && window_ < time);
 }
 
-at::Tensor Attention::mixed(const RotatedHeads& heads) const {
+/// The bucket of each pair of tokens (Raffel et al. 2020, "T5"): half of the buckets for each direction in an encoder,
+/// all for the tokens before in a decoder; half of these for each of the shortest distances, the others for ranges that
+/// grow with the distance, computed in fp32 as transformers does.
+at::Tensor Attention::relative_buckets(std::int64_t time) const {
+  const model::ModelConfig& config = *context_.config;
+  const at::Tensor places = at::arange(time, at::kLong);
+  const at::Tensor ahead = places.unsqueeze(0) - places.unsqueeze(1);
+  const std::int64_t buckets = causal_ ? config.relative_buckets : config.relative_buckets / 2;
+  const at::Tensor distance = causal_ ? ahead.neg().clamp_min(0) : ahead.abs();
+  const std::int64_t exact = buckets / 2;
+  const double range = std::log(static_cast<double>(config.relative_distance) / static_cast<double>(exact));
+  const at::Tensor far =
+      (distance.to(at::kFloat) / static_cast<double>(exact)).log() / range * static_cast<double>(buckets - exact);
+  const at::Tensor grown = (far.clamp_min(0).to(at::kLong) + exact).clamp_max(buckets - 1);
+  const at::Tensor bucket = at::where(distance.lt(exact), distance, grown);
+  return causal_ ? bucket : bucket + ahead.gt(0).to(at::kLong) * buckets;
+}
+
+at::Tensor Attention::mixed(const RotatedHeads& heads, const at::Tensor& relative_positions) const {
+  if (context_.documents->lengths.empty()) return mixed_document(heads, relative_positions, 0);
+  std::vector<at::Tensor> documents;
+  std::int64_t begin = 0;
+  std::int64_t weights = 0;  // attention's, of the documents before
+  for (const std::int64_t length : context_.documents->lengths) {
+    const auto part = [&](const at::Tensor& all) { return all.narrow(2, begin, length); };
+    documents.push_back(
+        mixed_document({part(heads.query), part(heads.key), part(heads.value)}, relative_positions, weights));
+    begin += length;
+    weights += context_.config->heads * length * length;
+  }
+  return at::cat(documents, 2);
+}
+
+at::Tensor Attention::mixed_document(const RotatedHeads& heads, const at::Tensor& relative_positions,
+                                     std::int64_t weights_before) const {
   const Dropout& dropout = *context_.dropout;
   const double share = context_.config->attention_dropout;
   const std::int64_t time = heads.query.size(2);
   if (!dropout.drops(share) && !is_biased(time)) {
-    return compat::causal_attention(heads.query, heads.key, heads.value, scale_);
+    return compat::attention(heads.query, heads.key, heads.value, scale_, causal_);
   }
-  const at::Tensor& bias = context_.attention_biases->get({.window = window_, .time = time}, heads.query.device());
-  return composed_attention(heads, bias, scale_, [&](const at::Tensor& weights) {
-    return dropout(
-        weights, share,
-        {.layer = layer_, .site = DropoutSite::attention, .first = group_->rank() * heads_.heads * time * time});
+  at::Tensor added =
+      context_.attention_biases->get({.window = window_, .time = time, .causal = causal_}, heads.query.device());
+  if (relative_positions.defined()) {
+    const at::Tensor buckets = relative_buckets(time).to(heads.query.device());
+    added = added + at::embedding(relative_positions, buckets).permute({2, 0, 1}).to(at::kFloat);
+  }
+  return composed_attention(heads, added, scale_, [&](const at::Tensor& weights) {
+    return dropout(weights, share,
+                   {.layer = layer_,
+                    .site = DropoutSite::attention,
+                    .first = weights_before + group_->rank() * heads_.heads * time * time});
   });
+}
+
+namespace {
+
+LinearLayer::Shape cross_shape(const BlockContext& context, const std::string& prefix,
+                               const std::vector<std::string>& names, std::int64_t heads) {
+  LinearLayer::Shape shape = by_columns(context, BlockLinear::none);
+  for (const std::string& name : names) shape.pieces.push_back({prefix + name, heads * context.config->head_dim});
+  return shape;
+}
+
+}  // namespace
+
+CrossAttention::CrossAttention(const BlockContext& context, const std::string& prefix, std::int64_t layer)
+    : context_(context),
+      layer_(layer),
+      scale_(score_scale(*context.config)),
+      query_(context, cross_shape(context, prefix, {context.names->cross_query}, context.config->heads)),
+      keys_(context, cross_shape(context, prefix, context.names->cross_keys, context.config->kv_heads)),
+      output_(context, by_rows(*context.config, prefix + context.names->cross_out,
+                               context.config->heads * context.config->head_dim, context.config->output_bias,
+                               BlockLinear::none)) {}
+
+void CrossAttention::bind() {
+  query_.bind();
+  keys_.bind();
+  output_.bind();
+}
+
+at::Tensor CrossAttention::operator()(const at::Tensor& input, const at::Tensor& encoder_output) const {
+  const model::ModelConfig& config = *context_.config;
+  Collective& group = *context_.tensor_group;
+  const Dropout& dropout = *context_.dropout;
+  const at::Tensor encoded = asking_for_gradients(encoder_output);
+  const std::vector<at::Tensor> keys = keys_(enter_parallel(encoded, group)).chunk(2, -1);
+  const RotatedHeads heads = {by_head(query_(enter_parallel(input, group)), config.head_dim),
+                              by_head(keys[0], config.head_dim), by_head(keys[1], config.head_dim)};
+  const at::Tensor mixed =
+      dropout.drops(config.attention_dropout)
+          ? composed_attention(heads, at::zeros({1}, input.options().dtype(at::kFloat)), scale_,
+                               [&](const at::Tensor& weights) {
+                                 return dropout(weights, config.attention_dropout,
+                                                {.layer = layer_,
+                                                 .site = DropoutSite::cross_attention,
+                                                 .first = group.rank() * weights.numel() / weights.size(0)});
+                               })
+          : compat::attention(heads.query, heads.key, heads.value, scale_, /*causal=*/false);
+  const at::Tensor output = leave_parallel(output_(heads_joined(mixed)), group);
+  return dropout(with_late_bias(output, output_), config.residual_dropout,
+                 {.layer = layer_, .site = DropoutSite::cross_output});
 }
 
 }  // namespace lowgear::trainer

@@ -23,23 +23,29 @@ class HeadNorm {
   Parameter* weight_;
 };
 
-/// Attention of one layer, each position to itself and those before it: [batch, time, hidden] to the same.
+/// Attention of one layer, each position to itself and those before it in its document, in an encoder to all: [batch,
+/// time, hidden] to the same.
 class Attention {
  public:
   /// `prefix` begins the names of the layer's tensors.
   Attention(const BlockContext& context, const std::string& prefix, std::int64_t layer);
   void bind();
-  [[nodiscard]] at::Tensor operator()(const at::Tensor& input);
+  /// `relative_positions`: [buckets, heads of this rank], if the model has them.
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& input, const at::Tensor& relative_positions);
 
  private:
   [[nodiscard]] RotatedHeads heads_of(const at::Tensor& joined);
   [[nodiscard]] RotatedHeads split(const at::Tensor& joined) const;
-  [[nodiscard]] at::Tensor mixed(const RotatedHeads& heads) const;
+  [[nodiscard]] at::Tensor mixed(const RotatedHeads& heads, const at::Tensor& relative_positions) const;
+  [[nodiscard]] at::Tensor mixed_document(const RotatedHeads& heads, const at::Tensor& relative_positions,
+                                          std::int64_t weights_before) const;
   [[nodiscard]] bool is_biased(std::int64_t time) const;
+  [[nodiscard]] at::Tensor relative_buckets(std::int64_t time) const;
 
   BlockContext context_;
   Collective* group_;
   std::int64_t layer_;
+  bool causal_;
   kernels::AttentionHeads heads_;
   double scale_;
   std::int64_t window_;   ///< 0: none
@@ -48,6 +54,23 @@ class Attention {
   LinearLayer qkv_;
   std::optional<HeadNorm> query_norm_;
   std::optional<HeadNorm> key_norm_;
+  LinearLayer output_;
+};
+
+/// Attention of a decoder's layer to what an encoder put out, all of it.
+class CrossAttention {
+ public:
+  CrossAttention(const BlockContext& context, const std::string& prefix, std::int64_t layer);
+  void bind();
+  /// `input` [batch, time, hidden] to the same; `encoder_output` may have another time.
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& input, const at::Tensor& encoder_output) const;
+
+ private:
+  BlockContext context_;
+  std::int64_t layer_;
+  double scale_;
+  LinearLayer query_;
+  LinearLayer keys_;
   LinearLayer output_;
 };
 

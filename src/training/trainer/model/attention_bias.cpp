@@ -24,7 +24,7 @@ std::vector<float> alibi_slopes(std::int64_t heads) {
 }  // namespace
 
 const at::Tensor& AttentionBiases::get(const Shape& shape, at::Device device) {
-  at::Tensor& kept = by_window_[shape.window];
+  at::Tensor& kept = kept_[{shape.causal, shape.window}];
   if (!kept.defined() || kept.size(-1) != shape.time || kept.device() != device) kept = made(shape, device);
   return kept;
 }
@@ -32,7 +32,7 @@ const at::Tensor& AttentionBiases::get(const Shape& shape, at::Device device) {
 at::Tensor AttentionBiases::made(const Shape& shape, at::Device device) const {
   const torch::autograd::AutoGradMode no_gradient(false);
   const at::Tensor pairs = at::ones({shape.time, shape.time}, at::TensorOptions().dtype(at::kBool).device(device));
-  at::Tensor unseen = pairs.triu(1);
+  at::Tensor unseen = shape.causal ? pairs.triu(1) : pairs.logical_not();
   if (shape.window > 0) unseen = unseen.logical_or(pairs.tril(-shape.window));
   at::Tensor bias = at::zeros({1, shape.time, shape.time}, at::TensorOptions().device(device));
   if (config_->positions == model::PositionKind::alibi) {

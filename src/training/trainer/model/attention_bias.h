@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "estimating/model/model_config.h"
 #include "training/trainer/transport/compat.h"
@@ -16,6 +17,7 @@ class AttentionBiases {
   struct Shape {
     std::int64_t window = 0;  ///< positions that each one sees, itself included; 0: all before it
     std::int64_t time = 0;
+    bool causal = true;  ///< no position sees those after it
   };
 
   AttentionBiases(const model::ModelConfig& config, const Collective& group) : config_(&config), group_(&group) {}
@@ -28,7 +30,7 @@ class AttentionBiases {
 
   const model::ModelConfig* config_;
   const Collective* group_;
-  std::map<std::int64_t, at::Tensor> by_window_;
+  std::map<std::pair<bool, std::int64_t>, at::Tensor> kept_;  ///< by causal and window
 };
 
 }  // namespace lowgear::trainer

@@ -31,6 +31,8 @@ struct Microbatch {
   SampleKeys samples = {};      ///< of dropout; empty: nothing is dropped
   double balance_share = 1;     ///< factor of the load-balancing loss of experts; 0: the loss of the targets alone
   at::Tensor encoder_ids = {};  ///< of a model with an encoder and a decoder, whose are the others: [batch, any time]
+  /// Lengths of documents, in which alone attention sees; not empty: the batch is one row that consists of them.
+  std::vector<std::int64_t> documents = {};
 };
 
 /// The layers of a stage as functions of tensors, to which autograd differentiates them.
@@ -118,6 +120,8 @@ class Stage {
   void clear();
 
  private:
+  /// Has the layers know a pass' microbatch until it ends.
+  class Scope;
   /// The tensors that a forward pass keeps for the backward pass.
   struct Pass {
     Microbatch microbatch;
@@ -139,6 +143,7 @@ class Stage {
   StageOptions options_;
   WeightGradientQueue queue_;
   Dropout dropout_;
+  Documents documents_;
   std::size_t first_parameter_;
   StageLayers layers_;
   std::size_t end_parameter_;

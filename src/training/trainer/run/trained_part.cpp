@@ -88,8 +88,7 @@ void TrainedPart::assemble() {
   schedule_ = launcher::training_schedule(config_, store().frozen_blocks(), early_forwards_);
   engine_ = std::make_unique<PipelineEngine>(
       schedule_, place_.pp, part_->stages(), *ranks_->pipeline,
-      EngineOptions{.streams = stream_shapes(config_.model, config_.microbatch_size, config_.sequence_length,
-                                             config_.parallel.tp),
+      EngineOptions{.streams = stream_shapes(config_.model, config_.rows(), config_.row_tokens(), config_.parallel.tp),
                     .activation_options = store().values().options(),
                     .loss_gradient = 1.0 / (config_.microbatches * config_.parallel.dp)});
   constexpr std::int64_t kGradientBytes = sizeof(float);

@@ -1,5 +1,7 @@
 #include "training/trainer/run/training_data.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -10,6 +12,26 @@
 #include "training/trainer/model/norm_and_loss.h"
 
 namespace lowgear::trainer {
+
+dataset::BatchSlice TrainingData::slice_of(int replica, int microbatch) const {
+  return dataset::microbatch_slice(text_.sampler().options().global_batch, {.data_parallel_size = config_->parallel.dp,
+                                                                            .data_parallel_rank = replica,
+                                                                            .microbatches = config_->microbatches,
+                                                                            .microbatch = microbatch});
+}
+
+std::vector<std::int64_t> TrainingData::documents_of(const at::Tensor& ids) const {
+  std::vector<std::int64_t> all;
+  for (std::int64_t row = 0; row < ids.size(0); ++row) {
+    const std::span inputs(ids.data_ptr<std::int64_t>() + row * ids.size(1), static_cast<std::size_t>(ids.size(1)));
+    if (config_->document_end) {
+      std::ranges::copy(dataset::document_lengths(inputs, *config_->document_end), std::back_inserter(all));
+    } else {
+      all.push_back(ids.size(1));
+    }
+  }
+  return all;
+}
 
 TrainingData::Samples TrainingData::samples(std::int64_t step, const dataset::BatchSlice& slice) const {
   const dataset::BatchSampler& sampler = text_.sampler();
@@ -39,7 +61,7 @@ TrainingData::Samples TrainingData::samples(std::int64_t step, const dataset::Ba
     samples.ids = at::cat(
         {at::full({slice.count, 1}, config_->model.start_token, at::kLong), plain.narrow(1, length, length - 1)}, 1);
   } else {
-    samples.ids = tokens.narrow(1, 0, length);
+    samples.ids = tokens.narrow(1, 0, length).contiguous();
     samples.targets = tokens.narrow(1, 1, length);
     samples.ids = at::where(samples.ids.lt(0), samples.ids.bitwise_not(), samples.ids);
   }
@@ -52,15 +74,33 @@ std::vector<Microbatch> TrainingData::microbatches(std::int64_t step, int replic
   const double weight = config_->model.balance_weight > 0 ? loss_weight(counted_tokens(step)) : 1;
   std::vector<Microbatch> result;
   for (int i = 0; i < config_->microbatches; ++i) {
-    Samples read = samples(step, dataset::microbatch_slice(text_.sampler().options().global_batch,
-                                                           {.data_parallel_size = config_->parallel.dp,
-                                                            .data_parallel_rank = replica,
-                                                            .microbatches = config_->microbatches,
-                                                            .microbatch = i}));
-    result.push_back({read.ids.to(device), read.targets.to(device), std::move(read.keys), weight > 0 ? 1 / weight : 0,
-                      read.encoder_ids.defined() ? read.encoder_ids.to(device) : at::Tensor()});
+    Samples read = samples(step, slice_of(replica, i));
+    Microbatch& microbatch = result.emplace_back();
+    if (config_->document_end) microbatch.documents = documents_of(read.ids);
+    const std::vector<std::int64_t> shape{config_->rows(), config_->row_tokens()};
+    microbatch.ids = read.ids.view(shape).to(device);
+    microbatch.targets = read.targets.contiguous().view(shape).to(device);
+    read.keys.resize(static_cast<std::size_t>(config_->rows()));
+    microbatch.samples = std::move(read.keys);
+    microbatch.balance_share = weight > 0 ? 1 / weight : 0;
+    if (read.encoder_ids.defined()) microbatch.encoder_ids = read.encoder_ids.to(device);
   }
   return result;
+}
+
+std::vector<steps::Amounts> TrainingData::amounts(std::int64_t step) const {
+  std::vector<steps::Amounts> amounts;
+  for (int replica = 0; replica < config_->parallel.dp; ++replica) {
+    for (int i = 0; i < config_->microbatches; ++i) {
+      steps::Amounts& of_microbatch = amounts.emplace_back();
+      for (const std::int64_t length : documents_of(samples(step, slice_of(replica, i)).ids)) {
+        const auto count = static_cast<double>(length);
+        of_microbatch.tokens += count;
+        of_microbatch.squared_tokens += count * count;
+      }
+    }
+  }
+  return amounts;
 }
 
 std::optional<std::int64_t> TrainingData::counted_tokens(std::int64_t step) const {
@@ -91,10 +131,10 @@ HeldOutLoss::HeldOutLoss(const launcher::TrainConfig& config, launcher::TrainCon
       batches_(batches) {}
 
 double HeldOutLoss::measure(std::map<int, Stage*> stages) {
-  PipelineEngine engine(schedule_, place_.pp, std::move(stages), *ranks_->pipeline,
-                        EngineOptions{.streams = stream_shapes(config_.model, config_.microbatch_size,
-                                                               config_.sequence_length, config_.parallel.tp),
-                                      .activation_options = activations_});
+  PipelineEngine engine(
+      schedule_, place_.pp, std::move(stages), *ranks_->pipeline,
+      EngineOptions{.streams = stream_shapes(config_.model, config_.rows(), config_.row_tokens(), config_.parallel.tp),
+                    .activation_options = activations_});
   at::Tensor sum = at::zeros({1}, activations_.dtype(at::kDouble));
   std::optional<std::int64_t> counted;
   for (std::int64_t batch = 0; batch < batches_; ++batch) {

@@ -4,9 +4,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "planning/schedule/schedule.h"
+#include "planning/steps/work_model.h"
 #include "training/launcher/config/train_config.h"
 #include "training/launcher/rank_layout.h"
 #include "training/launcher/training_text.h"
@@ -23,6 +25,8 @@ class TrainingData {
 
   /// The microbatches of a replica in a step, on `device`.
   [[nodiscard]] std::vector<Microbatch> microbatches(std::int64_t step, int replica, at::Device device) const;
+  /// Of a step, by replica and microbatch: the same on every rank. Reads all samples of the step.
+  [[nodiscard]] std::vector<steps::Amounts> amounts(std::int64_t step) const;
   /// Targets of a step that count in the loss, of all replicas; empty: all do, as no text is marked, no token masked.
   [[nodiscard]] std::optional<std::int64_t> counted_tokens(std::int64_t step) const;
   /// What makes the mean over `steps` steps' targets that over those that count: 1 if all do, 0 if none does.
@@ -30,6 +34,9 @@ class TrainingData {
   [[nodiscard]] dataset::BatchSampler& sampler() { return text_.sampler(); }
 
  private:
+  [[nodiscard]] dataset::BatchSlice slice_of(int replica, int microbatch) const;
+  /// Lengths of documents of ids, [samples, time] int64 on the CPU.
+  [[nodiscard]] std::vector<std::int64_t> documents_of(const at::Tensor& ids) const;
   /// What a model gets of samples, on the CPU, [samples, time].
   struct Samples {
     at::Tensor ids;
