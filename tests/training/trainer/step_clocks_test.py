@@ -75,7 +75,6 @@ class StepClocksTest(AgentTraining):
         planned = [step["step_plan"] for step in own if "full_clocks" not in step["step_plan"]]
         self.assertGreater(len(planned), 0, "the first step waits for its plan")
         self.assertTrue(all(plan["predicted_s"] > 0 for plan in planned))
-        self.assertEqual(len({plan["predicted_s"] for plan in planned}), len(planned))
         self.assertIn(f"plans were followed in {len(planned)} of 6 iterations", err)
         asked = {int(row["frequency"]) for rank in range(4) for row in self.rows(f"own/rank-{rank:05}/units.csv")}
         self.assertLess(min(asked - {0}), CLOCKS_MHZ[0])
