@@ -141,24 +141,6 @@ bool Attention::is_biased(std::int64_t time) const {
          (window_ > 0 && window_ < time);
 }
 
-/// The bucket of each pair of tokens (Raffel et al. 2020, "T5"): half of the buckets for each direction in an encoder,
-/// all for the tokens before in a decoder; half of these for each of the shortest distances, the others for ranges that
-/// grow with the distance, computed in fp32 as transformers does.
-at::Tensor Attention::relative_buckets(std::int64_t time) const {
-  const model::ModelConfig& config = *context_.config;
-  const at::Tensor places = at::arange(time, at::kLong);
-  const at::Tensor ahead = places.unsqueeze(0) - places.unsqueeze(1);
-  const std::int64_t buckets = causal_ ? config.relative_buckets : config.relative_buckets / 2;
-  const at::Tensor distance = causal_ ? ahead.neg().clamp_min(0) : ahead.abs();
-  const std::int64_t exact = buckets / 2;
-  const double range = std::log(static_cast<double>(config.relative_distance) / static_cast<double>(exact));
-  const at::Tensor far =
-      (distance.to(at::kFloat) / static_cast<double>(exact)).log() / range * static_cast<double>(buckets - exact);
-  const at::Tensor grown = (far.clamp_min(0).to(at::kLong) + exact).clamp_max(buckets - 1);
-  const at::Tensor bucket = at::where(distance.lt(exact), distance, grown);
-  return causal_ ? bucket : bucket + ahead.gt(0).to(at::kLong) * buckets;
-}
-
 at::Tensor Attention::mixed(const RotatedHeads& heads, const at::Tensor& relative_positions) const {
   if (context_.documents->lengths.empty()) return mixed_document(heads, relative_positions, 0);
   std::vector<at::Tensor> documents;
@@ -182,10 +164,10 @@ at::Tensor Attention::mixed_document(const RotatedHeads& heads, const at::Tensor
   if (!dropout.drops(share) && !is_biased(time)) {
     return compat::attention(heads.query, heads.key, heads.value, scale_, causal_);
   }
-  at::Tensor added =
-      context_.attention_biases->get({.window = window_, .time = time, .causal = causal_}, heads.query.device());
+  const AttentionBiases::Shape shape{.window = window_, .time = time, .causal = causal_};
+  at::Tensor added = context_.attention_biases->get(shape, heads.query.device());
   if (relative_positions.defined()) {
-    const at::Tensor buckets = relative_buckets(time).to(heads.query.device());
+    const at::Tensor& buckets = context_.attention_biases->relative_buckets(shape, heads.query.device());
     added = added + at::embedding(relative_positions, buckets).permute({2, 0, 1}).to(at::kFloat);
   }
   return composed_attention(heads, added, scale_, [&](const at::Tensor& weights) {

@@ -40,7 +40,6 @@ class Attention {
   [[nodiscard]] at::Tensor mixed_document(const RotatedHeads& heads, const at::Tensor& relative_positions,
                                           std::int64_t weights_before) const;
   [[nodiscard]] bool is_biased(std::int64_t time) const;
-  [[nodiscard]] at::Tensor relative_buckets(std::int64_t time) const;
 
   BlockContext context_;
   Collective* group_;

@@ -44,4 +44,29 @@ at::Tensor AttentionBiases::made(const Shape& shape, at::Device device) const {
   return bias.masked_fill(unseen, -std::numeric_limits<float>::infinity());
 }
 
+const at::Tensor& AttentionBiases::relative_buckets(const Shape& shape, at::Device device) {
+  at::Tensor& kept = kept_buckets_[shape.causal];
+  const bool is_other = !kept.defined() || kept.size(-1) != shape.time || kept.device() != device;
+  if (is_other) kept = made_buckets(shape).to(device);
+  return kept;
+}
+
+/// The bucket of each pair of tokens (Raffel et al. 2020, "T5"): half of the buckets for each direction in an encoder,
+/// all for the tokens before in a decoder; half of these for each of the shortest distances, the others for ranges that
+/// grow with the distance, computed in fp32 as transformers does.
+at::Tensor AttentionBiases::made_buckets(const Shape& shape) const {
+  const torch::autograd::AutoGradMode no_gradient(false);
+  const at::Tensor places = at::arange(shape.time, at::kLong);
+  const at::Tensor ahead = places.unsqueeze(0) - places.unsqueeze(1);
+  const std::int64_t buckets = shape.causal ? config_->relative_buckets : config_->relative_buckets / 2;
+  const at::Tensor distance = shape.causal ? ahead.neg().clamp_min(0) : ahead.abs();
+  const std::int64_t exact = buckets / 2;
+  const double range = std::log(static_cast<double>(config_->relative_distance) / static_cast<double>(exact));
+  const at::Tensor far =
+      (distance.to(at::kFloat) / static_cast<double>(exact)).log() / range * static_cast<double>(buckets - exact);
+  const at::Tensor grown = (far.clamp_min(0).to(at::kLong) + exact).clamp_max(buckets - 1);
+  const at::Tensor bucket = at::where(distance.lt(exact), distance, grown);
+  return shape.causal ? bucket : bucket + ahead.gt(0).to(at::kLong) * buckets;
+}
+
 }  // namespace lowgear::trainer

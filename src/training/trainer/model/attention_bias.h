@@ -24,13 +24,17 @@ class AttentionBiases {
 
   /// The tensor is kept until one of another length is asked for.
   [[nodiscard]] const at::Tensor& get(const Shape& shape, at::Device device);
+  /// Of T5, kept likewise: int64 [time, time], the bucket of each pair of tokens in an encoder, or a causal decoder.
+  [[nodiscard]] const at::Tensor& relative_buckets(const Shape& shape, at::Device device);
 
  private:
   [[nodiscard]] at::Tensor made(const Shape& shape, at::Device device) const;
+  [[nodiscard]] at::Tensor made_buckets(const Shape& shape) const;
 
   const model::ModelConfig* config_;
   const Collective* group_;
   std::map<std::pair<bool, std::int64_t>, at::Tensor> kept_;  ///< by causal and window
+  std::map<bool, at::Tensor> kept_buckets_;                   ///< by causal
 };
 
 }  // namespace lowgear::trainer
