@@ -46,8 +46,9 @@ NextStep NextStepPlanner::plan(std::span<const Amounts> amounts, int replica) co
   step.fault = pipeline_.work.beyond_fit(amounts, dag_.microbatches);
   if (!step.fault.empty()) return step;
   const auto replicas = static_cast<int>(amounts.size()) / dag_.microbatches;
+  std::vector<double> own;
   for (int r = 0; r < replicas; ++r) {
-    const std::vector<double> work = work_of(amounts, r);
+    std::vector<double> work = work_of(amounts, r);
     const double time_s = planner_.full_time_s(work);
     if (!(std::ranges::min(work) > 0 && time_s <= kMaxTimeS)) {
       step.fault =
@@ -56,11 +57,12 @@ NextStep NextStepPlanner::plan(std::span<const Amounts> amounts, int replica) co
       return step;
     }
     step.time_s = std::max(step.time_s, time_s);
+    if (r != replica) continue;
+    step.replica_full_time_s = time_s;
+    own = std::move(work);
   }
-  const std::vector<double> own = work_of(amounts, replica);
   ReplicaPlan plan = planner_.plan(own, step.time_s, {});
   step.clocks_mhz = std::move(plan.clocks_mhz);
-  step.replica_full_time_s = planner_.full_time_s(own);
   step.replica_time_s = plan.figures.time_s;
   return step;
 }

@@ -132,9 +132,10 @@ constexpr std::int64_t kUnfollowedIterations = 5;
 }  // namespace
 
 bool should_follow_plan(const JobRecord& job) {
-  const bool follows = job.state() == JobState::profiling || job.state() == JobState::baseline ||
-                       job.state() == JobState::planning || job.state() == JobState::running;
-  return follows && (job.state() == JobState::profiling || job.plans.training() != nullptr);
+  if (job.state() == JobState::profiling) return true;
+  const bool may_train =
+      job.state() == JobState::baseline || job.state() == JobState::planning || job.state() == JobState::running;
+  return may_train && job.plans.training() != nullptr;
 }
 
 std::vector<int> ranks_not_following(const JobRecord& job) {

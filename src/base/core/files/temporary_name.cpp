@@ -27,13 +27,19 @@ namespace fs = std::filesystem;
 constexpr std::string_view kTemporaryEnd = ".tmp";
 
 /// Empty where the system does not show it.
-std::string process_space() {
+std::string read_process_space() {
   std::error_code error;
   const fs::path pids = fs::read_symlink("/proc/self/ns/pid", error);
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
   if (error || !std::getline(file, boot)) return {};
   return fmt::format("{:016x}", std::hash<std::string>{}(boot + pids.native()));
+}
+
+/// Read once: neither changes while a process runs.
+const std::string& process_space() {
+  static const std::string kSpace = read_process_space();
+  return kSpace;
 }
 
 /// The names are short, as that of the complete file may be the longest that the file system allows.
@@ -98,7 +104,7 @@ std::string temporary_name(int attempt) {
 }
 
 void remove_leftovers(const fs::path& folder) {
-  const std::string space = process_space();
+  const std::string& space = process_space();
   if (space.empty()) return;
   const std::string prefix = prefix_of(space);
   std::error_code error;
