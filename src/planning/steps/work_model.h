@@ -97,6 +97,10 @@ class WorkModel {
 /// A fit with a larger `WorkModel::error` deserves a warning.
 inline constexpr double kLargeFitError = 0.1;
 
+/// File of a recording with the lengths of its microbatches (docs/formats.md), which the trainer writes.
+inline constexpr const char* kLengthsFile = "lengths.csv";
+/// Where `lowgear profile` writes times by length and a job looks for them: next to the profile.
+[[nodiscard]] inline std::string work_file_of(const std::string& profile) { return profile + ".work.json"; }
 /// The file next to a profile (`lowgear.work/1`, docs/formats.md) that `lowgear profile` writes: a model with the
 /// highest clocks of that profile, at which its times are.
 [[nodiscard]] std::string write_work_file(const WorkModel& model, const profile::StageProfile& profile);

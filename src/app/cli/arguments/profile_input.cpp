@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kScheduleFile = "schedule.csv";  ///< of an attached job, next to its ranks' folders
-constexpr std::string_view kLengthsFile = "lengths.csv";
 
 /// Entries of a folder whose names hold a number, that of a rank as a rule, by that number.
 std::map<int, fs::path> entries_by_number(const fs::path& folder, std::string_view before, std::string_view after) {
@@ -130,7 +129,7 @@ std::optional<RecordedSchedule> recorded_schedule(const std::vector<std::string>
 std::optional<steps::Lengths> recorded_lengths(const std::vector<std::string>& paths) {
   std::optional<steps::Lengths> lengths;
   for (const std::string& path : paths) {
-    const fs::path file = fs::path(path) / kLengthsFile;
+    const fs::path file = fs::path(path) / steps::kLengthsFile;
     if (!fs::exists(file)) continue;
     if (lengths) {
       throw_input_error({file.string(), 0, 0}, "another recording has lengths, too", "give one job's recordings");

@@ -97,7 +97,7 @@ struct ProfileArguments {
 
 /// File of the times by length, which those who read the profile find by its name. Empty without such a name.
 std::string work_path(const ProfileArguments& arguments) {
-  return arguments.out.empty() || arguments.out == "-" ? "" : arguments.out + ".work.json";
+  return arguments.out.empty() || arguments.out == "-" ? "" : steps::work_file_of(arguments.out);
 }
 
 void check(const ProfileArguments& arguments) {

@@ -13,6 +13,7 @@
 #include "base/core/formats/yaml.h"
 #include "estimating/model/config_json.h"
 #include "estimating/model/config_members.h"
+#include "planning/steps/work_model.h"
 #include "training/launcher/config/yaml_members.h"
 
 namespace lowgear::launcher {
@@ -331,7 +332,7 @@ void read_clocks_of_steps(const YamlView& map, const fs::path& folder, TrainConf
   }
   StepClocksConfig& clocks = config.step_clocks.emplace();
   clocks.profile = path_at(map.at("profile"), folder);
-  clocks.work = clocks.profile.string() + ".work.json";
+  clocks.work = steps::work_file_of(clocks.profile.string());
   if (map.has("work")) clocks.work = path_at(map.at("work"), folder);
   if (!map.has("clocks_per")) return;
   const std::string per = map.at("clocks_per").text();

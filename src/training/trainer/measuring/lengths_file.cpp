@@ -12,7 +12,7 @@
 namespace lowgear::trainer {
 
 LengthsFile::LengthsFile(const std::filesystem::path& recording, std::int64_t first_step)
-    : path_(recording / "lengths.csv") {
+    : path_(recording / steps::kLengthsFile) {
   std::string text = "step,replica,microbatch,tokens,squared_tokens\n";
   std::ifstream before(path_);
   std::string line;
