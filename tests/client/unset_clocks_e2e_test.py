@@ -20,6 +20,8 @@ UNSET, SLOW = 1, 1.5  # a rank, and how many times slower it is
 JOB = {"run": "r", "model": "m", "partition": "uniform", "gpu": "NVIDIA A100-SXM4-80GB", "schedule": "1f1b",
        "parallel": {"pp": 1, "dp": REPLICAS, "tp": 1, "chunks": 1}, "microbatches": 2, "microbatch_size": 2,
        "guard_pct": 500, "profile": None}
+# Of the profile's powers: the ranks sleep, so their GPUs draw as little as idle ones.
+POWER_SHARE = 0.12
 # Iterations; the server takes a rank that is so slow for a straggler within two.
 WATCHED = 20
 
@@ -39,7 +41,7 @@ class UnsetClocks(AgentTest):
     def measure_profile(self):
         """By a job of the same model, as it would take this one minutes."""
         ranks = TrainingRanks(f"http://{ADDRESS}:{self.server.port}", TOKENS["train"], pp=1, run="profiled", model="m",
-                              microbatches=JOB["microbatches"], gpu=JOB["gpu"])
+                              microbatches=JOB["microbatches"], gpu=JOB["gpu"], power_share=POWER_SHARE)
         ranks.register(0)
         self.until(lambda: ranks.train(1) or self.summary(ranks.job)["state"] == "running", "a profile is measured")
         ranks.call("POST", f"/v1/jobs/{ranks.job}/finish", {"rank": 0}, ranks.keys[0])

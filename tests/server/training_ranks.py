@@ -21,8 +21,9 @@ def unit_energy_j(instruction, mhz):
 
 class TrainingRanks:
     def __init__(self, url, token, pp=4, run="run-1", model="llama 24x2048", microbatches=8,
-                 gpu="Simulated GPU", user=None, gpu_uuids=(), policy=None):
+                 gpu="Simulated GPU", user=None, gpu_uuids=(), policy=None, power_share=1):
         self.url, self.token, self.pp = url.rstrip("/"), token, pp
+        self.power_share = power_share
         self.iteration, self.microbatches = 0, microbatches
         self.gpu_uuids = {rank: f"GPU-{run}-{rank}" for rank in range(pp)} | dict(enumerate(gpu_uuids))
         self.plans, self.next_plans = [None] * pp, [None] * pp
@@ -84,7 +85,10 @@ class TrainingRanks:
         if self.plans[rank]:
             trial_mhz = self.trial_mhz(self.plans[rank])
             units = [(op["op"], trial_mhz or op["mhz"]) for op in self.plans[rank]["plan"]["stages"][0]["ops"]]
-        return sum(unit_time_s(*unit) for unit in units), sum(unit_energy_j(*unit) for unit in units)
+        return sum(unit_time_s(*unit) for unit in units), sum(self.energy_j(*unit) for unit in units)
+
+    def energy_j(self, instruction, mhz):
+        return self.power_share * unit_energy_j(instruction, mhz)
 
     def trial_mhz(self, plan):
         """The clock that the plan tries out in this iteration; None: its own clocks."""
@@ -95,7 +99,7 @@ class TrainingRanks:
 
     def report(self, rank, time_s, compute_s, energy_j):
         plan = self.plans[rank]
-        energy_j += BLOCKING_W * (time_s - compute_s)
+        energy_j += self.power_share * BLOCKING_W * (time_s - compute_s)
         self.call("POST", f"/v1/jobs/{self.job}/reports", {
             "rank": rank,
             "gpu": {"power_w": energy_j / time_s, "sm_clock_mhz": 1300, "sm_clock_min_mhz": 1005,
@@ -111,8 +115,8 @@ class TrainingRanks:
 
     def post_cells(self, rank, plan):
         cells = [{"stage": rank, "instruction": kind, "clock_mhz": mhz, "units": 24, "time_s": unit_time_s(kind, mhz),
-                  "time_error_s": 1e-5, "energy_j": unit_energy_j(kind, mhz), "energy_error_j": 0.01}
+                  "time_error_s": 1e-5, "energy_j": self.energy_j(kind, mhz), "energy_error_j": 0.01}
                  for mhz in sorted(self.measured[rank]) for kind in UNIT_S]
         self.call("POST", f"/v1/jobs/{self.job}/profile", {
             "rank": rank, "plan_version": plan["version"], "cells": cells,
-            "blocking": [{"stage": rank, "power_w": BLOCKING_W, "error_w": 0.3}]}, self.keys[rank])
+            "blocking": [{"stage": rank, "power_w": self.power_share * BLOCKING_W, "error_w": 0.3}]}, self.keys[rank])

@@ -130,7 +130,10 @@ SignalGuard::SignalGuard(std::span<const std::string> command) {
   pthread_sigmask(SIG_SETMASK, &guarded, nullptr);
   ::close(ends[1]);
   reports_ = ends[0];
-  if (witness_ > 0) return;
+  if (witness_ > 0) {
+    read_reports();  // once it answers, it has the command's name
+    return;
+  }
   ::close(reports_);
   ::sigaction(SIGCHLD, &previous_child_action_, nullptr);
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);

@@ -97,7 +97,7 @@
     result.wholeOptions = [...document.querySelectorAll('#warnings .option')].map((option) =>
       `${option.textContent} ${getComputedStyle(option).whiteSpace}`);
     result.emptyPanels = [...document.querySelectorAll('.panel:not([hidden])')].filter((panel) =>
-      !panel.querySelector('svg, canvas, table')).map((panel) => panel.id);
+      !panel.querySelector('svg, canvas, table, dl')).map((panel) => panel.id);
     result.fetched = performance.getEntriesByType('resource').length;
     result.overflowPx = document.documentElement.scrollWidth - document.documentElement.clientWidth;
     result.background = getComputedStyle(document.body).backgroundColor;
