@@ -85,9 +85,9 @@ class TrainingRanks:
         if self.plans[rank]:
             trial_mhz = self.trial_mhz(self.plans[rank])
             units = [(op["op"], trial_mhz or op["mhz"]) for op in self.plans[rank]["plan"]["stages"][0]["ops"]]
-        return sum(unit_time_s(*unit) for unit in units), sum(self.energy_j(*unit) for unit in units)
+        return sum(unit_time_s(*unit) for unit in units), sum(self.cost_j(*unit) for unit in units)
 
-    def energy_j(self, instruction, mhz):
+    def cost_j(self, instruction, mhz):
         return self.power_share * unit_energy_j(instruction, mhz)
 
     def trial_mhz(self, plan):
@@ -115,7 +115,7 @@ class TrainingRanks:
 
     def post_cells(self, rank, plan):
         cells = [{"stage": rank, "instruction": kind, "clock_mhz": mhz, "units": 24, "time_s": unit_time_s(kind, mhz),
-                  "time_error_s": 1e-5, "energy_j": self.energy_j(kind, mhz), "energy_error_j": 0.01}
+                  "time_error_s": 1e-5, "energy_j": self.cost_j(kind, mhz), "energy_error_j": 0.01}
                  for mhz in sorted(self.measured[rank]) for kind in UNIT_S]
         self.call("POST", f"/v1/jobs/{self.job}/profile", {
             "rank": rank, "plan_version": plan["version"], "cells": cells,

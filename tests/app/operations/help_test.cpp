@@ -154,6 +154,8 @@ TEST(Forms, AreNamedByAnOptionOrASecondWord) {
   const ProgramResult none = run_lowgear({"runs"});
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("say which: experiment or report"));
+  EXPECT_THAT(run_lowgear({"runs", "reprot"}).err, HasSubstr("say which: experiment or report; did you mean report?"));
+  EXPECT_THAT(run_lowgear({"serve", "bakcup"}).err, HasSubstr("not \"bakcup\"; did you mean backup?"));
 }
 
 TEST(Help, Version) {

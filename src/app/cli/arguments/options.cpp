@@ -11,6 +11,7 @@
 
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
+#include "base/core/text.h"
 #include "base/core/units.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/simulator/cluster.h"
@@ -177,7 +178,9 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const 
   const auto read = [name, words, set = std::move(set)](const std::string& text) {
     const auto found = std::ranges::find(words, lower_case(text));
     if (found == words.end()) {
-      throw CLI::ValidationError(name, fmt::format("expected {}, not {}", fmt::join(words, " or "), quote(text)));
+      const auto nearest = nearest_name(text, words);
+      throw CLI::ValidationError(name, fmt::format("expected {}, not {}{}", fmt::join(words, " or "), quote(text),
+                                                   nearest ? fmt::format("; did you mean {}?", *nearest) : ""));
     }
     set(static_cast<std::size_t>(found - words.begin()));
   };

@@ -233,13 +233,16 @@ std::optional<std::string> note_on_old_word(std::span<const std::string> words) 
   return fmt::format("lowgear {} is now lowgear {}; the old word will go", old->word, old->verb);
 }
 
-UsageError no_form(std::span<const Verb> verbs, std::string_view verb) {
-  std::string names;
+/// `words`: those of the command line, of which the first is a verb that has only forms.
+UsageError no_form(std::span<const Verb> verbs, std::span<const std::string> words) {
+  std::vector<std::string_view> forms;
   for (const Verb& form : verbs) {
-    const std::string_view word = form_word(form, verb);
-    if (!word.empty()) names += fmt::format("{}{}", names.empty() ? "" : " or ", word);
+    const std::string_view word = form_word(form, words.front());
+    if (!word.empty()) forms.push_back(word);
   }
-  return {fmt::format("lowgear {}: say which: {}", verb, names), fmt::format("lowgear {} --help", verb)};
+  const std::string nearest = words.size() > 1 ? did_you_mean(words[1], forms) : "";
+  return {fmt::format("lowgear {}: say which: {}{}", words.front(), fmt::join(forms, " or "), nearest),
+          fmt::format("lowgear {} --help", words.front())};
 }
 
 /// Options that name a file or folder refuse an empty name.
@@ -300,7 +303,7 @@ void Application::parse(std::span<const std::string> given) {
   const std::vector<std::string> words = with_whole_name(verbs_, {given.begin(), given.end()});
   if (is_unknown_verb(verbs_, words)) throw no_verb(verbs_, words);
   const bool has_only_forms = !words.empty() && !words.front().starts_with('-') && !actions_.contains(words.front());
-  if (has_only_forms && std::ranges::none_of(words, asks_for_help)) throw no_form(verbs_, words.front());
+  if (has_only_forms && std::ranges::none_of(words, asks_for_help)) throw no_form(verbs_, words);
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
   try {
     app_.parse(std::move(reversed));

@@ -97,7 +97,7 @@ struct ProfileArguments {
 
 /// File of the times by length, which those who read the profile find by its name. Empty without such a name.
 std::string work_path(const ProfileArguments& arguments) {
-  return arguments.out.empty() || arguments.out == "-" ? "" : steps::work_file_of(arguments.out);
+  return arguments.out.empty() ? "" : steps::work_file_of(arguments.out);
 }
 
 void check(const ProfileArguments& arguments) {
@@ -241,7 +241,6 @@ void write_page(const ProfileArguments& arguments, const profile::StageProfile& 
 }
 
 std::string next_text(const ProfileArguments& arguments, const std::optional<RecordedSchedule>& recorded = {}) {
-  if (arguments.out == "-") return "";
   const std::string order =
       recorded && !recorded->file.empty()
           ? "--schedule " + shell_word(recorded->file)
@@ -410,7 +409,7 @@ ExitCode run_composition(const ProfileArguments& arguments, Console& console) {
     Json json = composed_json(composed);
     json["out"] = arguments.out;
     console.print_json(json);
-  } else if (arguments.out != "-") {
+  } else {
     console.print(composed_table(composed) + next_text(arguments));
   }
   return ExitCode::ok;

@@ -44,12 +44,11 @@ constexpr auto kPlanningVerbs = std::to_array<Verb>({
      "--global-microbatches 1536 --tp 8",
      declare_emulate, true},
     {"estimate", group::kBeforeGpus, "Estimate memory, time and energy of a training job",
-     "lowgear estimate --model llama-3-70b --gpu h100-sxm --gpus 64 --tp 8 --pp 4 --global-batch 512 --seq 8192",
+     "lowgear estimate --model llama-3-8b --gpu h100-sxm --gpus 8 --tp 2 --global-batch 64 --seq 8192",
      declare_estimate, true},
     {"search", group::kBeforeGpus, "Find the layout of a job with the least time, energy or cost",
      "lowgear search --model llama-3-70b --gpu h100-sxm --gpus 64 --global-batch 512 --seq 8192\n"
-     "  lowgear search --model llama-3-8b --gpu h100-sxm --power 20kW --gpu-overhead 200W --global-batch 64 --seq 8192 "
-     "--max-cp 1",
+     "  lowgear search --model llama-3-8b --gpu h100-sxm --power 20kW --global-batch 64 --seq 8192",
      declare_search, true},
     {"profile", group::kOnGpus, "Make a stage profile from recordings or a few measured clocks",
      "lowgear profile recordings --out profile.csv --clocks few --supported-clocks 1410-210/15\n"

@@ -24,7 +24,7 @@ constexpr auto kOperationVerbs = std::to_array<cli::Verb>({
     {"train", group::kOnGpus, "Train Llama and GPT-2 models, with clocks that follow a plan",
      "lowgear train examples/training/llama-4-stages.yaml --plan out/plans/00000.json", declare_train},
     {"serve", group::kCluster, "Keep jobs on their frontier: profile, plan, monitor; a dashboard",
-     "lowgear serve --state /var/lib/lowgear-server --unix /run/lowgear-server/server.sock --listen 127.0.0.1:7787\n"
+     "lowgear serve --listen 127.0.0.1:7787\n"
      "  lowgear serve backup --state /var/lib/lowgear-server lowgear.backup",
      declare_serve},
     {"runs", group::kCluster, "Run experiments; compare runs by energy, time, cost and loss",

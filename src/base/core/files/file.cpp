@@ -252,8 +252,18 @@ void settle_exchange(const fs::path& a, const fs::path& b) {
   if (error) throw_write_error(b, error.value());
 }
 
+namespace {
+
+/// Of what is to be written. `-`, standard input where files are read, would become a file of that name.
+void require_name(const fs::path& path) {
+  if (path.empty()) throw InputError("cannot write a file or folder without a name");
+  if (path == "-") throw InputError("\"-\" names no file or folder to write; for standard output name /dev/stdout");
+}
+
+}  // namespace
+
 void write_file_atomically(const fs::path& path, std::string_view content) {
-  if (path.empty()) throw InputError("cannot write a file without a name");
+  require_name(path);
   if (MemoryFiles* memory = MemoryFiles::keeper_of(path)) return memory->write(path, content);
   const fs::path target = resolve(path);
   struct stat status = {};
@@ -284,7 +294,7 @@ void check_writable(const fs::path& path) {
 }
 
 StagedFile::StagedFile(const fs::path& target) : name_(target) {
-  if (target.empty()) throw InputError("cannot write a file without a name");
+  require_name(target);
   target_ = resolve(target);
   struct stat status = {};
   if (::stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
@@ -330,7 +340,7 @@ void check_replaceable(const fs::path& folder) {
 }
 
 StagedDirectory::StagedDirectory(const fs::path& target, std::string marker) : marker_(std::move(marker)) {
-  if (target.empty()) throw InputError("cannot write to a folder without a name");
+  require_name(target);
   if (MemoryFiles::keeper_of(target) != nullptr) {
     target_ = target;
     return;

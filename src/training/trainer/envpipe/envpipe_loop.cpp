@@ -281,8 +281,7 @@ bool EnvPipeLoop::follow() {
                       "out the policy",
                       parts_.ranks->world->rank(), error.what()));
     }
-    fmt::print(stderr, "rank {}: the clocks of envpipe: {}; training continues\n", parts_.ranks->world->rank(),
-               error.what());
+    fmt::print(stderr, "the clocks of envpipe: {}; training continues\n", error.what());
     return false;
   }
 }

@@ -113,8 +113,7 @@ void ActivationSteps::record() {
   try {
     write_file_atomically(*folder / profile::kActivationsFile, profile::write_recorded_activations(recorded_));
   } catch (const Error& error) {
-    fmt::print(stderr, "rank {}: the memory of activations is not recorded: {}; training continues\n", world_->rank(),
-               error.what());
+    fmt::print(stderr, "the memory of activations is not recorded: {}; training continues\n", error.what());
   }
 }
 

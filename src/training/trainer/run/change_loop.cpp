@@ -135,7 +135,7 @@ bool ChangeLoop::apply_operating_point() {
     points_->set(agreed_.point, part_->schedule());
     return true;
   } catch (const Error& error) {
-    fmt::print(stderr, "rank {}: {}: {}; training continues\n", ranks_->world->rank(), point_name(), error.what());
+    fmt::print(stderr, "{}: {}; training continues\n", point_name(), error.what());
     return false;
   }
 }

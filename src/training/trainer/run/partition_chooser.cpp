@@ -99,8 +99,7 @@ bool PartitionChooser::follow() {
     return true;
   } catch (const Error& error) {
     if (!follows) throw;
-    fmt::print(stderr, "rank {}: the plan for {}: {}; training continues\n", ranks_->world->rank(), partition_,
-               error.what());
+    fmt::print(stderr, "the plan for {}: {}; training continues\n", partition_, error.what());
     return false;
   }
 }

@@ -270,6 +270,7 @@ TEST_F(FileTest, TellsWhyAFileCannotBeWritten) {
               HasSubstr("Not a directory"));
   EXPECT_THAT(error_of([&] { write_file_atomically(folder_.path(), "x"); }), HasSubstr("Is a directory"));
   EXPECT_THAT(error_of([] { write_file_atomically("", "x"); }), HasSubstr("without a name"));
+  EXPECT_THAT(error_of([] { write_file_atomically("-", "x"); }), HasSubstr("/dev/stdout"));
   EXPECT_THAT(folder_.names(), ElementsAre("f"));
 }
 
