@@ -14,6 +14,7 @@ export class JobStore {
     this.ranks = new Map();      // rank => document
     this.iterations = [];        // by iteration
     this.decisions = [];         // by id
+    this.requested = {iteration: -1, decision: 0};  // newest that came by requests; events may come before older items
     this.plans = new Map();      // version => {purpose, name}, of plans that were issued
     this.droppedDecisions = 0;   // that the server no longer keeps
     this.power = new Map();      // rank => [{time_s, power_w}] since the page was opened
@@ -49,23 +50,24 @@ export class JobStore {
 
   async loadIterations(signal) {
     const newest = this.summary.iteration ?? 0;
-    const known = this.iterations.length ? this.iterations[this.iterations.length - 1].iteration : -1;
-    for (let after = Math.max(known, newest - 2 * kPage, -1);;) {
-      const {iterations} = await get(this.path(`/iterations?after=${after}&limit=${kPage}`), {signal});
+    const {requested} = this;
+    requested.iteration = Math.max(requested.iteration, newest - 2 * kPage);
+    for (let isWhole = false; !isWhole;) {
+      const {iterations} = await get(this.path(`/iterations?after=${requested.iteration}&limit=${kPage}`), {signal});
       iterations.forEach((iteration) => this.takeIteration(iteration));
-      if (iterations.length < kPage) return;
-      after = iterations[iterations.length - 1].iteration;
+      if (iterations.length) requested.iteration = iterations[iterations.length - 1].iteration;
+      isWhole = iterations.length < kPage;
     }
   }
 
   async loadDecisions(signal) {
-    const known = this.decisions;
-    for (let after = known.length ? known[known.length - 1].id : 0;;) {
-      const {decisions, dropped} = await get(this.path(`/decisions?after=${after}&limit=${kPage}`), {signal});
+    const {requested} = this;
+    for (let isWhole = false; !isWhole;) {
+      const {decisions, dropped} = await get(this.path(`/decisions?after=${requested.decision}&limit=${kPage}`), {signal});
       this.droppedDecisions += dropped;
       decisions.forEach((decision) => this.takeDecision(decision));
-      if (decisions.length < kPage) return;
-      after = decisions[decisions.length - 1].id;
+      if (decisions.length) requested.decision = decisions[decisions.length - 1].id;
+      isWhole = decisions.length < kPage;
     }
   }
 

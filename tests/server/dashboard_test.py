@@ -288,6 +288,19 @@ class IsLive(DashboardTest):
         })()""")
         self.assertEqual([json.loads(text) for text in seen], [[["job", '{"a":\n1}'], ["message", "x"], ["job", "y"]]])
 
+    def test_events_before_the_first_answer_hide_nothing(self):
+        job = MockJob(iterations=60)
+        self.open(self.serve([job]))
+        seen = self.browser.value("""(async () => {
+          const {JobStore} = await import('/assets/job_store.js');
+          const store = new JobStore('j-1');
+          store.takeIteration({iteration: 60});
+          store.takeDecision({id: 1000});
+          await store.catchUp();
+          return [store.iterations.length, store.decisions.length];
+        })()""")
+        self.assertEqual(seen, [61, len(job.decisions) + 1])
+
 
 class SaysWhatIsWhat(DashboardTest):
     def test_a_simulated_job_has_nothing_measured(self):
