@@ -103,8 +103,9 @@ export class JobStore {
 
   // Why the job runs at full clocks in place of a plan; empty where it does not.
   withdrawal() {
-    const plan = this.plans.get((this.summary || {}).plan_version) || {};
-    if (plan.purpose !== 'full_clocks') return '';
+    const {plan_version: version, state} = this.summary || {};
+    const plan = this.plans.get(version) || {};
+    if (plan.purpose !== 'full_clocks') return state === 'observing' ? 'no plan is followed' : '';
     const why = plan.reason.replace(/^full clocks: /, '').replace(/; from iteration \d+$/, '');
     return this.decisions.some(({kind, reason}) => kind === 'guard' && reason.includes(why)) ? 'withdrawn by the guard'
       : 'no plan is followed';

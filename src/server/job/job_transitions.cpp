@@ -209,7 +209,9 @@ void JobTransitions::hold_full_clocks(const std::string& reason) {
       !protocol::is_for_training(in_force.purpose) || !in_force.expected_compute_s.empty() || !job_.planning.model();
   if (in_force.purpose != protocol::PlanPurpose::profile && watches_ranks &&
       in_force.only_mhz == job_.ranks.common_clocks().front()) {
-    outbox_.decide("guard", reason + "; full clocks stay in effect nevertheless", now_s_);
+    if (job_.watch.take_plan(reason, false)) {
+      outbox_.decide("guard", reason + "; full clocks stay in effect nevertheless", now_s_);
+    }
     return;
   }
   outbox_.decide("guard", reason + "; the time that the job may still lose is too short for a plan: full clocks",
