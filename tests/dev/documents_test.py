@@ -105,6 +105,17 @@ class Documents(unittest.TestCase):
                 with self.subTest(place=f"{path}:{text.count(chr(10), 0, found.start()) + 1}"):
                     self.fail(f"lowgear {found[1]} is an old word")
 
+    def test_programs_that_dev_runs_exist(self):
+        seen = 0
+        for path in sorted(self.files):
+            if not path.endswith(TEXTS) or path.startswith("tests/dev/"):
+                continue
+            for name in re.findall(r"\./dev bench (\w+_(?:study|bench))\b", (ROOT / path).read_text(errors="replace")):
+                seen += 1
+                with self.subTest(page=path):
+                    self.assertTrue(name == "NAME_study" or f"bench/{name}.cpp" in self.files, f"there is no {name}")
+        self.assertGreater(seen, 2)
+
 
 if __name__ == "__main__":
     unittest.main()

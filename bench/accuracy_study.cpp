@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "accuracy/section.h"
 #include "base/core/files/file.h"
-#include "section.h"
 
 namespace lowgear::bench {
 namespace {
