@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "app/cli/arguments/estimate_input.h"
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/profile_arguments.h"
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/text/profile_text.h"
@@ -33,107 +33,6 @@
 
 namespace lowgear::cli {
 namespace {
-
-constexpr std::array<std::string_view, 2> kClockChoices = {"all", "few"};
-constexpr int kMaxSkippedIterations = 1'000'000;
-constexpr std::string_view kCompose = "compose";  ///< in place of a recording; a folder of that name is ./compose
-constexpr std::string_view kRecordings = "RECORDING";
-constexpr auto kOptionsOfSources = std::to_array<OptionOfAction>({
-    {kCompose, "--max-options"},
-    {kRecordings, "--merak"},
-    {kRecordings, "--fill"},
-    {kRecordings, "--choose"},
-    {kRecordings, "--supported-clocks"},
-    {kRecordings, "--clocks"},
-    {kRecordings, "--gpu-file"},
-    {kRecordings, "--job"},
-    {kRecordings, "--stages"},
-    {kRecordings, "--microbatches"},
-    {kRecordings, "--iterations"},
-    {kRecordings, "--skip-iterations"},
-    {kRecordings, "--own-clock"},
-    {kRecordings, "--errors-out"},
-    {kRecordings, "--blocking-power-out"},
-    {kRecordings, "--freqevents"},
-    {kRecordings, "--html"},
-});
-
-struct ProfileArguments {
-  std::vector<std::string> recordings;
-  std::string merak;
-  std::string fill;
-  std::optional<int> choose;
-  formats::MerakRun merak_run;
-  std::string clocks;  ///< --supported-clocks
-  bool predict = false;
-  std::string gpu_file;  ///< power to predict clocks with, or empty
-  std::string job;       ///< file of lowgear estimate that says how times follow the clock, or empty
-  profile::ProfilingOptions profiling;
-  std::string out;
-  std::string errors_out;
-  std::string blocking_power_out;
-  std::string freqevents;  ///< folder for logs of clock changes, or empty
-  std::string html;        ///< page to write, or empty
-  std::string command;     ///< the command line, for the page
-  std::optional<int> max_options;
-  bool accepts_invalid = false;  ///< recordings whose figures mean nothing
-  bool json = false;
-
-  [[nodiscard]] bool composes() const { return !recordings.empty() && recordings.front() == kCompose; }
-
-  /// Whether the profile has rows of clocks that were not recorded.
-  [[nodiscard]] bool fills() const { return predict || !gpu_file.empty() || !fill.empty(); }
-
-  /// Everything that is read.
-  [[nodiscard]] std::vector<std::string> inputs() const {
-    std::vector<std::string> paths = recordings;
-    if (!merak.empty()) paths.push_back(merak);
-    if (!fill.empty()) paths.push_back(fill);
-    if (!gpu_file.empty()) paths.push_back(gpu_file);
-    if (!job.empty()) paths.push_back(job);
-    return paths;
-  }
-};
-
-/// File of the times by length, which those who read the profile find by its name. Empty without such a name.
-std::string work_path(const ProfileArguments& arguments) {
-  return arguments.out.empty() ? "" : steps::work_file_of(arguments.out);
-}
-
-void check(const ProfileArguments& arguments) {
-  const int sources = (arguments.recordings.empty() ? 0 : 1) + (arguments.merak.empty() ? 0 : 1) +
-                      (arguments.fill.empty() ? 0 : 1) + (arguments.choose ? 1 : 0);
-  if (sources != 1) throw InputError("give one of: recordings, --merak, --fill or --choose");
-  if (!arguments.choose && arguments.out.empty()) throw InputError("--out is missing: where to write the profile");
-  const bool needs_clocks = arguments.choose || arguments.fills() || !arguments.merak.empty();
-  if (needs_clocks && arguments.clocks.empty()) {
-    throw InputError("--supported-clocks is missing: the GPU's clocks, as 1410,1395,... or 1410-855/15");
-  }
-  if (!arguments.gpu_file.empty() && arguments.choose) {
-    throw InputError("--gpu-file predicts clocks from recordings, --merak or --fill; leave --choose out");
-  }
-  if (!arguments.job.empty() && arguments.gpu_file.empty()) {
-    throw InputError("--job says how much of the time follows the clock where --gpu-file predicts clocks; name both");
-  }
-  if (!arguments.freqevents.empty() && arguments.recordings.empty()) {
-    throw InputError("--freqevents is for recordings: give their folders");
-  }
-  std::vector<std::filesystem::path> written;
-  for (const std::string& output : {arguments.out, work_path(arguments), arguments.errors_out,
-                                    arguments.blocking_power_out, arguments.freqevents, arguments.html}) {
-    if (output.empty()) continue;
-    refuse_to_overwrite(output, arguments.inputs());
-    const std::filesystem::path target = std::filesystem::weakly_canonical(output);
-    if (std::ranges::find(written, target) != written.end()) {
-      throw InputError(fmt::format("{} is named for two results: write each to a file of its own", quote(output)));
-    }
-    written.push_back(target);
-  }
-}
-
-std::string errors_path(const ProfileArguments& arguments) {
-  return arguments.errors_out.empty() ? arguments.out + ".errors.csv" : arguments.errors_out;
-}
 
 profile::FewClockFit fill_between(const profile::StageProfile& profile, const ProfileArguments& arguments,
                                   Console& console) {
@@ -201,7 +100,7 @@ power::PredictedClocks fill(profile::ProfileFile& file, const ProfileArguments& 
 /// Those of an earlier recording do not stay beside a profile that has none. Another file of that name stays: it is
 /// read by nobody.
 void remove_old_work(const ProfileArguments& arguments, Console& console) {
-  const std::filesystem::path path = work_path(arguments);
+  const std::filesystem::path path = arguments.work_path();
   std::error_code error;
   if (path.empty() || MemoryFiles::keeper_of(path) != nullptr || !std::filesystem::is_regular_file(path, error)) return;
   if (!steps::is_work_file(read_file(path))) return;
@@ -212,7 +111,7 @@ void remove_old_work(const ProfileArguments& arguments, Console& console) {
 
 void write_work(const ProfileArguments& arguments, const profile::StageProfile& profile, const steps::WorkModel& work,
                 Console& console) {
-  const std::string path = work_path(arguments);
+  const std::string path = arguments.work_path();
   if (path.empty()) {
     console.note("the times by length are not written: --out names no file for them to be next to");
   } else {
@@ -232,7 +131,7 @@ void write_results(const ProfileArguments& arguments, const profile::ProfileFile
   if (work == nullptr) remove_old_work(arguments, console);
   write_file_atomically(arguments.out, profile::write_profile_file(file));
   if (work != nullptr) write_work(arguments, file.profile, *work, console);
-  write_file_atomically(errors_path(arguments), errors);
+  write_file_atomically(arguments.errors_path(), errors);
 }
 
 void write_page(const ProfileArguments& arguments, const profile::StageProfile& profile, const std::string& basis) {
@@ -271,11 +170,11 @@ ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
     Json json = filled_json(fit);
     if (!filled.shares.empty()) json["time_shares"] = time_shares_json(filled.shares);
     json["out"] = arguments.out;
-    json["errors_out"] = errors_path(arguments);
+    json["errors_out"] = arguments.errors_path();
     console.print_json(json);
   } else {
     console.print(filled_table(fit) + time_shares_table(filled.shares) + next_text(arguments));
-    console.note(fmt::format("which rows are predicted and which are measured: see {}", errors_path(arguments)));
+    console.note(fmt::format("which rows are predicted and which are measured: see {}", arguments.errors_path()));
   }
   return ExitCode::ok;
 }
@@ -373,7 +272,7 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);
   if (work) json["work"] = work->json();
   json["out"] = arguments.out;
-  json["errors_out"] = errors_path(arguments);
+  json["errors_out"] = arguments.errors_path();
   if (arguments.json) {
     console.print_json(json);
   } else {
@@ -416,91 +315,18 @@ ExitCode run_composition(const ProfileArguments& arguments, Console& console) {
 }
 
 ExitCode run_profile(const ProfileArguments& arguments, const CLI::App& app, Console& console) {
-  refuse_options_of_other_actions(app, arguments.composes() ? kCompose : kRecordings, kOptionsOfSources);
+  check_profile_arguments(app, arguments);
   if (arguments.composes()) return run_composition(arguments, console);
-  check(arguments);
   if (arguments.choose) return run_choose(arguments, console);
   if (!arguments.fill.empty()) return run_fill(arguments, console);
   return run_recordings(arguments, console);
-}
-
-void declare_sources(CLI::App& app, ProfileArguments& arguments) {
-  app.add_option(
-         "recordings", arguments.recordings,
-         "Recordings of the client library: folders of ranks, or folders of such folders; or compose PARTS.csv: "
-         "ops made of parts in series, each with settings of its own, as options with the column setting")
-      ->type_name("RECORDING");
-  app.add_option("--merak", arguments.merak,
-                 "Folder of a profiling run of Merak: instructions-N.csv and time-energy-N.csv. --supported-clocks "
-                 "gives the clocks in the order of the run")
-      ->type_name("DIR");
-  add_whole_number(app, "--stages", {1, profile::kMaxStages}, into(arguments.merak_run.stages),
-                   "Merak: pipeline stages; rank r runs stage r mod stages");
-  add_whole_number(app, "--microbatches", {1, profile::kMaxIteration}, into(arguments.merak_run.microbatches),
-                   "Merak: microbatches per iteration");
-  add_whole_number(app, "--iterations", {1, profile::kMaxIteration}, into(arguments.merak_run.iterations),
-                   "Merak: iterations per clock (num_prof_steps)");
-  app.add_option("--fill", arguments.fill,
-                 "Stage profile with at least four clocks; the other supported clocks are predicted")
-      ->type_name("FILE");
-  add_whole_number(app, "--choose", {profile::kMinMeasuredClocks, kMaxClockMhz}, into(arguments.choose),
-                   "Only print which N of the supported clocks to measure");
 }
 
 }  // namespace
 
 VerbAction declare_profile(CLI::App& app) {
   auto arguments = std::make_shared<ProfileArguments>();
-  declare_sources(app, *arguments);
-  app.add_option(
-         "--supported-clocks", arguments->clocks,
-         "Clocks that the GPU supports, in MHz: a list such as 1410,1395, or a range with its step such as 1410-855/15")
-      ->type_name("LIST");
-  add_choice(
-      app, "--clocks", kClockChoices, [arguments](std::size_t place) { arguments->predict = place == 1; },
-      "all: rows for the recorded clocks (default); few: also predicted rows for the other supported clocks");
-  app.add_option(
-         "--gpu-file", arguments->gpu_file,
-         "Predict the supported clocks that were not recorded, from one recorded clock or more, with this power "
-         "of a measured GPU (lowgear sample curve)")
-      ->type_name("FILE");
-  app.add_option("--job", arguments->job,
-                 "With --gpu-file: the recorded job, as lowgear estimate reads it, whose kernels say how much of each "
-                 "op's time follows the clock")
-      ->type_name("FILE");
-  add_whole_number(app, "--skip-iterations", {0, kMaxSkippedIterations}, into(arguments->profiling.skipped_iterations),
-                   "Number of first iterations of each recording to leave out (default 2)");
-  add_quantity(
-      app, "--blocking-power", Unit::watt, {0, profile::kMaxBlockingPowerW}, into(arguments->profiling.blocking_w),
-      "Power that one GPU draws while it waits, in W, if it was measured separately; compose: leaves out slower "
-      "options that cost more than waiting");
-  add_whole_number(app, "--max-options", {2, static_cast<int>(profile::kMaxSettings)}, into(arguments->max_options),
-                   "compose: most options of a stage, instruction and clock (default 64)");
-  add_clock(app, "--own-clock", into(arguments->profiling.own_clock_mhz),
-            "Clock in MHz of units that ran without a requested clock, as in recordings without a plan "
-            "(default: such units are left out)");
-  app.add_flag("--accept-invalid", arguments->accepts_invalid,
-               "Also make a profile of recordings that the trainer has marked invalid, as times of simulated GPUs that "
-               "the real computation exceeded; such a profile says nothing, and plans do not repeat the mark");
-  app.add_option("--out", arguments->out, "File to write the stage profile to")->type_name("FILE");
-  app.add_option("--errors-out", arguments->errors_out,
-                 "File to write the origin and the errors of the profile's rows to (default: the profile's name with "
-                 ".errors.csv)")
-      ->type_name("FILE");
-  app.add_option("--blocking-power-out", arguments->blocking_power_out,
-                 "File to write the power of waiting GPUs to, by stage, in W")
-      ->type_name("FILE");
-  app.add_option(
-         "--freqevents", arguments->freqevents,
-         "Also write a log of clock changes of every rank into this folder: N.freqevents.csv with freq,start,end "
-         "in MHz and ns, as Perseus' client does")
-      ->type_name("DIR");
-  app.add_option(
-         "--html", arguments->html,
-         "Also draw the energy of every stage over the clock (EnvPipe's valley curves), as an HTML page in this "
-         "file")
-      ->type_name("FILE");
-  add_json_flag(app, arguments->json);
+  add_profile_options(app, *arguments);
   return [arguments, &app](Console& console) {
     arguments->command = command_line(app);
     return run_profile(*arguments, app, console);
