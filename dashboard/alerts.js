@@ -1,7 +1,8 @@
 // Problems that affect the figures, or that a user should act on.
 import shared from './shared.js';
 import {announce} from './parts.js';
-import {basisOf, clockTime, counted, guardLimit_pct, invalidFigures, isOver, isPastGuard, kStates, profilingText} from './words.js';
+import {basisOf, clockTime, counted, guardLimit_pct, invalidFigures, isOver, isPastGuard, kStates, plansItself,
+  profilingText} from './words.js';
 
 const {element, units} = shared;
 
@@ -69,7 +70,7 @@ const alertsOf = ({summary: job}, rows, connection) => {
   const late = having(rows, 'old plan');
   if (late.length) add('warn', `Following an older plan: ${list(late)}.`);
   if (job.power_cap) add('info', capText(job.power_cap));
-  if (job.state === 'observing' && job.reason && !job.has_failed) add('info', `Full clocks: ${job.reason}`);
+  if (job.state === 'observing' && job.reason && !job.has_failed && !plansItself(job)) add('info', `Full clocks: ${job.reason}`);
   return alerts;
 };
 
@@ -96,7 +97,8 @@ export class Alerts {
   }
 }
 
-// Progress of the job up to its first plan.
+// Progress of the job up to its first plan, or of one that plans its own steps.
+const kOwnPath = ['registering', 'own steps'];
 const kPath = ['registering', 'baseline', 'profiling', 'planning', 'running'];
 
 // The reason of these states begins with what the state says, which ranks that do not follow may come after.
@@ -113,13 +115,14 @@ export class Progress {
   }
 
   update({summary: job}) {
-    const at = kPath.indexOf(job.state);
+    const path = plansItself(job) ? kOwnPath : kPath;
+    const at = path.indexOf(job.state);
     this.node.hidden = at < 0 || job.state === 'running';
     const trial = profilingText(job);
     const shown = JSON.stringify([job.state, job.registered, job.reason, trial]);
     if (this.node.hidden || this.shown === shown) return;
     this.shown = shown;
-    this.steps.replaceChildren(...kPath.map((state, i) => element('li', {text: state,
+    this.steps.replaceChildren(...path.map((state, i) => element('li', {text: state,
       class: i < at ? 'done' : i === at ? 'current' : '', ...(i === at ? {'aria-current': 'step'} : {})})));
     const ranks = job.state === 'registering' ? `: ${job.registered} of ${counted(job.ranks, 'rank')}` : '';
     const more = newsIn(job);

@@ -2,7 +2,7 @@
 import shared from './shared.js';
 import {setClass, setText} from './parts.js';
 import {basisOf, counted, guardLimit_pct, invalidFigures, isBeforeFirstPlan, isOver, isPastGuard, noSavingReason,
-  savedText} from './words.js';
+  plansItself, savedText} from './words.js';
 
 const {element, units} = shared;
 
@@ -30,6 +30,7 @@ const savingText = (job, basis) => {
   const {baseline, saved_pct: saved} = job;
   if (invalidFigures(job)) return 'Times and energies of this job are meaningless.';
   if (!baseline || !units.isNumber(baseline.energy_j)) {
+    if (plansItself(job)) return 'The server measures no baseline of a job that plans its own steps.';
     return isBeforeFirstPlan(job) ? 'shown after the first plan' : 'Without a baseline the saving is unknown.';
   }
   const error = units.isNumber(baseline.energy_error_j) ? ` ± ${units.energy(baseline.energy_error_j, 2)}` : '';
@@ -48,6 +49,25 @@ const slowdownText = (job, basis) => {
     return `${units.signedPercent(slowdown, 1)}${noise} against the ${basis} baseline${without}`;
   }
   return baseline ? `${basis} baseline ${units.time(baseline.time_s)}` : isBeforeFirstPlan(job) ? 'compared after the first plan' : 'no baseline';
+};
+
+const timeText = (job, basis) => {
+  if (!plansItself(job)) {
+    return [`mean of up to ${kMeanOf} iterations of this plan`, slowdownText(job, basis),
+      `guard ${units.signedPercent(guardLimit_pct(job), 1)}`, `planned ${units.time(job.planned_time_s)}`].join(' · ');
+  }
+  const {stalled_iterations: stalled} = job;
+  return `mean of up to ${kMeanOf} iterations of their own lengths` +
+    (stalled ? `, without ${counted(stalled, 'iteration')} of more than twice the predicted time` : '');
+};
+
+const showPrediction = (figure, {prediction}, basis) => {
+  if (!prediction) return figure.show('Predicted times', units.fixed(null), 'no iteration has been predicted yet');
+  const {iterations, stalled_iterations: stalled, mean_error_pct: mean, rms_error_pct: rms} = prediction;
+  const without = stalled ? `, without ${counted(stalled, 'iteration')} of more than twice the predicted time` : '';
+  return figure.show('Predicted times', `off by ${units.signedPercent(mean, 1)}`,
+    `predicted against ${basis}, on average; ${units.percent(rms, 1)} rms over ${counted(iterations, 'step')}` +
+    `${without} · units of the longest replica at full clocks`);
 };
 
 // Which iterations follow the newest plan.
@@ -77,16 +97,15 @@ export class Figures {
     const basis = basisOf(job);
     const [saved, time, energy, power, plan] = this.figures;
     saved.show(`Energy saved, ${basis}`, savedText(job), savingText(job, basis), mood(job));
-    time.show(`Iteration time, ${basis}`, units.time(job.time_s), [
-      `mean of up to ${kMeanOf} iterations of this plan`, slowdownText(job, basis),
-      `guard ${units.signedPercent(guardLimit_pct(job), 1)}`, `planned ${units.time(job.planned_time_s)}`].join(' · '),
-    isPastGuard(job) ? 'bad' : '');
+    time.show(`Iteration time, ${basis}`, units.time(job.time_s), timeText(job, basis), isPastGuard(job) ? 'bad' : '');
     energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j),
-      `mean of the same iterations · all ${counted(job.ranks, 'rank')} · planned ${units.energy(job.planned_energy_j)}`);
+      [`mean of the same iterations`, `all ${counted(job.ranks, 'rank')}`,
+        ...(plansItself(job) ? [] : [`planned ${units.energy(job.planned_energy_j)}`])].join(' · '));
     const total_w = store.totalPower_w();
     power.show(`Power, ${basis}`, units.power(total_w), total_w === null
       ? 'not every GPU has reported' : `by the last report of each GPU, not a mean of iterations · ` +
         `${units.power(total_w / store.ranks.size)} per GPU on average`);
+    if (plansItself(job)) return void showPrediction(plan, job, basis);
     const purposes = {baseline: 'full clocks, for the baseline', profile: 'full clocks, other clocks in single iterations',
       train: 'for training', full_clocks: store.withdrawal() || 'in place of a plan'};
     plan.show('Plan', job.plan_version ? store.planName(job.plan_version) : 'none yet', job.plan_version

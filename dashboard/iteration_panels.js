@@ -2,7 +2,7 @@
 import shared from './shared.js';
 import {LineChart} from './line_chart.js';
 import {TableBehind, panel} from './parts.js';
-import {basisOf, counted, guardLimit_pct, versusPlan_pct} from './words.js';
+import {basisOf, counted, guardLimit_pct, predictionError_pct, versusPlan_pct} from './words.js';
 
 const {dataTable, element, units} = shared;
 
@@ -47,9 +47,22 @@ const profiledSpans = (iterations, store) => {
   return spans;
 };
 
+// Of jobs that plan their own steps.
+const clocksText = ({full_clocks: isFull}) => (isFull ? 'full, on some rank' : 'of its lengths');
+const predictionRows = (iteration) => [
+  ['Predicted at full clocks', units.time(iteration.predicted_time_s)],
+  ['Prediction off by', units.signedPercent(predictionError_pct(iteration), 2)],
+  ['Whole iteration', units.time(iteration.time_s)],
+  ['Clocks', clocksText(iteration)]];
+const kPredictionColumns = [
+  {head: ['Units'], text: (row) => units.time(row.units_time_s)},
+  {head: ['Units', 'predicted'], text: (row) => units.time(row.predicted_time_s)},
+  {head: ['Prediction', 'off by'], text: (row) => units.signedPercent(predictionError_pct(row), 2)},
+  {head: ['Clocks'], css: 'text', text: clocksText}];
+
 class IterationPanel {
-  constructor({title, axis, member, plannedMember, unitOf, format, levelsOf, note}) {
-    Object.assign(this, {member, plannedMember, format, levelsOf});
+  constructor({title, axis, member, plannedMember, predictedMember, unitOf, format, levelsOf, note}) {
+    Object.assign(this, {member, plannedMember, predictedMember, format, levelsOf});
     this.iterations = [];
     this.basis = '';
     this.chart = new LineChart({name: title, axis, unitOf, describe: (point) => this.describe(point.iteration)});
@@ -77,15 +90,18 @@ class IterationPanel {
     const steps = plannedSteps(iterations, this.plannedMember, store);
     const levels = this.levelsOf(summary);
     const spans = profiledSpans(iterations, store);
-    this.drawLegend(steps.some(({y}) => units.isNumber(y)), levels, spans.length > 0);
+    const predicted = this.predictedMember
+      ? iterations.map((iteration) => ({x: iteration.iteration, y: iteration[this.predictedMember]})) : [];
+    this.drawLegend([...(predicted.length ? [['predicted', 'predicted at full clocks']] : []),
+      ...(steps.some(({y}) => units.isNumber(y)) ? [['planned', 'planned']] : [])], levels, spans.length > 0);
     const last = points[points.length - 1];
-    this.chart.update({points, steps, levels, marks: planChanges(iterations, store), spans,
+    this.chart.update({points, predicted, steps, levels, marks: planChanges(iterations, store), spans,
       summary: `${counted(points.length, 'iteration')}, the last took ${this.format(last.y)}.`});
     this.table.update();
   }
 
-  drawLegend(isPlanned, levels, isProfiled) {
-    const items = [['series', this.basis], ...(isPlanned ? [['planned', 'planned']] : []),
+  drawLegend(lines, levels, isProfiled) {
+    const items = [['series', this.basis], ...lines,
       ...levels.map(({css, name, value}) => [css, `${name} ${value}`]),
       ...(isProfiled ? [['profiled', 'profiling, not in the scale']] : [])];
     const text = JSON.stringify(items);
@@ -97,23 +113,30 @@ class IterationPanel {
 
   describe(iteration) {
     const value = iteration[this.member];
-    const planned = iteration[this.plannedMember];
     return {title: `Iteration ${iteration.iteration.toLocaleString('en')}`, rows: [
-      [this.basis[0].toUpperCase() + this.basis.slice(1), this.format(value)], ['Planned', this.format(planned)],
-      ['Against plan', units.signedPercent(versusPlan_pct(value, planned), 2)],
+      [this.basis[0].toUpperCase() + this.basis.slice(1), this.format(value)],
+      ...(this.predictedMember ? predictionRows(iteration) : this.planRows(iteration)),
       ['Mean power, all GPUs', units.power(iteration.power_w)],
-      ['Plan', this.store.planName(iteration.plan_version)],
       ...(units.isNumber(iteration.trial_mhz) ? [['Clock on trial', `${iteration.trial_mhz} MHz`]] : [])]};
   }
 
+  planRows(iteration) {
+    const planned = iteration[this.plannedMember];
+    return [['Planned', this.format(planned)],
+      ['Against plan', units.signedPercent(versusPlan_pct(iteration[this.member], planned), 2)],
+      ['Plan', this.store.planName(iteration.plan_version)]];
+  }
+
   iterationTable() {
+    const columns = this.predictedMember ? kPredictionColumns : [
+      {head: ['Time', 'planned'], text: (row) => units.time(row.planned_time_s)},
+      {head: ['Energy', 'planned'], text: (row) => units.energy(row.planned_energy_j)},
+      {head: ['Plan'], css: 'text', text: (row) => this.store.planName(row.plan_version)}];
     return dataTable([
       {head: ['Iteration'], text: (row) => String(row.iteration)},
       {head: ['Time', this.basis], text: (row) => units.time(row.time_s)},
-      {head: ['Time', 'planned'], text: (row) => units.time(row.planned_time_s)},
       {head: ['Energy', this.basis], text: (row) => units.energy(row.energy_j)},
-      {head: ['Energy', 'planned'], text: (row) => units.energy(row.planned_energy_j)},
-      {head: ['Plan'], css: 'text', text: (row) => this.store.planName(row.plan_version)},
+      ...columns,
     ], this.iterations.slice(-kTableRows).reverse());
   }
 
@@ -132,6 +155,15 @@ export const timePanel = () => new IterationPanel({
     return [{name: 'baseline', css: 'baseline', y: baseline.time_s, value: units.time(baseline.time_s)},
       {name: 'guard', css: 'guard', y: guard_s, value: units.time(guard_s)}];
   },
+});
+
+// Of a job that plans its own steps.
+export const predictionPanel = () => new IterationPanel({
+  title: 'Time of the units of each iteration', axis: 'Time', member: 'units_time_s', plannedMember: 'planned_time_s',
+  predictedMember: 'predicted_time_s', unitOf: units.timeUnit, format: (value) => units.time(value),
+  note: 'From the begin of the iteration until the last unit of any rank ends, without gradient sums and optimizer, ' +
+    'against the predicted time of the longest replica\u2019s units at full clocks: the job plans clocks that keep it.',
+  levelsOf: () => [],
 });
 
 export const energyPanel = () => new IterationPanel({

@@ -2,7 +2,7 @@
 import shared from './shared.js';
 import {Alerts, Progress} from './alerts.js';
 import {DecisionsPanel} from './decisions_panel.js';
-import {energyPanel, timePanel} from './iteration_panels.js';
+import {energyPanel, predictionPanel, timePanel} from './iteration_panels.js';
 import {Figures} from './figures.js';
 import {FrontierPanel} from './frontier_panel.js';
 import {GpuPanel} from './gpu_panel.js';
@@ -12,7 +12,7 @@ import {RanksPanel} from './ranks_panel.js';
 import {TimelinePanel} from './timeline_panel.js';
 import {announce, message, setClass, setText} from './parts.js';
 import {rankRows} from './rank_state.js';
-import {counted, dateTime, duration, isOver, parallelText, shortName, stateShown, workText} from './words.js';
+import {counted, dateTime, duration, isOver, parallelText, plansItself, shortName, stateShown, workText} from './words.js';
 
 const {element} = shared;
 
@@ -127,9 +127,14 @@ export class JobView {
     this.figures = new Figures();
     this.ranksPanel = new RanksPanel();
     this.gpuPanel = new GpuPanel();
-    this.panels = [timePanel(), energyPanel(), new FrontierPanel(), new DecisionsPanel(), this.gpuPanel,
-      new TimelinePanel(),
-      this.ranksPanel];
+    const [frontier, timeline] = [new FrontierPanel(), new TimelinePanel()];
+    const time = plansItself(this.store.summary) ? predictionPanel() : timePanel();
+    const decisions = new DecisionsPanel();
+    this.panels = [time, energyPanel(), frontier, decisions, this.gpuPanel, timeline, this.ranksPanel];
+    if (plansItself(this.store.summary)) {
+      for (const {node} of [frontier, timeline]) node.hidden = true;
+      decisions.node.classList.add('wide');
+    }
     this.container.replaceChildren(head, this.progress.node, this.alerts.node, this.figures.node,
       element('div', {class: 'panels'}, this.panels.map(({node}) => node)));
   }

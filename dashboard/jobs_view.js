@@ -5,7 +5,7 @@ import {BudgetsPanel} from './budgets_panel.js';
 import {KeyedTable} from './keyed_table.js';
 import {LiveStream} from './live.js';
 import {message, panel, setClass, setText} from './parts.js';
-import {age_s, basisOf, counted, dateTime, duration, inCell, isOver, noSavingText, profilingText, savedText, shortName,
+import {age_s, basisOf, counted, dateTime, duration, inCell, isOver, noSavingText, plansItself, profilingText, savedText, shortName,
   stateShown, versusPlan_pct} from './words.js';
 
 const {element, interaction, units} = shared;
@@ -45,6 +45,11 @@ const two = (cell, first, second) => {
   setText(cell.children[1], second);
 };
 
+const versusText = (job) => {
+  if (!plansItself(job)) return `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`;
+  return job.prediction ? `predictions off by ${units.signedPercent(job.prediction.mean_error_pct, 1)}` : '';
+};
+
 const kColumns = [
   {head: 'Job', css: 'text', fill: fillName, sort: (job) => job.name},
   {head: 'State', css: 'text', fill: fillState, sort: (job) => job.state},
@@ -58,8 +63,7 @@ const kColumns = [
   {head: 'Iteration',
     text: (job) => (units.isNumber(job.iteration) ? job.iteration.toLocaleString('en') : units.fixed(null)),
     sort: (job) => job.iteration},
-  {head: 'Iteration time', fill: (cell, job) => two(cell, units.time(job.time_s),
-    `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`),
+  {head: 'Iteration time', fill: (cell, job) => two(cell, units.time(job.time_s), versusText(job)),
     sort: (job) => job.time_s},
   {head: 'Energy per iteration', text: (job) => units.energy(job.energy_j), sort: (job) => job.energy_j},
   {head: 'Energy saved', fill: (cell, job) => two(cell, savedText(job),

@@ -1,4 +1,4 @@
-// A line over iterations, with the plan's steps and levels such as the baseline for comparison.
+// A line over iterations, with a line of predictions, the plan's steps and levels such as the baseline for comparison.
 import shared from './shared.js';
 import {button, uniqueId} from './parts.js';
 
@@ -84,7 +84,7 @@ export class LineChart {
     Object.assign(this, {name, axis, unitOf, describe});
     this.span = 200;
     this.range = null;  // [first, last] iteration when zoomed by hand
-    this.data = {points: [], steps: [], levels: []};
+    this.data = {points: [], predicted: [], steps: [], levels: []};
     this.selected = null;
     this.clipId = uniqueId('clip');
     this.spanButtons = kSpans.map(([span, text]) => button(text, () => this.showLast(span), {
@@ -121,17 +121,16 @@ export class LineChart {
     this.redraw();
   }
 
-  // `points`: [{x, y, ...}] by x; `steps`: [{x, y}], levels that change; `levels`: [{name, css, y}]; `marks`:
+  // `points`: [{x, y, ...}] by x; `predicted`: likewise, of the same x; `steps`: [{x, y}], levels that change; `levels`: [{name, css, y}]; `marks`:
   // [{x, text}]; `spans`: [{from, to}], shaded. Points and steps with `isAside` have no part in the scale. `summary`: a sentence for screen readers.
   update(data) {
-    this.data = data;
+    this.data = {predicted: [], ...data};
     this.svg.attr('aria-label', `${this.name}. ${data.summary || ''} Left and right move between the iterations, ` +
       'plus and minus zoom, 0 shows all. The table below has the same numbers.');
     this.redraw();
   }
 
-  visible() {
-    const {points} = this.data;
+  visible(points = this.data.points) {
     if (this.range) return points.filter(({x}) => x >= this.range[0] && x <= this.range[1]);
     return this.span === Infinity ? points : points.slice(-this.span);
   }
@@ -142,6 +141,7 @@ export class LineChart {
     this.svg.attr({viewBox: `0 0 ${this.width} ${this.height}`, width: this.width, height: this.height});
     this.svg.selectAll('*').remove();
     const shown = this.visible();
+    this.shownPredicted = this.visible(this.data.predicted);
     const right = this.width - (this.width < 420 ? 14 : kMargin.right);
     this.box = {left: kMargin.left, right, top: kMargin.top, bottom: this.height - kMargin.bottom};
     if (!shown.length) return;
@@ -161,9 +161,9 @@ export class LineChart {
       (i + 1 === all.length || all[i + 1].x >= first));
     const ys = (points) => points.map(({y}) => y).filter(units.isNumber);
     const own = ys(inScale(shown));
-    const values = [...own, ...ys(inScale(this.shownSteps)), ...ys(this.data.levels)];
-    const low = d3.min(values);
-    const high = Math.max(...(own.length ? [topOf(own)] : []), ...ys(inScale(this.shownSteps)), ...ys(this.data.levels));
+    const others = [...ys(this.shownPredicted), ...ys(inScale(this.shownSteps)), ...ys(this.data.levels)];
+    const low = d3.min([...own, ...others]);
+    const high = Math.max(...(own.length ? [topOf(own)] : []), ...others);
     const pad = (high - low || high || 1) * 0.08;
     this.unit = this.unitOf(high);
     this.x = d3.scale.linear().domain([first, last]).range([left, right]);
@@ -216,6 +216,7 @@ export class LineChart {
       d: line.interpolate('step-after').defined(({y}) => units.isNumber(y))(
       [...steps, ...end]) || ''});
     const path = d3.svg.line().x(({x}) => this.x(x)).y(({y}) => this.toY(y)).defined(({y}) => units.isNumber(y));
+    plot.append('path').attr({class: 'predicted', d: path(thinned(this.shownPredicted, right - left)) || ''});
     plot.append('path').attr({class: 'series', d: path(thinned(shown, right - left)) || ''});
     const isAbove = ({y}) => units.isNumber(y) && this.toY(y) < top;
     plot.selectAll('path.above').data(shown.filter((point) => !point.isAside && isAbove(point))).enter().append('path')

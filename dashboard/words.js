@@ -16,6 +16,8 @@ export const kStates = {
   observing: 'full clocks; no plan is possible',
   finished: 'finished',
 };
+// A job that the server watches and does not plan.
+export const plansItself = (job) => job.policy === 'steps';
 export const isOver = (job) => job.state === 'finished';
 
 // How a job's state is shown: [text, CSS class, meaning]. A job for which planning failed needs attention.
@@ -24,6 +26,9 @@ export const stateShown = (job) => {
   const critical = isOver(job) ? null : (job.problems || []).find((problem) => problem.critical);
   if (critical) return [kProblems[critical.kind] || critical.kind, 'chip state-failed', critical.text];
   if (job.has_failed) return ['no plan', 'chip state-failed', job.reason || ''];
+  if (plansItself(job) && job.state === 'observing') {
+    return ['plans its own steps', 'chip state-running', 'each step has clocks for its own lengths, which the job plans'];
+  }
   return [job.state, `chip state-${job.state}`, kStates[job.state] || ''];
 };
 
@@ -123,3 +128,7 @@ export const isPastGuard = (job) => !job.stragglers.length && units.isNumber(job
 
 export const versusPlan_pct = (time_s, planned_s) =>
   (units.isNumber(time_s) && units.isNumber(planned_s) && planned_s > 0 ? 100 * (time_s / planned_s - 1) : null);
+
+// How far a prediction is from what was measured; above 0 where it is too long.
+export const predictionError_pct = ({predicted_time_s: predicted_s, units_time_s: units_s}) =>
+  versusPlan_pct(predicted_s, units_s);

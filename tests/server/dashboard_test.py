@@ -495,6 +495,70 @@ class ShowsBudgets(DashboardTest):
                     self.assertEqual(seen["weak"], [])
 
 
+class ShowsPredictions(DashboardTest):
+    """Of a job that plans its own steps."""
+
+    def open_steps(self, iterations=96):
+        job = MockJob(iterations=iterations, policy="steps")
+        job.reason = "the job plans its own steps"
+        return job, self.open_job(job)
+
+    def test_predicted_and_measured_times_are_drawn_and_compared(self):
+        job, _ = self.open_steps()
+        error = job.prediction()
+        self.wait_text(f"off by +{error['mean_error_pct']:.1f}", ".card:last-child .value")
+        self.assertIn(f"{error['rms_error_pct']:.1f}\u00a0% rms over {error['iterations']} steps",
+                      self.text(".card:last-child .detail"))
+        self.browser.wait("document.querySelector('.line-chart .predicted').getTotalLength() > 0", "predictions are drawn")
+        self.assertIn("predicted at full clocks", self.text(".legend"))
+        self.assertIn("without gradient sums and optimizer", self.text(".panel .caption"))
+        # Above its fit a step has no prediction: the line has a gap, and the scale holds both lines.
+        gaps = self.browser.value("document.querySelector('.line-chart .predicted').getAttribute('d').split('M').length - 2")
+        self.assertEqual(gaps, sum(i["predicted_time_s"] is None for i in job.iterations))
+        boxes = self.browser.value("""(() => {
+          const box = (css) => document.querySelector(`.line-chart ${css}`).getBBox();
+          const [line, clip] = [box('.predicted'), document.querySelector('.line-chart clipPath rect').getBBox()];
+          return [line.y - clip.y, clip.y + clip.height - line.y - line.height];
+        })()""")
+        self.assertGreaterEqual(min(boxes), 0)
+
+    def test_it_is_no_job_that_waits_for_a_plan(self):
+        _, server = self.open_steps()
+        self.assertEqual(self.text(".job-title .chip"), "plans its own steps")
+        self.assertEqual(self.count(".alerts li"), 0)
+        self.assertNotRegex(self.browser.value(TEXT), "no plan|first plan|follow no plan|[Gg]uard")
+        self.open(server)
+        self.wait_text("predictions off by +", ".jobs tbody")
+
+    def test_steps_are_read_out_with_their_predictions(self):
+        job, server = self.open_steps(3)
+        server.iterate(job)
+        self.browser.wait("document.documentElement.dataset.iteration === '3'")
+        self.browser.value("document.querySelector('.behind').open = true")
+        newest = job.iterations[-1]
+        error = 100 * (newest["predicted_time_s"] / newest["units_time_s"] - 1)
+        self.wait_text(f"{error:+.2f}".replace("-", "\u2212"), ".behind table")
+        self.assertIn("of its lengths", self.text(".behind table"))
+
+    def test_readable_on_a_telephone_and_in_both_themes(self):
+        for width in (1400, 390):
+            for dark in (False, True):
+                self.browser.resize(width, 1000, mobile=width < 500)
+                self.browser.set_dark(dark)
+                self.open_steps()
+                self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth"), width)
+                seen = self.browser.value(WEAK_TEXT)
+                self.assertGreater(seen["checked"], 30)
+                self.assertEqual(seen["weak"], [])
+
+    def test_other_jobs_have_none(self):
+        self.open_job(MockJob(iterations=60))
+        self.browser.wait("document.querySelector('.line-chart .series')")
+        self.assertEqual(self.text(".panel h2"), "Iteration time")
+        self.assertFalse(self.browser.value("document.querySelector('.line-chart .predicted').getAttribute('d')"))
+        self.assertNotIn("redicted", self.browser.value(TEXT))
+
+
 class IsUsable(DashboardTest):
     def expect_readable(self):
         seen = self.browser.value(WEAK_TEXT)

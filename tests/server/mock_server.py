@@ -55,7 +55,7 @@ def wave(*numbers):
 
 class MockJob:
     def __init__(self, job="j-1", pp=4, dp=1, tp=1, simulated=True, iterations=60, state=None, name="llama-1b",
-        created_s=None):
+        created_s=None, policy="lowgear"):
         self.lock = threading.RLock()
         self.id, self.name, self.state_override = job, name, state
         self.parallel = {"pp": pp, "dp": dp, "tp": tp, "chunks": 1}
@@ -63,6 +63,7 @@ class MockJob:
         self.simulated, self.created_s = simulated, created_s or time.time() - 2.4 * iterations
         self.registered, self.reason = self.world, None
         self.retry_s = None  # of a job whose planning failed
+        self.policy = policy
         self.model = "llama 24x2048"
         self.settings = {"slowdown_pct": 0, "guard_pct": 2}
         self.stragglers, self.problems, self.power_cap, self.silent = [], [], None, set()
@@ -72,7 +73,9 @@ class MockJob:
         self.purpose = None
         self.finished_s = None
         self.heard_s = [time.time()] * self.world
-        if state != "registering":
+        if policy == "steps":
+            self.decide("observe", "the job plans its own steps")
+        elif state != "registering":
             self.decide("registered", f"all {self.world} ranks are there", 1)
         for _ in range(iterations):
             self.iterate()
@@ -98,6 +101,8 @@ class MockJob:
         """One more iteration; returns it, and decisions that came with it."""
         with self.lock:
             number, decisions = len(self.iterations), []
+            if self.policy == "steps":
+                return self.step(number), decisions
             if number == BASELINE_UNTIL:
                 decisions.append(self.decide("profile", "baseline taken over 5 iterations; trying out 6 clocks", 2))
             if number == PROFILE_UNTIL:
@@ -113,12 +118,34 @@ class MockJob:
                          if BASELINE_UNTIL <= number < PROFILE_UNTIL else None,
                          "planned_time_s": planned_time,
                 "planned_energy_j": planned_energy}
-            self.iterations.append(iteration)
-            now = time.time()
-            for rank in range(self.world):
-                if rank not in self.silent:
-                    self.heard_s[rank] = now
+            self.add(iteration)
             return iteration, decisions
+
+    def step(self, number):
+        """An iteration of a job that plans its own steps: of its own length, and at full clocks without a prediction where
+        the length is beyond the fit."""
+        length = math.exp(0.4 * wave(number * number % 97))
+        predicted = None if number % 17 == 16 else 2.4 * length
+        units = 2.4 * length * (1 - 0.004 + 0.012 * wave(number * number % 89))
+        iteration = {"job": self.id, "iteration": number, "time_s": units + 0.11, "energy_j": 1302.6 * self.world * length,
+                     "power_w": 1302.6 * self.world * length / (units + 0.11), "plan_version": 0, "trial_mhz": None,
+                     "planned_time_s": None, "planned_energy_j": None, "units_time_s": units,
+                     "predicted_time_s": predicted, "full_clocks": predicted is None}
+        self.add(iteration)
+        return iteration
+
+    def add(self, iteration):
+        self.iterations.append(iteration)
+        now = time.time()
+        for rank in range(self.world):
+            if rank not in self.silent:
+                self.heard_s[rank] = now
+
+    def prediction(self):
+        errors = [i["predicted_time_s"] / i["units_time_s"] - 1 for i in self.iterations if i.get("predicted_time_s")]
+        return errors and {"iterations": len(errors), "stalled_iterations": 0,
+                           "mean_error_pct": 100 * sum(errors) / len(errors),
+                           "rms_error_pct": 100 * math.sqrt(sum(e * e for e in errors) / len(errors))} or None
 
     def planned(self, number):
         if number < BASELINE_UNTIL:
@@ -137,17 +164,20 @@ class MockJob:
         if self.state_override:
             return self.state_override
         number = len(self.iterations)
+        if self.policy == "steps":
+            return "observing"
         return "baseline" if number <= BASELINE_UNTIL else "profiling" if number <= PROFILE_UNTIL else "running"
 
     def summary(self):
         with self.lock:
             number = len(self.iterations)
             recent = self.iterations[-20:]
-            has_baseline = number > BASELINE_UNTIL
-            trains = number > PROFILE_UNTIL
+            is_planned = self.policy != "steps"
+            has_baseline = is_planned and number > BASELINE_UNTIL
+            trains = is_planned and number > PROFILE_UNTIL
             energy = sum(i["energy_j"] for i in recent) / len(recent) if recent else None
             time_s = sum(i["time_s"] for i in recent) / len(recent) if recent else None
-            planned_time, planned_energy = self.planned(number - 1) if number else (None, None)
+            planned_time, planned_energy = self.planned(number - 1) if number and is_planned else (None, None)
             baseline = {"time_s": 2.40, "time_error_s": 0.003, "energy_j": 1525.0 * self.world,
                         "energy_error_j": 2.2 * self.world, "iterations": 5} if has_baseline else None
             return {
@@ -165,7 +195,7 @@ class MockJob:
                 "saved_error_pct": 0.3 if trains else None,
                 "slowdown_pct": 100 * (time_s / 2.40 - 1) if trains else None,
                 "slowdown_error_pct": 0.2 if trains else None,
-                "stalled_iterations": 0,
+                "stalled_iterations": 0, "policy": self.policy, "prediction": self.prediction(),
                 "stragglers": self.stragglers, "problems": self.problems, "power_cap": self.power_cap,
                 "settings": self.settings,
                 "guard_limit_pct": self.settings["guard_pct"] + self.settings["slowdown_pct"],
@@ -206,7 +236,8 @@ class MockJob:
                 "last_iteration": number if report else None,
                 "gpu_now": self.gpu(rank, number) if report else {"power_w": None, "sm_clock_mhz": None,
                     "sm_clock_min_mhz": None, "sm_clock_max_mhz": None, "temperature_c": None},
-                "report": report, "factor": self.factor(rank) if report else None}
+                "report": report,
+                "factor": self.factor(rank) if report and self.policy != "steps" else None}
 
     def gpu_events(self):
         number = len(self.iterations) - 1
