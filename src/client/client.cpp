@@ -268,6 +268,15 @@ void Client::load_plan_text(std::string text, const std::string& source, std::op
 
 Client::IterationAnswer Client::plan_iteration(IterationPlan plan) {
   had_plan_ = true;
+  const std::uint64_t iteration = plan.iteration;
+  const double predicted_time_s = plan.predicted_time_s;
+  const bool is_full = plan.full_from <= iteration;
+  IterationAnswer answer = offer(std::move(plan));
+  if (served_) served_->predict(iteration, predicted_time_s, is_full || !answer.refusal.empty());
+  return answer;
+}
+
+Client::IterationAnswer Client::offer(IterationPlan plan) {
   if (std::string reason = following_->why_not(); !reason.empty()) return {std::move(reason), false};
   if (!lease_) return {gpu_.problem.empty() ? "no agent is used" : gpu_.problem, false};
   const ipc::TrialIterations full{.first_iteration = static_cast<std::uint32_t>(plan.full_from),
@@ -394,7 +403,7 @@ std::string Client::followed() {
     return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, others,
                        now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "");
   }
-  std::string why = !served_                    ? "none came in time, or for lengths that could be planned"
+  std::string why = had_plan_                   ? "none came in time, or for lengths that could be planned"
                     : served.at_full_clocks > 0 ? "the server's dashboard says why"
                                                 : "no plan came in time; the server's dashboard says what it waits for";
   for (const std::string& reason : {now.server_problem, now.problem, now.not_following}) {

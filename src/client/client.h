@@ -143,6 +143,7 @@ class Client {
     /// other clocks.
     std::uint64_t full_from = 0;
     int full_clock_mhz = 0;
+    double predicted_time_s = 0;  ///< of the longest replica's units at full clocks, for the server; 0: not known
   };
   struct IterationAnswer {
     std::string refusal;    ///< why the agent does not follow it; empty: it does
@@ -238,6 +239,7 @@ class Client {
     Batch batch;
   };
 
+  [[nodiscard]] IterationAnswer offer(IterationPlan plan);
   void leave_mark();
   void open_recording();
   void open_lease();

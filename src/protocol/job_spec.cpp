@@ -192,12 +192,15 @@ JobSpec read_job_spec(const JsonView& body) {
   if (body.has("switch_latency_ms")) {
     spec.switch_latency_ms = number_in(body.at("switch_latency_ms"), 0, kMaxSwitchLatencyMs);
   }
+  if (has_value(body, "policy")) spec.policy = read_policy(body.at("policy"));
+  if (spec.policy == JobPolicy::steps && has_value(body, "profile")) {
+    body.at("profile").fail("the server tries no clocks out in a job that plans its own steps", "leave out profile");
+  }
   if (!body.has("profile")) {
-    spec.profiling.emplace();
+    if (spec.policy != JobPolicy::steps) spec.profiling.emplace();
   } else if (has_value(body, "profile")) {
     spec.profiling = read_profiling(body.at("profile"));
   }
-  if (has_value(body, "policy")) spec.policy = read_policy(body.at("policy"));
   spec.envpipe = read_envpipe(body, spec.policy);
   if (has_value(body, "early_forwards")) read_early_forwards(body.at("early_forwards"), spec);
   if (has_value(body, "user")) spec.user = name_text(body.at("user"));

@@ -43,9 +43,9 @@ struct JobProfiling {
   friend bool operator==(const JobProfiling&, const JobProfiling&) = default;
 };
 
-/// A method that makes a job's plans.
-enum class JobPolicy : unsigned char { lowgear, perseus, envpipe };
-inline constexpr auto kJobPolicies = std::to_array<std::string_view>({"lowgear", "perseus", "envpipe"});
+/// A method that makes a job's plans. With `steps` the job plans each of its steps itself, and the server watches it.
+enum class JobPolicy : unsigned char { lowgear, perseus, envpipe, steps };
+inline constexpr auto kJobPolicies = std::to_array<std::string_view>({"lowgear", "perseus", "envpipe", "steps"});
 constexpr std::string_view name(JobPolicy policy) { return kJobPolicies.at(static_cast<std::size_t>(policy)); }
 /// Empty: there is none of this name.
 [[nodiscard]] std::optional<JobPolicy> find_job_policy(std::string_view name);

@@ -14,7 +14,6 @@ namespace lowgear::protocol {
 
 namespace {
 
-constexpr double kMaxIterationS = 1e6;
 constexpr double kMaxIterationJ = 1e12;
 constexpr double kMaxTimeS = 1e11;  // since 1970
 
@@ -32,13 +31,14 @@ std::vector<double> read_waits(const JsonView& list) {
 
 IterationReport read_report(const JsonView& value) {
   require_members(value, {"iteration", "plan_version", "time_s", "compute_s", "energy_j", "energy_error_j",
-                          "throttled_power", "throttled_thermal", "begin_s", "delay_s", "cannot_wait", "wait_s"});
+                          "throttled_power", "throttled_thermal", "begin_s", "delay_s", "cannot_wait", "wait_s",
+                          "units_time_s", "predicted_time_s", "full_clocks"});
   IterationReport report;
   report.iteration = value.at("iteration").integer();
   if (report.iteration < 0) value.at("iteration").fail("is below 0");
   if (report.iteration > std::int64_t{1} << 40) value.at("iteration").fail("is beyond any training");
   report.plan_version = value.at("plan_version").integer_in(0, 1 << 30);
-  report.time_s = number_in(value.at("time_s"), 1e-9, kMaxIterationS);
+  report.time_s = number_in(value.at("time_s"), kMinIterationS, kMaxIterationS);
   report.compute_s = number_in(value.at("compute_s"), 0, kMaxIterationS);
   if (has_value(value, "energy_j")) report.energy_j = number_in(value.at("energy_j"), 0, kMaxIterationJ);
   const auto optional = [&](std::string_view name, double high) {
@@ -51,6 +51,13 @@ IterationReport read_report(const JsonView& value) {
   report.delay_s = optional("delay_s", kMaxIterationS);
   if (has_value(value, "cannot_wait")) report.cannot_wait = value.at("cannot_wait").boolean();
   if (has_value(value, "wait_s")) report.wait_s = read_waits(value.at("wait_s"));
+  const auto time_of = [&](std::string_view name) {
+    return has_value(value, name) ? std::optional(number_in(value.at(name), kMinIterationS, kMaxIterationS))
+                                  : std::nullopt;
+  };
+  report.units_time_s = time_of("units_time_s");
+  report.predicted_time_s = time_of("predicted_time_s");
+  if (has_value(value, "full_clocks")) report.full_clocks = value.at("full_clocks").boolean();
   return report;
 }
 
@@ -69,6 +76,9 @@ Json to_json(const IterationReport& report) {
   for (const double wait_s : report.wait_s) {
     document["wait_s"].push_back(std::isfinite(wait_s) ? Json(wait_s) : Json());
   }
+  if (report.units_time_s) document["units_time_s"] = *report.units_time_s;
+  if (report.predicted_time_s) document["predicted_time_s"] = *report.predicted_time_s;
+  if (report.full_clocks) document["full_clocks"] = true;
   return document;
 }
 

@@ -27,6 +27,10 @@ struct IterationReport {
   /// Time from the unit before it (or the iteration's begin) to each unit, in order; not a number: not known. Empty
   /// unless the job's policy decides by it.
   std::vector<double> wait_s{};
+  // Of a job of the policy `steps`.
+  std::optional<double> units_time_s{};      ///< from the iteration's begin to the end of its last unit
+  std::optional<double> predicted_time_s{};  ///< of the longest replica's units at full clocks; empty: not known
+  bool full_clocks = false;                  ///< the rank had no clocks of its own for the iteration's lengths
   friend bool operator==(const IterationReport&, const IterationReport&) = default;
 };
 
@@ -50,6 +54,10 @@ struct RankReports {
   friend bool operator==(const RankReports&, const RankReports&) = default;
 };
 
+/// Longest iteration that a report may state, or a prediction of one.
+inline constexpr double kMaxIterationS = 1e6;
+/// Shortest.
+inline constexpr double kMinIterationS = 1e-9;
 /// Units of an iteration of one rank of which waits are reported.
 inline constexpr std::size_t kMaxReportedWaits = 16'384;
 inline constexpr std::size_t kMaxReportsPerRequest = 1'000;

@@ -81,6 +81,16 @@ TEST(JobSpec, KeepsThePolicyThatItStatesAndNoOther) {
   EXPECT_THAT(refusal("policy", 1), HasSubstr("$.policy"));
 }
 
+TEST(JobSpec, TriesNoClocksOutWhereTheJobPlansItsOwnSteps) {
+  Json body = job();
+  body["policy"] = "steps";
+  EXPECT_FALSE(read_spec(body).profiling);
+  body["profile"] = nullptr;
+  EXPECT_FALSE(read_spec(body).profiling);
+  body["profile"] = {{"clocks", 6}};
+  EXPECT_THAT(error_of([&] { (void)read_spec(body); }), HasSubstr("$.profile: the server tries no clocks out"));
+}
+
 TEST(JobSpec, HasOneFormOnTheWire) {
   const std::string_view text =
       R"({"run":"slurm-4711","name":"llama-1b","framework":"lowgear","model":"llama 24x2048","partition":"uniform",)"

@@ -75,6 +75,21 @@ TEST(RankReports, CarryWaitsWhereThePolicyDecidesByThem) {
   EXPECT_THAT(error_of([&] { (void)read_reports(negative); }), HasSubstr("wait_s[1]"));
 }
 
+TEST(RankReports, CarryPredictionsWhereTheJobPlansItsOwnSteps) {
+  RankReports predicted = reports();
+  predicted.reports[0].units_time_s = 2.25;
+  predicted.reports[0].predicted_time_s = 2.5;
+  predicted.reports[0].full_clocks = true;
+  const Json written = Json::parse(write_rank_reports(predicted));
+  EXPECT_EQ(written["reports"][0]["units_time_s"], 2.25);
+  EXPECT_EQ(written["reports"][0]["predicted_time_s"], 2.5);
+  EXPECT_EQ(written["reports"][0]["full_clocks"], true);
+  for (const char* const member : {"units_time_s", "predicted_time_s", "full_clocks"}) {
+    EXPECT_FALSE(written["reports"][1].contains(member)) << "servers before the policy refuse it";
+  }
+  EXPECT_EQ(read_reports(written), predicted);
+}
+
 TEST(RankReports, SayWhyARankRefusesPlans) {
   RankReports refused = reports();
   refused.refusal = "the schedule differs";
@@ -96,6 +111,14 @@ TEST(RankReports, NameWhatIsWrong) {
   EXPECT_THAT(refusal("iteration", std::int64_t{1} << 41), HasSubstr("$.reports[1].iteration"));
   EXPECT_THAT(refusal("time_s", 0), HasSubstr("$.reports[1].time_s"));
   EXPECT_THAT(refusal("throttled_power", 1.5), HasSubstr("$.reports[1].throttled_power"));
+  for (const char* const member : {"units_time_s", "predicted_time_s"}) {
+    for (const Json& value : {Json(0), Json(-1), Json(1.1e6), Json(std::numeric_limits<double>::quiet_NaN()),
+                              Json(std::numeric_limits<double>::infinity()), Json("1")}) {
+      EXPECT_THAT(refusal(member, value), HasSubstr(std::string("$.reports[1].") + member)) << value;
+    }
+    EXPECT_EQ(refusal(member, nullptr), "");
+  }
+  EXPECT_THAT(refusal("full_clocks", 1), HasSubstr("$.reports[1].full_clocks"));
   EXPECT_THAT(refusal("energy", 1), HasSubstr("did you mean \"energy_j\""));
   Json many = {{"rank", 0}, {"reports", Json::array()}};
   for (std::size_t i = 0; i <= kMaxReportsPerRequest; ++i) many["reports"].push_back(Json::object());
@@ -116,7 +139,10 @@ TEST(RankReports, ReadBackAnythingThatTheyWrite) {
                                  .energy_j = random.maybe(random.number(0, 1e12)),
                                  .energy_error_j = random.number(0, 1e12),
                                  .throttled_power = random.number(0, 1),
-                                 .throttled_thermal = random.number(0, 1)});
+                                 .throttled_thermal = random.number(0, 1),
+                                 .units_time_s = random.maybe(random.number(1e-9, 1e6)),
+                                 .predicted_time_s = random.maybe(random.number(1e-9, 1e6)),
+                                 .full_clocks = random.coin()});
     }
     written.gpu = {.power_w = random.maybe(random.number(0, 1e6)),
                    .sm_clock_mhz = random.maybe(random.number(0, 1e5)),

@@ -81,6 +81,7 @@ MeasuredIteration IterationMeter::measure(const UnitRecord& end) const {
   result.iteration = end.iteration;
   result.begin_ns = open_->begin.begin_ns;
   result.time_s = to_s(end.end_ns - open_->begin.begin_ns);
+  result.units_s = to_s(open_->free_ns - open_->begin.begin_ns);
   result.compute_s = to_s(open_->compute.covered_ns());
   if (!gpu_) return result;
   const measure::GpuMeasurement gpu = gpu_->measure(*open_->window, not_before_samples(to_s(end.end_ns)));

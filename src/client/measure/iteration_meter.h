@@ -46,6 +46,7 @@ struct MeasuredIteration {
   std::uint64_t iteration = 0;
   std::uint64_t begin_ns = 0;  ///< of CLOCK_MONOTONIC
   double time_s = 0;
+  double units_s = 0;    ///< from the begin to the end of its last unit; 0: it has none
   double compute_s = 0;  ///< in which a unit ran, without waiting
   /// How long each unit came after the one before it, or after the iteration's begin, in the order of their ends.
   std::vector<double> wait_s;

@@ -14,7 +14,7 @@ namespace lowgear::client {
 
 namespace {
 
-/// Iterations that were waited for and whose reports are still to come.
+/// Iterations that were waited for or predicted, and whose reports are still to come.
 constexpr std::size_t kMostTaken = 1'000;
 
 }  // namespace
@@ -67,10 +67,11 @@ bool clocks_are_not_held(const AgentLease& lease) {
   return ring != nullptr && ring->clocks_not_held.load(std::memory_order_acquire) != 0;
 }
 
-/// Only the policy `envpipe` decides by the waits of units; reports of other jobs stay small without them.
-bool decides_by_waits(const std::string& job_json) {
+/// Reports have members that only some policies need.
+std::optional<protocol::JobPolicy> policy_of(const std::string& job_json) {
   const Json job = Json::parse(job_json, nullptr, /*allow_exceptions=*/false);
-  return job.is_object() && job.value("policy", Json()) == "envpipe";
+  const Json policy = job.is_object() ? job.value("policy", Json()) : Json();
+  return policy.is_string() ? protocol::find_job_policy(policy.get<std::string>()) : std::nullopt;
 }
 
 }  // namespace
@@ -78,7 +79,7 @@ bool decides_by_waits(const std::string& job_json) {
 ServedRank::ServedRank(ServedRankOptions options, AgentLease* lease)
     : lease_(lease),
       profile_(std::move(options.like), options.start_ns),
-      reports_waits_(decides_by_waits(options.server.job_json)),
+      policy_(policy_of(options.server.job_json)),
       server_(std::move(options.server), *this) {}
 
 void ServedRank::add(std::span<const measure::GpuSample> samples) {
@@ -123,8 +124,28 @@ void ServedRank::report(const MeasuredIteration& measured) {
     report.delay_s = waits_.taken_s(measured.iteration);
     report.cannot_wait = !waits_.can_wait(measured.iteration);
   }
-  if (reports_waits_ && measured.wait_s.size() <= protocol::kMaxReportedWaits) report.wait_s = measured.wait_s;
+  const bool decides_by_waits = policy_ == protocol::JobPolicy::envpipe;
+  if (decides_by_waits && measured.wait_s.size() <= protocol::kMaxReportedWaits) report.wait_s = measured.wait_s;
+  if (policy_ == protocol::JobPolicy::steps) add_prediction(measured, report);
   server_.report(report, gpu_means_.now());
+}
+
+void ServedRank::predict(std::uint64_t iteration, double time_s, bool full_clocks) {
+  const std::lock_guard lock(mutex_);
+  predictions_[iteration] = {.time_s = time_s, .full_clocks = full_clocks};
+  if (predictions_.size() > kMostTaken) predictions_.erase(predictions_.begin());
+}
+
+void ServedRank::add_prediction(const MeasuredIteration& measured, protocol::IterationReport& report) {
+  const auto is_stated = [](double time_s) {
+    return time_s >= protocol::kMinIterationS && time_s <= protocol::kMaxIterationS;
+  };
+  if (is_stated(measured.units_s)) report.units_time_s = measured.units_s;
+  const std::lock_guard lock(mutex_);
+  const auto found = predictions_.find(measured.iteration);
+  report.full_clocks = found == predictions_.end() || found->second.full_clocks;
+  if (found != predictions_.end() && is_stated(found->second.time_s)) report.predicted_time_s = found->second.time_s;
+  predictions_.erase(predictions_.begin(), predictions_.upper_bound(measured.iteration));
 }
 
 /// Under the lock: a result is either handed over before the server's new job begins, which drops it, or not at all.

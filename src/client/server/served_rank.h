@@ -16,6 +16,7 @@
 #include "client/server/profile_collector.h"
 #include "client/server/server_connection.h"
 #include "protocol/answers.h"
+#include "protocol/job_spec.h"
 #include "protocol/rank_plan.h"
 
 namespace lowgear::client {
@@ -93,15 +94,26 @@ class ServedRank final : private PlanTaker {
   void report(protocol::TrainingDecision decision) { server_.report(std::move(decision)); }
   void set_work(protocol::JobWork work) { server_.set_work(std::move(work)); }
 
+  /// What this process has planned for an iteration that has not been reported: the predicted time of the longest
+  /// replica's units at full clocks (0: not known), and whether the rank runs it at full clocks. From any thread.
+  /// Reports of a job of the policy `steps` say so.
+  void predict(std::uint64_t iteration, double time_s, bool full_clocks);
+
   /// How long the server wants the training thread to wait before this iteration, each once.
   [[nodiscard]] double take_wait_s(std::uint64_t iteration) { return waits_.take_s(iteration); }
 
   [[nodiscard]] ServedRankStatus status() const;
 
  private:
+  struct Prediction {
+    double time_s = 0;
+    bool full_clocks = false;
+  };
+
   [[nodiscard]] AgentLease::OfferAnswer offer(const protocol::RankPlan& plan) override;
   void forget_versions() override;
   void take(const protocol::ReportsAnswer& answer) override { waits_.set(answer); }
+  void add_prediction(const MeasuredIteration& measured, protocol::IterationReport& report);
   void follow_profile_plan(int version);
   void count_iteration(int version);
   void report(const MeasuredIteration& measured);
@@ -112,7 +124,7 @@ class ServedRank final : private PlanTaker {
   GpuMeans gpu_means_;
   IterationWaits waits_;
   std::optional<std::uint64_t> newest_reported_;  ///< iteration
-  bool reports_waits_;                            ///< the job's policy decides by them
+  std::optional<protocol::JobPolicy> policy_;     ///< that the job states
   std::atomic<int> plan_version_{0};
 
   mutable std::mutex mutex_;                       ///< of those below, but `server_`
@@ -123,7 +135,8 @@ class ServedRank final : private PlanTaker {
   std::uint64_t measured_ = 0;
   std::uint64_t at_full_clocks_ = 0;
   std::uint64_t before_plans_ = 0;
-  bool forgets_profile_ = false;  ///< what `profile_` holds is of a job that the server has lost
+  std::map<std::uint64_t, Prediction> predictions_;  ///< by iteration, of those still to be reported
+  bool forgets_profile_ = false;                     ///< what `profile_` holds is of a job that the server has lost
 
   ServerConnection server_;  ///< last: its threads use the above
 };

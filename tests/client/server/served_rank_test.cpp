@@ -91,7 +91,7 @@ Json offered_profile_plan(int version, std::int64_t from_iteration) {
 
 class ServedRankTest : public testing::Test {
  protected:
-  ServedRankTest() {
+  explicit ServedRankTest(const char* job_json = R"({"run": "r"})") {
     start_agent();
     AgentLeaseOptions lease;
     lease.socket = agent_socket();
@@ -100,7 +100,7 @@ class ServedRankTest : public testing::Test {
     lease_ = std::make_unique<AgentLease>(std::move(lease));
     ServedRankOptions options;
     options.server.addresses = {http::Endpoint::parse("unix:" + server_socket())};
-    options.server.job_json = R"({"run": "r"})";
+    options.server.job_json = job_json;
     options.server.first_backoff = 1ms;
     options.server.report_period = 1ms;
     rank_ = std::make_unique<ServedRank>(std::move(options), lease_.get());
@@ -145,6 +145,15 @@ class ServedRankTest : public testing::Test {
              .type = type});
       }
     }
+  }
+  /// Of all iterations that were handed over; nothing can be added after it.
+  [[nodiscard]] std::vector<Json> reported() {
+    rank_.reset();
+    std::vector<Json> reported;
+    for (const Json& body : server_->bodies("/reports")) {
+      for (const Json& report : body["reports"]) reported.push_back(report);
+    }
+    return reported;
   }
   [[nodiscard]] bool posts_profile() {
     return eventually([this] { return server_->count("/profile") == 1; });
@@ -242,12 +251,43 @@ TEST_F(ServedRankTest, ReportsNoIterationTwice) {
   train(4);
   iteration_ = 40;
   train(1);
-  rank_.reset();  // everything is handed over
-  std::vector<int> reported;
-  for (const Json& body : server_->bodies("/reports")) {
-    for (const Json& report : body["reports"]) reported.push_back(report["iteration"]);
+  std::vector<int> iterations;
+  for (const Json& report : reported()) iterations.push_back(report["iteration"]);
+  EXPECT_EQ(iterations, (std::vector{0, 1, 2, 3, 4, 40}));
+}
+
+TEST_F(ServedRankTest, ReportsNoPredictionsOfAJobThatTheServerPlans) {
+  rank_->predict(0, 0.5, false);
+  train(1);
+  const std::vector<Json> all = reported();
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_FALSE(all[0].contains("predicted_time_s")) << "older servers refuse it";
+  EXPECT_FALSE(all[0].contains("units_time_s"));
+}
+
+class StepsRankTest : public ServedRankTest {
+ protected:
+  StepsRankTest() : ServedRankTest(R"({"run": "r", "policy": "steps"})") {}
+};
+
+TEST_F(StepsRankTest, ReportsWhatWasPredictedForEachIteration) {
+  constexpr double kTooLongS = 2 * protocol::kMaxIterationS;
+  rank_->predict(0, 0.5, false);
+  rank_->predict(1, 0.25, true);
+  train(1);
+  rank_->predict(2, 0, true);
+  rank_->predict(3, kTooLongS, false);
+  train(4);  // the last one was not planned in time
+  const std::vector<Json> all = reported();
+  ASSERT_EQ(all.size(), 5U);
+  const Json none;
+  const std::vector<Json> predicted{0.5, 0.25, none, none, none};
+  const std::vector<bool> full{false, true, true, false, true};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].value("predicted_time_s", Json()), predicted[i]) << i;
+    EXPECT_EQ(all[i].value("full_clocks", false), full[i]) << i;
+    EXPECT_NEAR(all[i].value("units_time_s", 0.0), 0.5e-3, 1e-9) << i;
   }
-  EXPECT_EQ(reported, (std::vector{0, 1, 2, 3, 4, 40}));
 }
 
 TEST_F(ServedRankTest, ProfilesNoUnitsThatNoScheduleHas) {

@@ -106,7 +106,8 @@ StepClocks::Made StepClocks::plan(std::int64_t step) const {
         {.plan_json = plan_of_rank(*config_, planner.dag(), next, place_.pp, clocks_.clock_lead_s),
          .iteration = iteration,
          .full_from = is_planned ? iteration + 1 : iteration,
-         .full_clock_mhz = full_mhz});
+         .full_clock_mhz = full_mhz,
+         .predicted_time_s = next.time_s});
   } catch (const Error& error) {
     made.answer = {error.what(), false};
   }
