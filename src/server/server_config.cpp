@@ -162,7 +162,11 @@ PeerRule parse_allow(YamlSection section, const NameLookup& lookup) {
 }
 
 protocol::JobPolicy parse_policy(const YamlSection& root, const std::string& text) {
-  if (const auto policy = protocol::find_job_policy(text)) return *policy;
+  const auto policy = protocol::find_job_policy(text);
+  if (policy == protocol::JobPolicy::steps) {
+    root.fail_at("policy", "steps is of jobs that plan their own steps and state it: use lowgear or perseus");
+  }
+  if (policy) return *policy;
   root.fail_at("policy", fmt::format("there is no policy {}; there are {}", quote(text),
                                      fmt::join(protocol::kJobPolicies, ", ")));
 }

@@ -177,6 +177,7 @@ TEST(ServerConfig, SaysWhereAMistakeIs) {
   EXPECT_THAT(refusal("planning_threads: 1.5"), HasSubstr("whole number"));
   EXPECT_THAT(refusal("\npolicy: zeus"),
               HasSubstr("server.yaml:2:9: policy: there is no policy \"zeus\"; there are lowgear, perseus, envpipe"));
+  EXPECT_THAT(refusal("policy: steps"), HasSubstr("steps is of jobs that plan their own steps and state it"));
   EXPECT_THAT(refusal("policy: 1"), HasSubstr("server.yaml:1:9"));
   EXPECT_THAT(
       refusal("perseus:\n  scheduler: AllMin"),

@@ -51,12 +51,13 @@ class Sum {
 
 namespace {
 
-IterationMeans means_up_to(std::span<const JobIteration> iterations, double limit_s) {
+template <typename HasStalled>
+IterationMeans means_without(std::span<const JobIteration> iterations, HasStalled has_stalled) {
   Sum time_s;
   Sum energy_j;
   double meter_error2_j2 = 0;
   for (const JobIteration& iteration : iterations) {
-    if (iteration.time_s > limit_s) continue;
+    if (has_stalled(iteration)) continue;
     time_s.add(iteration.time_s);
     if (!iteration.energy_j) continue;
     energy_j.add(*iteration.energy_j);
@@ -75,7 +76,43 @@ IterationMeans means_up_to(std::span<const JobIteration> iterations, double limi
   return means;
 }
 
+IterationMeans means_up_to(std::span<const JobIteration> iterations, double limit_s) {
+  return means_without(iterations, [limit_s](const JobIteration& iteration) { return iteration.time_s > limit_s; });
+}
+
+/// Against its prediction, by its units where these are known.
+bool stalls_by_prediction(const JobIteration& iteration) {
+  return iteration.predicted_time_s &&
+         iteration.units_time_s.value_or(iteration.time_s) > kStallFactor * *iteration.predicted_time_s;
+}
+
 }  // namespace
+
+IterationMeans means_by_predictions(std::span<const JobIteration> iterations) {
+  const IterationMeans means = means_without(iterations, stalls_by_prediction);
+  return means.iterations > 0 ? means : means_up_to(iterations, std::numeric_limits<double>::infinity());
+}
+
+std::optional<PredictionError> prediction_error(const std::deque<JobIteration>& iterations) {
+  PredictionError error;
+  double sum = 0;
+  double squares = 0;
+  for (const JobIteration& iteration : iterations) {
+    if (!iteration.predicted_time_s || !iteration.units_time_s) continue;
+    if (stalls_by_prediction(iteration)) {
+      ++error.stalled;
+      continue;
+    }
+    const double difference = *iteration.predicted_time_s / *iteration.units_time_s - 1;
+    ++error.iterations;
+    sum += difference;
+    squares += difference * difference;
+  }
+  if (error.iterations == 0) return std::nullopt;
+  error.mean = sum / error.iterations;
+  error.rms = std::sqrt(squares / error.iterations);
+  return error;
+}
 
 IterationMeans means_of(std::span<const JobIteration> iterations) {
   if (iterations.empty()) return {};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -33,6 +34,20 @@ struct IterationMeans {
 
 /// The same of iterations most of which may have stalled: those of at most twice their lower quartile.
 [[nodiscard]] IterationMeans means_without_stalls(std::span<const JobIteration> iterations);
+
+/// The same of iterations whose lengths differ: one has stalled whose units took more than twice their predicted time.
+[[nodiscard]] IterationMeans means_by_predictions(std::span<const JobIteration> iterations);
+
+/// How far predicted times of iterations are from measured ones, as shares of these: above 0 where they are too long.
+struct PredictionError {
+  int iterations = 0;  ///< of which both are known, and that have not stalled; at least 1
+  int stalled = 0;
+  double mean = 0;
+  double rms = 0;
+};
+
+/// By the units of the iterations, without gradient sums and optimizer. Empty where no iteration has both times.
+[[nodiscard]] std::optional<PredictionError> prediction_error(const std::deque<JobIteration>& iterations);
 
 /// The plan that a baseline is measured under.
 [[nodiscard]] PlanVersion baseline_plan(const JobLayout& layout, int full_clock_mhz);

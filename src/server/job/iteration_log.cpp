@@ -46,6 +46,19 @@ void take_time(JobIteration& whole) {
   whole.time_s = second_s;
 }
 
+/// All ranks predict the same time, but one that has planned too late knows none.
+void take_prediction(JobIteration& whole) {
+  bool all_have_units = whole.lacking.empty() && !whole.apart;
+  for (const auto& report : whole.reports) {
+    if (!report) continue;
+    whole.full_clocks = whole.full_clocks || report->full_clocks;
+    whole.predicted_time_s = std::max(whole.predicted_time_s, report->predicted_time_s);
+    whole.units_time_s = std::max(whole.units_time_s, report->units_time_s);
+    all_have_units = all_have_units && report->units_time_s.has_value();
+  }
+  if (!all_have_units) whole.units_time_s.reset();
+}
+
 }  // namespace
 
 Json to_json(const JobIteration& iteration) {
@@ -201,6 +214,7 @@ std::optional<JobIteration> IterationLog::next(double now_s) {
     whole.energy_error_j += report->energy_error_j;
   }
   take_time(whole);
+  take_prediction(whole);
   if (measured == ranks_ && !whole.apart) whole.energy_j = energy_j;
   return whole;
 }

@@ -27,6 +27,10 @@ struct JobIteration {
   /// The rank that reported a time far above those of all others, and that time, which is left out: ranks that train in
   /// step wait for each other, in this iteration or the next one. Its energy is not known then.
   std::optional<std::pair<int, double>> apart{};
+  // Of a job of the policy `steps`.
+  std::optional<double> units_time_s{};      ///< until the last unit of any rank; empty unless all ranks report it
+  std::optional<double> predicted_time_s{};  ///< of the longest replica's units at full clocks; empty: not known
+  bool full_clocks = false;                  ///< some rank had no clocks of its own for the iteration's lengths
 };
 
 inline constexpr int kMixedPlans = -1;

@@ -25,6 +25,16 @@ Json baseline_json(const std::optional<IterationMeans>& baseline) {
           {"iterations", baseline->iterations}};
 }
 
+/// Of a job that plans its own steps; null before the first prediction.
+Json prediction_json(const JobRecord& job) {
+  const auto error = job.plans_itself() ? prediction_error(job.history.kept()) : std::nullopt;
+  if (!error) return nullptr;
+  return {{"iterations", error->iterations},
+          {"stalled_iterations", error->stalled},
+          {"mean_error_pct", error->mean * 100},
+          {"rms_error_pct", error->rms * 100}};
+}
+
 /// How far the trials of the newest plan have come; null while no clocks are tried.
 Json profiling_json(const JobRecord& job) {
   const PlanVersion* newest = job.plans.newest();
@@ -135,6 +145,7 @@ Json summary_json(const JobRecord& job) {
                   {"planned_time_s", newest == nullptr ? Json(nullptr) : positive_or_null(newest->time_s)},
                   {"planned_energy_j", newest == nullptr ? Json(nullptr) : positive_or_null(newest->energy_j)},
                   {"baseline", baseline_json(job.baseline.result())},
+                  {"prediction", prediction_json(job)},
                   {"saved_pct", nullptr},
                   {"saved_error_pct", nullptr},
                   {"slowdown_pct", nullptr},
@@ -234,6 +245,10 @@ Json iteration_json(const JobRecord& job, const JobIteration& iteration) {
   document["trial_mhz"] = plan == nullptr ? Json(nullptr) : or_null(plan->trial_mhz(iteration.iteration));
   document["planned_time_s"] = plan == nullptr ? Json(nullptr) : positive_or_null(plan->time_s);
   document["planned_energy_j"] = plan == nullptr ? Json(nullptr) : positive_or_null(plan->energy_j);
+  if (!job.plans_itself()) return document;
+  document["units_time_s"] = or_null(iteration.units_time_s);
+  document["predicted_time_s"] = or_null(iteration.predicted_time_s);
+  document["full_clocks"] = iteration.full_clocks;
   return document;
 }
 

@@ -152,6 +152,7 @@ std::vector<int> ranks_not_following(const JobRecord& job) {
 }
 
 IterationMeans present_means(const JobRecord& job) {
+  if (job.plans_itself()) return means_by_predictions(job.history.recent(job.plan_version()));
   IterationMeans means = means_of(job.history.recent(job.plan_version()));
   if (means.iterations > 0 || job.plans.newest() == nullptr || ranks_not_following(job).empty()) return means;
   return means_of(job.history.recent_since(job.plans.newest()->from_iteration));

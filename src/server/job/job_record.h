@@ -33,7 +33,7 @@ enum class JobState : unsigned char {
   profiling,    ///< clocks are tried out in single iterations
   planning,     ///< until the first plan for training
   running,      ///< a plan is followed, watched and renewed
-  observing,    ///< no plan is possible
+  observing,    ///< no plan is possible, or the job plans its own steps
   finished,
 };
 [[nodiscard]] std::string_view name(JobState state);
@@ -91,6 +91,8 @@ struct JobRecord {
 
   [[nodiscard]] JobState state() const { return status.state; }
   [[nodiscard]] bool is_over() const { return status.state == JobState::finished; }
+  /// The server watches it, and neither profiles nor plans it.
+  [[nodiscard]] bool plans_itself() const { return policy == protocol::JobPolicy::steps; }
   /// Of the newest plan; 0: there is none.
   [[nodiscard]] int plan_version() const { return plans.newest_version(); }
 
@@ -132,7 +134,7 @@ struct Comparison {
 [[nodiscard]] std::vector<int> ranks_not_following(const JobRecord& job);
 
 /// Means of the last iterations of the newest plan; where ranks do not follow it, of the last iterations since it was
-/// due.
+/// due. Iterations of a job that plans its own steps stall against their predicted times.
 [[nodiscard]] IterationMeans present_means(const JobRecord& job);
 
 /// Compares with the measured baseline only; empty without one, and where it is uncertain. `saved` is empty where a

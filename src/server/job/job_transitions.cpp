@@ -66,6 +66,7 @@ ProfiledJob JobTransitions::profiled() const {
 }
 
 void JobTransitions::begin(const MeasuredProfiles& profiles) {
+  if (job_.plans_itself()) return observe("the job plans its own steps");
   if (job_.ranks.common_clocks().empty()) {
     return observe("no clock can be set on the ranks of every stage: no agent, or different GPUs");
   }
@@ -123,6 +124,7 @@ void JobTransitions::refuse_profile(const std::string& reason) {
 }
 
 void JobTransitions::take(const std::shared_ptr<const MeasuredProfile>& profile) {
+  if (job_.plans_itself()) return;
   if (job_.planning.model() || job_.is_over() || !job_.ranks.complete() || job_.ranks.common_clocks().empty()) return;
   const bool measures_its_own =
       job_.state() == JobState::profiling || (job_.state() == JobState::baseline && job_.profiling.sweep().is_new());

@@ -74,6 +74,46 @@ TEST(IterationMeans, CountAllWhereManyStall) {
   EXPECT_EQ(means_of(of_times({1, 30, 1, 1})).stalled, 1);
 }
 
+JobIteration predicted(double predicted_s, double units_s, double time_s) {
+  JobIteration iteration = of_times({time_s}).front();
+  iteration.predicted_time_s = predicted_s;
+  iteration.units_time_s = units_s;
+  return iteration;
+}
+
+TEST(IterationMeans, JudgeStallsByThePredictionsOfIterations) {
+  // By their median the long ones would have stalled, and the third would not.
+  std::vector<JobIteration> iterations{predicted(1, 1, 1.1), predicted(5, 5, 5.1), predicted(1, 2.1, 2.2),
+                                       predicted(1, 1, 1.2), predicted(1, 1, 1.1), predicted(9, 9, 9.1)};
+  const IterationMeans means = means_by_predictions(iterations);
+  EXPECT_EQ(means.iterations, 5);
+  EXPECT_EQ(means.stalled, 1);
+  EXPECT_NEAR(means.time_s, (1.1 + 5.1 + 1.2 + 1.1 + 9.1) / 5, 1e-12);
+  EXPECT_EQ(means_of(iterations).stalled, 2) << "as of any other job";
+  for (JobIteration& iteration : iterations) iteration.predicted_time_s.reset();
+  EXPECT_EQ(means_by_predictions(iterations).iterations, 6) << "no length is known";
+  EXPECT_EQ(means_by_predictions({}).iterations, 0);
+}
+
+TEST(IterationMeans, CountAllWhereEveryPredictionIsFarOff) {
+  const std::vector<JobIteration> iterations{predicted(1, 3, 3), predicted(1, 4, 4)};
+  EXPECT_EQ(means_by_predictions(iterations).iterations, 2);
+  EXPECT_EQ(means_by_predictions(iterations).stalled, 0);
+}
+
+TEST(PredictionError, IsOfUnitsThatHaveNotStalled) {
+  const std::deque<JobIteration> iterations{predicted(1.1, 1, 1.5), predicted(1.9, 2, 2.5), predicted(1, 2.5, 3),
+                                            JobIteration{.time_s = 4}};
+  const auto error = prediction_error(iterations);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->iterations, 2);
+  EXPECT_EQ(error->stalled, 1);
+  EXPECT_NEAR(error->mean, (0.1 - 0.05) / 2, 1e-12);
+  EXPECT_NEAR(error->rms, std::sqrt((0.01 + 0.0025) / 2), 1e-12);
+  EXPECT_FALSE(prediction_error({}));
+  EXPECT_FALSE(prediction_error({JobIteration{.time_s = 4}}));
+}
+
 class BaselineTest : public testing::Test {
  protected:
   BaselineTest() {

@@ -54,6 +54,33 @@ TEST(IterationLog, KnowsNoEnergyUnlessAllHaveMeasuredIt) {
   EXPECT_TRUE(to_json(*iteration)["plan_version"].is_null());
 }
 
+protocol::RankReports predicted(int rank, std::int64_t iteration, std::optional<double> predicted_s,
+                                std::optional<double> units_s) {
+  protocol::RankReports of_rank = reports(rank, iteration);
+  of_rank.reports[0].predicted_time_s = predicted_s;
+  of_rank.reports[0].units_time_s = units_s;
+  of_rank.reports[0].full_clocks = !predicted_s;
+  return of_rank;
+}
+
+TEST(IterationLog, KnowsWhatAnyRankHasPredictedAndTheUnitsOfAll) {
+  IterationLog log(2);
+  (void)log.add(predicted(0, 0, 0.8, 0.7), 0);
+  (void)log.add(predicted(1, 0, {}, 0.75), 0);
+  (void)log.add(predicted(0, 1, 0.9, 0.7), 0);
+  (void)log.add(predicted(1, 1, 0.9, {}), 0);
+  const auto late = log.next(0);
+  ASSERT_TRUE(late);
+  EXPECT_EQ(late->predicted_time_s, 0.8);
+  EXPECT_EQ(late->units_time_s, 0.75);
+  EXPECT_TRUE(late->full_clocks) << "rank 1 has planned too late";
+  const auto unmeasured = log.next(0);
+  ASSERT_TRUE(unmeasured);
+  EXPECT_EQ(unmeasured->predicted_time_s, 0.9);
+  EXPECT_FALSE(unmeasured->units_time_s) << "the longest may be that of rank 1";
+  EXPECT_FALSE(unmeasured->full_clocks);
+}
+
 TEST(IterationLog, CountsByThePlanOfTheRanksThatFollowOne) {
   IterationLog log(3);
   const std::vector<std::vector<int>> versions{{0, 0, 0}, {0, 4, 4}, {4, 0, 0}, {4, 0, 5}};

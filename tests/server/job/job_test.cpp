@@ -292,6 +292,92 @@ TEST(Job, ObservesWhereNothingSetsClocks) {
   EXPECT_EQ(training.record().state(), JobState::observing);
 }
 
+protocol::JobSpec steps_job() {
+  protocol::JobSpec spec = small_job(2);
+  spec.policy = protocol::JobPolicy::steps;
+  spec.profiling.reset();
+  return spec;
+}
+
+/// Both ranks report an iteration whose units take as long as was predicted, or `factor` times as long.
+void report_step(SimulatedJob& training, std::int64_t iteration, double predicted_s, double factor = 1) {
+  const double now_s = training.now_s() + static_cast<double>(iteration);
+  for (int rank = 0; rank < 2; ++rank) {
+    protocol::RankReports reports{.rank = rank, .reports = {}, .gpu = {}};
+    reports.reports.push_back({.iteration = iteration,
+                               .time_s = factor * predicted_s + 0.1,
+                               .compute_s = factor * predicted_s / 2,
+                               .energy_j = 100 * predicted_s,
+                               .units_time_s = factor * predicted_s,
+                               .predicted_time_s = predicted_s});
+    training.job().report(reports, now_s);
+  }
+  training.settle();
+}
+
+TEST(Job, IsWatchedAndNotPlannedWhereItPlansItsOwnSteps) {
+  SimulatedJob training(steps_job());
+  training.register_all();
+  EXPECT_EQ(training.record().state(), JobState::observing);
+  EXPECT_EQ(training.record().status.reason, "the job plans its own steps");
+  EXPECT_TRUE(summary_json(training.record())["prediction"].is_null());
+  for (int i = 0; i < 30; ++i) report_step(training, i, i % 5 == 4 ? 3.0 : 1.0);
+  report_step(training, 30, 1, 2.5);
+  const auto expect_watched = [&] {
+    const Json summary = summary_json(training.record());
+    EXPECT_EQ(summary["state"], "observing");
+    EXPECT_EQ(summary["policy"], "steps");
+    EXPECT_EQ(summary["plan_version"], 0);
+    EXPECT_TRUE(summary["problems"].empty()) << summary["problems"];
+    EXPECT_TRUE(summary["stragglers"].empty());
+    EXPECT_EQ(summary["stalled_iterations"], 1) << "the long ones were predicted to be long";
+    EXPECT_EQ(summary["prediction"],
+              (Json{{"iterations", 30}, {"stalled_iterations", 1}, {"mean_error_pct", 0.0}, {"rms_error_pct", 0.0}}));
+    const Json newest = iterations_json(training.record(), 29, 10)["iterations"][0];
+    EXPECT_EQ(newest["units_time_s"], 2.5);
+    EXPECT_EQ(newest["predicted_time_s"], 1.0);
+    EXPECT_EQ(newest["full_clocks"], false);
+  };
+  expect_watched();
+  EXPECT_EQ(training.job().plan_after(0, 0, training.now_s()), nullptr);
+  training.restart_server();
+  expect_watched();
+}
+
+TEST(Job, PlansItsOwnStepsAlsoOnceAProfileOfItsModelIsKnown) {
+  SimulatedJob first(small_job(2));
+  first.train();
+  const MeasuredProfiles known{{profile_key(first.record()), first.record().profiling.own()}};
+  SimulatedJob training(steps_job());
+  training.know(known);
+  training.register_all();
+  EXPECT_EQ(training.record().state(), JobState::observing);
+  training.job().profile_found(known.begin()->second, training.now_s());
+  training.settle();
+  EXPECT_EQ(training.record().state(), JobState::observing);
+  training.restart_server();
+  EXPECT_EQ(training.record().state(), JobState::observing);
+  (void)training.job().set(SlowdownTarget{.slowdown_pct = 5, .guard_pct = {}}, training.now_s());
+  training.settle();
+  EXPECT_EQ(training.record().plan_version(), 0);
+}
+
+TEST(Job, KeepsABoundedNumberOfPredictions) {
+  SimulatedJob training(steps_job());
+  training.register_all();
+  const auto kept = static_cast<std::int64_t>(IterationHistory::kKept);
+  for (std::int64_t i = 0; i < kept + 10; ++i) report_step(training, i, 1);
+  EXPECT_EQ(summary_json(training.record())["prediction"]["iterations"], kept);
+}
+
+TEST(Job, HasPredictionsOnlyWhereItPlansItsOwnSteps) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  training.run(1);
+  EXPECT_TRUE(summary_json(training.record())["prediction"].is_null());
+  EXPECT_FALSE(iterations_json(training.record(), -1, 1)["iterations"][0].contains("predicted_time_s"));
+}
+
 Json rank_shown(SimulatedJob& training, int rank) {
   return ranks_json(training.record()).at(static_cast<std::size_t>(rank));
 }

@@ -1,5 +1,5 @@
 """Clocks for each step's own lengths, from a training that records lengths to one that follows its plans, on simulated
-GPUs with a real agent."""
+GPUs with a real agent and a server that watches."""
 
 import array
 import csv
@@ -7,7 +7,7 @@ import json
 import random
 import unittest
 
-from agent_training import AgentTraining
+from served_training import ServedTraining
 
 CLOCKS_MHZ = [1410, 1200, 1005]
 SETTLE, COUNTED = 1, 5
@@ -25,7 +25,7 @@ simulated_gpu: {{layer_forward_s: 0.03, attention_share: 0.7}}
 """
 
 
-class StepClocksTest(AgentTraining):
+class StepClocksTest(ServedTraining):
     config = CONFIG
     gpus = "4xA100"
 
@@ -58,6 +58,22 @@ class StepClocksTest(AgentTraining):
         with open(self.folder / file, encoding="utf-8") as table:
             return list(csv.DictReader(table))
 
+    def expect_watched(self, steps):
+        """The server has seen these steps, with what was predicted of them."""
+        job, = self.get("/v1/jobs")["jobs"]
+        self.assertEqual((job["policy"], job["state"], job["plan_version"]), ("steps", "finished", 0))
+        self.assertEqual(self.reasons("observe"), ["the job plans its own steps"])
+        self.assertEqual(job["problems"], [])
+        iterations = self.get(f"/v1/jobs/{job['job']}/iterations")["iterations"]
+        for step, iteration in zip(steps, iterations, strict=True):
+            plan = step["step_plan"]
+            self.assertLess(iteration["units_time_s"], iteration["time_s"])
+            self.assertTrue(iteration["full_clocks"] or "full_clocks" not in plan, (step, iteration))
+            if plan["predicted_s"] > 0:
+                self.assertAlmostEqual(iteration["predicted_time_s"] / plan["predicted_s"], 1, places=5)
+        predicted = sum(iteration["predicted_time_s"] is not None for iteration in iterations)
+        self.assertEqual(job["prediction"]["iterations"] + job["prediction"]["stalled_iterations"], predicted)
+
     def test_steps_run_at_clocks_of_their_own(self):
         work = self.profile()["work"]
         lengths = self.rows("rec/lengths.csv")
@@ -70,7 +86,10 @@ class StepClocksTest(AgentTraining):
         self.assertEqual(work["most_squared_tokens"], max(int(row["squared_tokens"]) for row in lengths))
 
         full, _ = self.train("steps=6")
-        own, err = self.train("steps=6", "energy.recording=own", "energy.steps={profile: profile.csv}")
+        self.start_server()
+        own, err = self.train("steps=6", "energy.recording=own", "energy.steps={profile: profile.csv}",
+                              f"server.address=unix:{self.socket}")
+        self.expect_watched(own)
         self.assertEqual([step["loss"] for step in own], [step["loss"] for step in full])
         planned = [step["step_plan"] for step in own if "full_clocks" not in step["step_plan"]]
         self.assertGreater(len(planned), 0, "the first step waits for its plan")

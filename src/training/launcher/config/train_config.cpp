@@ -283,9 +283,12 @@ void read_server(const YamlView& map, const fs::path& folder, TrainConfig& confi
     map.fail("energy.envpipe.profile_step is of a job's own profiling, and the server has a sweep of its own",
              "leave out profile_step, and set server.profile.clocks, or leave out the server");
   }
-  if (config.plan || config.profile || config.step_clocks) {
-    map.fail("a job with a server must not set clocks itself",
-             "leave out energy.plan, energy.profile and energy.steps");
+  if (config.plan || config.profile) {
+    map.fail("a job with a server must not set clocks itself", "leave out energy.plan and energy.profile");
+  }
+  for (const char* const member : {"policy", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile"}) {
+    if (!config.step_clocks || !map.has(member)) continue;
+    map.at(member).fail("the server does not plan a job that has energy.steps", "leave out this or energy.steps");
   }
 }
 

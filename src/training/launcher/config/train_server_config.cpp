@@ -23,12 +23,12 @@ void read_server_profile(const YamlView& map, TrainServerConfig& server) {
   if (map.has("max_mhz")) server.max_mhz = int_in(map.at("max_mhz"), server.min_mhz.value_or(1), 100'000);
 }
 
-/// EnvPipe's is energy.policy, which has settings.
+/// EnvPipe's is energy.policy, which has settings; a job that plans its own steps has energy.steps.
 protocol::JobPolicy server_policy(const YamlView& view) {
   const auto policy = protocol::find_job_policy(view.text());
-  if (!policy || policy == protocol::JobPolicy::envpipe) {
+  if (policy != protocol::JobPolicy::lowgear && policy != protocol::JobPolicy::perseus) {
     view.fail(fmt::format("the policy {} is not stated here", quote(view.text())),
-              "write lowgear or perseus; for EnvPipe's, energy.policy: envpipe");
+              "write lowgear or perseus; for EnvPipe's, energy.policy: envpipe; for clocks of each step, energy.steps");
   }
   return *policy;
 }

@@ -174,10 +174,12 @@ std::string server_job_json(const TrainConfig& config) {
   spec.slowdown_pct = server.slowdown_pct;
   spec.guard_pct = server.guard_pct;
   spec.switch_latency_ms = server.switch_latency_ms;
-  spec.policy = config.envpipe ? protocol::JobPolicy::envpipe : server.policy;
+  spec.policy = config.envpipe       ? protocol::JobPolicy::envpipe
+                : config.step_clocks ? protocol::JobPolicy::steps
+                                     : server.policy;
   if (config.envpipe) spec.envpipe = envpipe_of(config.envpipe->options);
   if (config.schedule == kEnvPipeSchedule) spec.early_forwards = starting_order(config).early_forwards;
-  if (server.profile_clocks > 0) spec.profiling = profiling_of(server);
+  if (server.profile_clocks > 0 && !config.step_clocks) spec.profiling = profiling_of(server);
   Json json = to_json(spec);
   json.erase("run");
   json.erase("gpu");

@@ -32,10 +32,10 @@ const launcher::TrainConfig& with_prepared_outputs(const launcher::TrainConfig& 
 
 /// The policy whose clocks a job follows; empty where it follows none, or the server's.
 std::string followed_policy(const launcher::TrainConfig& config) {
+  if (config.step_clocks) return "lowgear";
   if (config.server) return "";
   if (config.envpipe) return "envpipe";
   if (config.adapt.repartition && config.adapt.repartition->profile) return "lowgear";
-  if (config.step_clocks) return "lowgear";
   return config.plan ? plan::read_plan(read_file(*config.plan, plan::kMaxPlanBytes), config.plan->string()).policy : "";
 }
 

@@ -173,6 +173,30 @@ TEST(ServerJob, StatesAPolicyOnlyWhereTheConfigurationDoes) {
   EXPECT_THAT(refusal({"server.policy=perseus", "energy.policy=envpipe"}), HasSubstr("energy.policy is another one"));
 }
 
+TEST(ServerJob, SaysThatItPlansItsOwnSteps) {
+  const auto parse_steps = [](const std::string& server) {
+    return parse_train_config(
+        "model: {vocabulary: 256, hidden: 64, layers: 4, heads: 4}\n"
+        "data: {synthetic_tokens: 1000, sequence_length: 32, document_end: 10}\n"
+        "parallel: {pp: 2, dp: 3}\n"
+        "microbatches: 8\n"
+        "steps: 10\n"
+        "energy: {steps: {profile: p.csv}}\n"
+        "server: {address: 'unix:/nowhere/server.sock'" +
+            server + "}\n",
+        "train.yaml", "/jobs", {});
+  };
+  const Json said = job(parse_steps(", name: lengths"));
+  EXPECT_EQ(said["policy"], "steps");
+  EXPECT_TRUE(said["profile"].is_null());
+  for (const char* const member :
+       {"policy: lowgear", "slowdown_pct: 1", "guard_pct: 1", "switch_latency_ms: 1", "profile: {clocks: 4}"}) {
+    EXPECT_THAT(error_of([&] { (void)parse_steps(std::string(", ") + member); }),
+                HasSubstr("the server does not plan a job that has energy.steps"))
+        << member;
+  }
+}
+
 /// All that the server reads of a job, but for what the client library adds.
 TEST(ServerJob, HasOneFormOnTheWire) {
   EXPECT_EQ(server_job_json(parse_with({"server.name=j"})),
