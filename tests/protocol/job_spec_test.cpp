@@ -75,7 +75,9 @@ TEST(JobSpec, KeepsThePolicyThatItStatesAndNoOther) {
     EXPECT_EQ(spec.policy, find_job_policy(policy));
     EXPECT_EQ(spec.envpipe.has_value(), policy == "envpipe");
     EXPECT_EQ(read_spec(to_json(spec)), spec);
-    EXPECT_EQ(first_difference(spec, read_spec(job())), "policy");
+    Json unstated = job();
+    if (policy == "steps") unstated["profile"] = nullptr;
+    EXPECT_EQ(first_difference(spec, read_spec(unstated)), "policy");
   }
   EXPECT_THAT(refusal("policy", "zeus"), HasSubstr("use one of lowgear, perseus, envpipe"));
   EXPECT_THAT(refusal("policy", 1), HasSubstr("$.policy"));

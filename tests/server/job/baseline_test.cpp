@@ -83,15 +83,16 @@ JobIteration predicted(double predicted_s, double units_s, double time_s) {
 
 TEST(IterationMeans, JudgeStallsByThePredictionsOfIterations) {
   // By their median the long ones would have stalled, and the third would not.
-  std::vector<JobIteration> iterations{predicted(1, 1, 1.1), predicted(5, 5, 5.1), predicted(1, 2.1, 2.2),
-                                       predicted(1, 1, 1.2), predicted(1, 1, 1.1), predicted(9, 9, 9.1)};
+  std::vector<JobIteration> iterations{predicted(1, 1, 1.1),    predicted(5, 5, 5.1), predicted(1, 2.1, 2.15),
+                                       predicted(1, 1, 1.2),    predicted(1, 1, 1.1), predicted(9, 9, 9.1),
+                                       predicted(1, 1.9, 1.95), predicted(1, 1, 1.1)};
   const IterationMeans means = means_by_predictions(iterations);
-  EXPECT_EQ(means.iterations, 5);
+  EXPECT_EQ(means.iterations, 7);
   EXPECT_EQ(means.stalled, 1);
-  EXPECT_NEAR(means.time_s, (1.1 + 5.1 + 1.2 + 1.1 + 9.1) / 5, 1e-12);
+  EXPECT_NEAR(means.time_s, (1.1 + 5.1 + 1.2 + 1.1 + 9.1 + 1.95 + 1.1) / 7, 1e-12);
   EXPECT_EQ(means_of(iterations).stalled, 2) << "as of any other job";
   for (JobIteration& iteration : iterations) iteration.predicted_time_s.reset();
-  EXPECT_EQ(means_by_predictions(iterations).iterations, 6) << "no length is known";
+  EXPECT_EQ(means_by_predictions(iterations).iterations, 8) << "no length is known";
   EXPECT_EQ(means_by_predictions({}).iterations, 0);
 }
 
@@ -103,7 +104,7 @@ TEST(IterationMeans, CountAllWhereEveryPredictionIsFarOff) {
 
 TEST(PredictionError, IsOfUnitsThatHaveNotStalled) {
   const std::deque<JobIteration> iterations{predicted(1.1, 1, 1.5), predicted(1.9, 2, 2.5), predicted(1, 2.5, 3),
-                                            JobIteration{.time_s = 4}};
+                                            of_times({4}).front()};
   const auto error = prediction_error(iterations);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->iterations, 2);
@@ -111,7 +112,7 @@ TEST(PredictionError, IsOfUnitsThatHaveNotStalled) {
   EXPECT_NEAR(error->mean, (0.1 - 0.05) / 2, 1e-12);
   EXPECT_NEAR(error->rms, std::sqrt((0.01 + 0.0025) / 2), 1e-12);
   EXPECT_FALSE(prediction_error({}));
-  EXPECT_FALSE(prediction_error({JobIteration{.time_s = 4}}));
+  EXPECT_FALSE(prediction_error({of_times({4}).front()}));
 }
 
 class BaselineTest : public testing::Test {
