@@ -53,7 +53,7 @@ std::map<std::string, at::Tensor> trained_by_autograd(const launcher::TrainConfi
     for (const auto& [name, value] : parameters.values) {
       leaves[name] = value.detach().clone().requires_grad_(trained(name, step));
     }
-    for (const Microbatch& microbatch : data.microbatches(step, 0, at::kCPU)) {
+    for (const Microbatch& microbatch : data.batch(step, 0, at::kCPU).microbatches) {
       const at::Tensor loss = reference_loss(config.model, leaves, microbatch.ids, microbatch.targets);
       torch::autograd::backward({loss / config.microbatches}, {});
     }

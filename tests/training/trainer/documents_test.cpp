@@ -118,7 +118,9 @@ TEST(TrainingOnDocuments, AmountsOfAStepAreThoseOfItsMicrobatches) {
   ASSERT_THAT(amounts, SizeIs(2 * config.microbatches));
   std::size_t place = 0;
   for (int replica = 0; replica < 2; ++replica) {
-    for (const Microbatch& microbatch : data.microbatches(3, replica, at::kCPU)) {
+    const StepBatch batch = data.batch(3, replica, at::kCPU, TrainingData::Lengths::of_all_replicas);
+    EXPECT_EQ(batch.amounts, amounts);
+    for (const Microbatch& microbatch : batch.microbatches) {
       EXPECT_THAT(microbatch.ids.sizes(), ElementsAre(1, 32));
       double tokens = 0, squares = 0;
       std::int64_t begin = 0;

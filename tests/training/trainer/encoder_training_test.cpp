@@ -65,16 +65,20 @@ at::Tensor joined(const std::vector<Microbatch>& microbatches, at::Tensor Microb
 TEST(EncoderTrainingData, MasksTokensAlikeInEveryLayout) {
   const launcher::TrainConfig config = job_of("bert");
   const TrainingData data(config);
-  const std::vector<Microbatch> whole = data.microbatches(1, 0, at::kCPU);
-  const at::Tensor ids = joined(whole, &Microbatch::ids);
-  const at::Tensor targets = joined(whole, &Microbatch::targets);
+  const StepBatch whole = data.batch(1, 0, at::kCPU);
+  const at::Tensor ids = joined(whole.microbatches, &Microbatch::ids);
+  const at::Tensor targets = joined(whole.microbatches, &Microbatch::targets);
   EXPECT_GT(ids.eq(kMask).logical_and(targets.ne(kNoTarget)).sum().item<std::int64_t>(), 0);
-  EXPECT_EQ(data.counted_tokens(1), targets.ne(kNoTarget).sum().item<std::int64_t>());
+  EXPECT_EQ(whole.counted_tokens, targets.ne(kNoTarget).sum().item<std::int64_t>());
   launcher::TrainConfig halved = job_of("bert", {.dp = 2});
   halved.microbatches = 2;
   const TrainingData of_replicas(halved);
-  std::vector<Microbatch> both = of_replicas.microbatches(1, 0, at::kCPU);
-  for (const Microbatch& other : of_replicas.microbatches(1, 1, at::kCPU)) both.push_back(other);
+  std::vector<Microbatch> both;
+  for (const int replica : {0, 1}) {
+    const StepBatch part = of_replicas.batch(1, replica, at::kCPU);
+    EXPECT_EQ(part.counted_tokens, whole.counted_tokens);
+    both.insert(both.end(), part.microbatches.begin(), part.microbatches.end());
+  }
   EXPECT_TRUE(at::equal(joined(both, &Microbatch::ids), ids));
   EXPECT_TRUE(at::equal(joined(both, &Microbatch::targets), targets));
 }
@@ -83,10 +87,10 @@ TEST(EncoderTrainingData, LetsTheDecoderContinueWhatTheEncoderReads) {
   launcher::TrainConfig config = job_of("t5");
   config.model.start_token = 9;
   const std::int64_t length = config.sequence_length;
-  const std::vector<Microbatch> microbatches = TrainingData(config).microbatches(1, 0, at::kCPU);
+  const std::vector<Microbatch> microbatches = TrainingData(config).batch(1, 0, at::kCPU).microbatches;
   launcher::TrainConfig plain = small_job({});
   plain.sequence_length = 2 * length;
-  const at::Tensor text = joined(TrainingData(plain).microbatches(1, 0, at::kCPU), &Microbatch::ids);
+  const at::Tensor text = joined(TrainingData(plain).batch(1, 0, at::kCPU).microbatches, &Microbatch::ids);
   const at::Tensor targets = text.narrow(1, length, length);
   EXPECT_TRUE(at::equal(joined(microbatches, &Microbatch::encoder_ids), text.narrow(1, 0, length)));
   EXPECT_TRUE(at::equal(joined(microbatches, &Microbatch::targets), targets));

@@ -74,7 +74,7 @@ TEST_F(MaskedTraining, HasTheLossAndTheGradientsOfTheTokensThatCount) {
   for (const auto& [name, value] : initial.values) leaves[name] = value.detach().clone().requires_grad_(true);
   at::Tensor sum = at::zeros({});
   std::int64_t counted = 0;
-  for (const Microbatch& microbatch : TrainingData(config).microbatches(0, 0, at::kCPU)) {
+  for (const Microbatch& microbatch : TrainingData(config).batch(0, 0, at::kCPU).microbatches) {
     EXPECT_GE(microbatch.ids.min().item<std::int64_t>(), 0);
     const auto here = microbatch.targets.ne(kNoTarget).sum().item<std::int64_t>();
     if (here == 0) continue;  // the mean over no targets is no number

@@ -69,48 +69,55 @@ TrainingData::Samples TrainingData::samples(std::int64_t step, const dataset::Ba
   return samples;
 }
 
-std::vector<Microbatch> TrainingData::microbatches(std::int64_t step, int replica, at::Device device) const {
-  // The loss counts loss_weight times; the load-balancing loss is a mean over all tokens.
-  const double weight = config_->model.balance_weight > 0 ? loss_weight(counted_tokens(step)) : 1;
-  std::vector<Microbatch> result;
-  for (int i = 0; i < config_->microbatches; ++i) {
-    Samples read = samples(step, slice_of(replica, i));
-    Microbatch& microbatch = result.emplace_back();
-    if (config_->document_end) microbatch.documents = documents_of(read.ids);
-    const std::vector<std::int64_t> shape{config_->rows(), config_->row_tokens()};
-    microbatch.ids = read.ids.view(shape).to(device);
-    microbatch.targets = read.targets.contiguous().view(shape).to(device);
-    read.keys.resize(static_cast<std::size_t>(config_->rows()));
-    microbatch.samples = std::move(read.keys);
-    microbatch.balance_share = weight > 0 ? 1 / weight : 0;
-    if (read.encoder_ids.defined()) microbatch.encoder_ids = read.encoder_ids.to(device);
+Microbatch TrainingData::microbatch_of(Samples samples, at::Device device) const {
+  Microbatch microbatch;
+  if (config_->document_end) microbatch.documents = documents_of(samples.ids);
+  const std::vector<std::int64_t> shape{config_->rows(), config_->row_tokens()};
+  microbatch.ids = samples.ids.view(shape).to(device);
+  microbatch.targets = samples.targets.contiguous().view(shape).to(device);
+  samples.keys.resize(static_cast<std::size_t>(config_->rows()));
+  microbatch.samples = std::move(samples.keys);
+  if (samples.encoder_ids.defined()) microbatch.encoder_ids = samples.encoder_ids.to(device);
+  return microbatch;
+}
+
+steps::Amounts TrainingData::amounts_of(const Samples& samples) const {
+  steps::Amounts amounts;
+  for (const std::int64_t length : documents_of(samples.ids)) {
+    const auto count = static_cast<double>(length);
+    amounts.tokens += count;
+    amounts.squared_tokens += count * count;
   }
-  return result;
+  return amounts;
+}
+
+StepBatch TrainingData::batch(std::int64_t step, int replica, at::Device device, Lengths lengths) const {
+  StepBatch batch;
+  if (config_->mask_token || text_.sampler().text().marks() != dataset::Marks::none) batch.counted_tokens = 0;
+  const bool with_others = batch.counted_tokens || lengths == Lengths::of_all_replicas;
+  for (int of = 0; of < config_->parallel.dp; ++of) {
+    if (of != replica && !with_others) continue;
+    for (int i = 0; i < config_->microbatches; ++i) {
+      Samples read = samples(step, slice_of(of, i));
+      if (batch.counted_tokens) *batch.counted_tokens += read.targets.ne(kNoTarget).sum().item<std::int64_t>();
+      if (lengths == Lengths::of_all_replicas) batch.amounts.push_back(amounts_of(read));
+      if (of == replica) batch.microbatches.push_back(microbatch_of(std::move(read), device));
+    }
+  }
+  if (config_->model.balance_weight > 0) {
+    // The loss counts loss_weight times; the load-balancing loss is a mean over all tokens.
+    const double weight = loss_weight(batch.counted_tokens);
+    for (Microbatch& microbatch : batch.microbatches) microbatch.balance_share = weight > 0 ? 1 / weight : 0;
+  }
+  return batch;
 }
 
 std::vector<steps::Amounts> TrainingData::amounts(std::int64_t step) const {
   std::vector<steps::Amounts> amounts;
   for (int replica = 0; replica < config_->parallel.dp; ++replica) {
-    for (int i = 0; i < config_->microbatches; ++i) {
-      steps::Amounts& of_microbatch = amounts.emplace_back();
-      for (const std::int64_t length : documents_of(samples(step, slice_of(replica, i)).ids)) {
-        const auto count = static_cast<double>(length);
-        of_microbatch.tokens += count;
-        of_microbatch.squared_tokens += count * count;
-      }
-    }
+    for (int i = 0; i < config_->microbatches; ++i) amounts.push_back(amounts_of(samples(step, slice_of(replica, i))));
   }
   return amounts;
-}
-
-std::optional<std::int64_t> TrainingData::counted_tokens(std::int64_t step) const {
-  const dataset::BatchSampler& sampler = text_.sampler();
-  if (!config_->mask_token && sampler.text().marks() == dataset::Marks::none) return std::nullopt;
-  std::int64_t count = 0;
-  for (std::int64_t sample = 0; sample < sampler.options().global_batch; ++sample) {
-    count += samples(step, {.first = sample, .count = 1}).targets.ne(kNoTarget).sum().item<std::int64_t>();
-  }
-  return count;
 }
 
 double TrainingData::loss_weight(std::optional<std::int64_t> counted, std::int64_t steps) const {
@@ -138,13 +145,13 @@ double HeldOutLoss::measure(std::map<int, Stage*> stages) {
   at::Tensor sum = at::zeros({1}, activations_.dtype(at::kDouble));
   std::optional<std::int64_t> counted;
   for (std::int64_t batch = 0; batch < batches_; ++batch) {
-    std::vector<Microbatch> microbatches = data_.microbatches(batch, place_.dp, activations_.device());
-    for (Microbatch& microbatch : microbatches) {
+    StepBatch read = data_.batch(batch, place_.dp, activations_.device());
+    for (Microbatch& microbatch : read.microbatches) {
       microbatch.samples.clear();
       microbatch.balance_share = 0;
     }
-    sum += engine.run(microbatches, nullptr).to(at::kDouble).view({1});
-    if (const auto here = data_.counted_tokens(batch)) counted = counted.value_or(0) + *here;
+    sum += engine.run(read.microbatches, nullptr).to(at::kDouble).view({1});
+    if (read.counted_tokens) counted = counted.value_or(0) + *read.counted_tokens;
   }
   // Tensor-parallel ranks have the same one.
   if (place_.tp != 0) sum.zero_();

@@ -17,18 +17,26 @@
 
 namespace lowgear::trainer {
 
+/// A replica's part of a step, and what is known of all replicas.
+struct StepBatch {
+  std::vector<Microbatch> microbatches;
+  /// Targets of all replicas that count in the loss; empty: all do, as no text is marked, no token masked.
+  std::optional<std::int64_t> counted_tokens = {};
+  std::vector<steps::Amounts> amounts = {};  ///< by replica and microbatch, the same on every rank; if asked for
+};
+
 /// The microbatches of a job's text.
 class TrainingData {
  public:
   /// Throws InputError as TrainingText.
   explicit TrainingData(const launcher::TrainConfig& config) : config_(&config), text_(config) {}
 
-  /// The microbatches of a replica in a step, on `device`.
-  [[nodiscard]] std::vector<Microbatch> microbatches(std::int64_t step, int replica, at::Device device) const;
-  /// Of a step, by replica and microbatch: the same on every rank. Reads all samples of the step.
+  enum class Lengths : unsigned char { not_asked, of_all_replicas };
+  /// The microbatches are on `device`. Reads each sample once; those of other replicas only to count or for lengths.
+  [[nodiscard]] StepBatch batch(std::int64_t step, int replica, at::Device device,
+                                Lengths lengths = Lengths::not_asked) const;
+  /// Those of a step alone.
   [[nodiscard]] std::vector<steps::Amounts> amounts(std::int64_t step) const;
-  /// Targets of a step that count in the loss, of all replicas; empty: all do, as no text is marked, no token masked.
-  [[nodiscard]] std::optional<std::int64_t> counted_tokens(std::int64_t step) const;
   /// What makes the mean over `steps` steps' targets that over those that count: 1 if all do, 0 if none does.
   [[nodiscard]] double loss_weight(std::optional<std::int64_t> counted, std::int64_t steps = 1) const;
   [[nodiscard]] dataset::BatchSampler& sampler() { return text_.sampler(); }
@@ -45,6 +53,8 @@ class TrainingData {
     at::Tensor encoder_ids;  ///< defined if there are an encoder and a decoder
   };
   [[nodiscard]] Samples samples(std::int64_t step, const dataset::BatchSlice& slice) const;
+  [[nodiscard]] Microbatch microbatch_of(Samples samples, at::Device device) const;
+  [[nodiscard]] steps::Amounts amounts_of(const Samples& samples) const;
 
   const launcher::TrainConfig* config_;
   launcher::TrainingText text_;

@@ -91,11 +91,9 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, Backend backend, client::
   if (config_.recording && config_.document_end && rank() == 0) lengths_.emplace(*config_.recording, steps_.done);
 }
 
-void TrainingRun::record_lengths(std::int64_t step) {
-  if (!lengths_) return;
+bool TrainingRun::records_lengths(std::int64_t step) const {
   const auto& recorded = config_.recorded_steps;
-  if (recorded && (step < recorded->first || step >= recorded->first + recorded->count)) return;
-  lengths_->add(step, data_.amounts(step), config_.microbatches);
+  return lengths_ && (!recorded || (step >= recorded->first && step < recorded->first + recorded->count));
 }
 
 void TrainingRun::add_envpipe() {
@@ -153,9 +151,9 @@ ChosenPrecision TrainingRun::choose_precision(const std::function<bool()>& asked
   if (const std::string reason = fp8::missing(part_.device()); !reason.empty()) return {.reason = reason};
   (void)apply_changes(steps_.done);
   const auto train = [this](std::int64_t step) {
-    const double loss_weight = data_.loss_weight(data_.counted_tokens(step));
-    const at::Tensor loss =
-        part_.compute_gradients(data_.microbatches(step, part_.place().dp, part_.device()), nullptr, loss_weight);
+    const StepBatch batch = data_.batch(step, part_.place().dp, part_.device());
+    const double loss_weight = data_.loss_weight(batch.counted_tokens);
+    const at::Tensor loss = part_.compute_gradients(batch.microbatches, nullptr, loss_weight);
     part_.optimizer().step(learning_rate(config_.optimizer, step, config_.steps), changes_.slower_at(step));
     return loss_share(loss, loss_weight);
   };
@@ -178,10 +176,12 @@ ChangeLoop::Applied TrainingRun::apply_changes(std::int64_t iteration) {
 }
 
 IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
-  const std::vector<Microbatch> microbatches = data_.microbatches(number, part_.place().dp, part_.device());
-  const auto counted_tokens = data_.counted_tokens(number);
-  marks_.set_microbatches(microbatches);
-  record_lengths(number);
+  const bool recorded = records_lengths(number);
+  const StepBatch batch =
+      data_.batch(number, part_.place().dp, part_.device(),
+                  recorded ? TrainingData::Lengths::of_all_replicas : TrainingData::Lengths::not_asked);
+  marks_.set_microbatches(batch.microbatches);
+  if (recorded) lengths_->add(number, batch.amounts, config_.microbatches);
   client_->stagger(static_cast<std::uint64_t>(number));
   // A wait for the job's turn counts neither in the iteration's time nor in its energy.
   const double begin_s = monotonic_s();
@@ -193,10 +193,10 @@ IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bo
   activations_.prepare(number, part_.store().frozen_blocks(), model::partition_text(part_.partition()));
   IterationResult result;
   result.iteration = number;
-  result.counted_tokens = counted_tokens;
+  result.counted_tokens = batch.counted_tokens;
   const double loss_weight = data_.loss_weight(result.counted_tokens);
   const double loss_scale = loss_scale_ ? loss_scale_->scale() : 1;
-  const at::Tensor loss = part_.compute_gradients(microbatches, &marks_, loss_weight * loss_scale);
+  const at::Tensor loss = part_.compute_gradients(batch.microbatches, &marks_, loss_weight * loss_scale);
   result.frozen_blocks = part_.store().frozen_blocks();
   result.dropped_gradients = changes_.drops_at(number);
   result.learning_rate = learning_rate(config_.optimizer, number, config_.steps);

@@ -69,7 +69,7 @@ class TrainingRun {
   [[nodiscard]] ChosenPrecision choose_precision(const std::function<bool()>& asked_to_end);
   void require_finite(const IterationResult& result) const;
   void follow_profile_clock(std::int64_t step);
-  void record_lengths(std::int64_t step);
+  [[nodiscard]] bool records_lengths(std::int64_t step) const;
   [[nodiscard]] int rank() const { return ranks_.world->rank(); }
 
   launcher::TrainConfig config_;
