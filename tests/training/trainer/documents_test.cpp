@@ -38,7 +38,8 @@ struct BatchResult {
   at::Tensor gradients;
 };
 
-BatchResult run_batch(const model::ModelConfig& config, bool recompute, const std::vector<Microbatch>& microbatches) {
+BatchResult run_batch(const model::ModelConfig& config, launcher::Recompute recompute,
+                      const std::vector<Microbatch>& microbatches) {
   InProcessHub hub;
   Communicators ranks;
   ranks.tensor = hub.group("tp", 0, 1);
@@ -74,14 +75,15 @@ TEST_P(PackedDocuments, AreComputedAsIfEachWereAlone) {
     alone.push_back({.ids = part(ids), .targets = part(targets)});
     begin += length;
   }
-  const BatchResult expected = run_batch(config, false, alone);
+  const BatchResult expected = run_batch(config, launcher::Recompute::none, alone);
   const double largest = expected.gradients.abs().max().item<double>();
-  for (const bool recompute : {false, true}) {
+  for (const launcher::Recompute recompute :
+       {launcher::Recompute::none, launcher::Recompute::attention, launcher::Recompute::full}) {
     const BatchResult packed = run_batch(config, recompute, {{.ids = ids, .targets = targets, .documents = lengths}});
     EXPECT_NEAR(packed.loss, expected.loss, 1e-5);
     EXPECT_LE((packed.gradients - expected.gradients).abs().max().item<double>(), 1e-5 * largest);
   }
-  const BatchResult as_one = run_batch(config, false, {{ids, targets}});
+  const BatchResult as_one = run_batch(config, launcher::Recompute::none, {{ids, targets}});
   EXPECT_GT(std::abs(as_one.loss - expected.loss), 1e-4) << "attention sees other documents";
 }
 
@@ -100,8 +102,10 @@ TEST(TrainingOnDocuments, HasTheSameBitsInEveryPipeline) {
   const Outcome expected = train(job_with_documents({}));
   EXPECT_EQ(train(job_with_documents({.pp = 2})).losses, expected.losses);
   launcher::TrainConfig recomputing = job_with_documents({.pp = 2});
-  recomputing.recompute = true;
-  EXPECT_EQ(train(recomputing).losses, expected.losses);
+  for (const launcher::Recompute recompute : {launcher::Recompute::attention, launcher::Recompute::full}) {
+    recomputing.recompute = recompute;
+    EXPECT_EQ(train(recomputing).losses, expected.losses);
+  }
   const std::vector<double> replicas = train(job_with_documents({.pp = 1, .dp = 2})).losses;
   ASSERT_THAT(replicas, SizeIs(expected.losses.size()));
   for (std::size_t i = 0; i < replicas.size(); ++i) EXPECT_NEAR(replicas[i], expected.losses[i], 1e-5);

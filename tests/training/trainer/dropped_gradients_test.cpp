@@ -117,11 +117,11 @@ struct DropCase {
   std::string schedule = "1f1b";
   bool zero1 = false;
   bool bf16 = false;
-  bool recompute = false;
+  launcher::Recompute recompute = launcher::Recompute::none;
 
   friend void PrintTo(const DropCase& c, std::ostream* out) {
     *out << c.schedule << " pp" << c.parallel.pp << " dp" << c.parallel.dp << " tp" << c.parallel.tp
-         << (c.zero1 ? " zero1" : "") << (c.bf16 ? " bf16" : "") << (c.recompute ? " recompute" : "");
+         << (c.zero1 ? " zero1" : "") << (c.bf16 ? " bf16" : "") << " recompute " << name(c.recompute);
   }
 };
 
@@ -176,7 +176,8 @@ TEST_P(DroppedGradientsLayout, ResumesWithTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Jobs, DroppedGradientsLayout,
                          testing::Values(DropCase{{}}, DropCase{{}, "gpipe", false, true},
-                                         DropCase{{}, "1f1b", false, false, true}, DropCase{{.pp = 2}},
+                                         DropCase{{}, "1f1b", false, false, launcher::Recompute::full},
+                                         DropCase{{.pp = 2}, "1f1b", false, false, launcher::Recompute::attention},
                                          DropCase{{.pp = 4}, "zb-h1"}, DropCase{{.pp = 2, .chunks = 2}, "interleaved"},
                                          DropCase{{.dp = 2}}, DropCase{{.dp = 2}, "1f1b", true},
                                          DropCase{{.dp = 3}, "1f1b", true, true},

@@ -32,10 +32,10 @@ ThreadJob job_of(const model::ModelConfig& config, const std::string& schedule, 
 TEST_P(Family, GivesTheSameBitsInAPipelineAsInOneProcess) {
   const model::ModelConfig config = GetParam().read();
   const ThreadJobResult expected = run_iteration(job_of(config, "gpipe", 1));
-  for (const bool recompute : {false, true}) {
+  for (const launcher::Recompute recompute : kRecomputes) {
     for (const auto& [schedule, pp, chunks] : std::vector<std::tuple<std::string, int, int>>{
              {"gpipe", 2, 1}, {"1f1b", 4, 1}, {"envpipe", 3, 1}, {"interleaved", 2, 2}, {"zb-h1", 2, 1}}) {
-      SCOPED_TRACE(schedule + (recompute ? ", recomputing" : ""));
+      SCOPED_TRACE(schedule + ", recompute " + std::string(name(recompute)));
       ThreadJob job = job_of(config, schedule, pp, chunks);
       job.recompute = recompute;
       expect_equal(run_iteration(job), expected);
@@ -48,7 +48,7 @@ TEST_P(Family, GivesTheSameBitsInAPipelineWithAFrozenPrefix) {
   single.frozen_blocks = 2;
   const ThreadJobResult expected = run_iteration(single);
   for (const int pp : {2, 4}) {
-    for (const bool recompute : {false, true}) {
+    for (const launcher::Recompute recompute : kRecomputes) {
       ThreadJob job = job_of(single.config, "1f1b", pp);
       job.frozen_blocks = 2;
       job.recompute = recompute;
@@ -81,6 +81,8 @@ TEST_P(Family, ComputesTheSameOnRanksThatShareLayers) {
     const at::Tensor difference = (result.gradients.at(name) - gradient).abs().max();
     EXPECT_LE(difference.item<double>(), 1e-5 * gradient.abs().max().item<double>() + 1e-9) << name;
   }
+  job.recompute = launcher::Recompute::attention;
+  expect_equal(run_iteration(job), result);
 }
 
 TEST_P(Family, DropsWhatItsConfigurationSays) {

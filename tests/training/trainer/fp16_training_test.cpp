@@ -50,6 +50,9 @@ TEST(Fp16Training, HasALossLikeThatOfFp32InNumbersOfFp16) {
     EXPECT_NEAR(fp16.gradient_norms[i], fp32.gradient_norms[i], 1e-2 * fp32.gradient_norms[i]) << i;
   }
   for (const auto& [rank, values] : fp16.values) EXPECT_TRUE(at::equal(values, values.to(at::kHalf).to(at::kFloat)));
+  launcher::TrainConfig recomputing = fp16_job({.pp = 2});
+  recomputing.ranks_recompute = {launcher::Recompute::attention, launcher::Recompute::full};
+  EXPECT_EQ(train(recomputing).losses, fp16.losses);
 }
 
 /// Steps at such a scale overflow.

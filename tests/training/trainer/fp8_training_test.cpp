@@ -26,8 +26,10 @@ TEST(Fp8Iteration, HasTheSameBitsInEverySchedule) {
     expect_equal(run_iteration(fp8_job(schedule, 4)), expected);
   }
   ThreadJob recomputing = fp8_job("1f1b", 2);
-  recomputing.recompute = true;
-  expect_equal(run_iteration(recomputing), expected);
+  for (const launcher::Recompute recompute : {launcher::Recompute::attention, launcher::Recompute::full}) {
+    recomputing.recompute = recompute;
+    expect_equal(run_iteration(recomputing), expected);
+  }
   ThreadJob plain = fp8_job("gpipe", 1);
   plain.fp8.reset();
   EXPECT_NE(run_iteration(plain).loss, expected.loss) << "it is not in fp8";

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "estimating/model/model_config.h"
+#include "training/launcher/config/recompute.h"
 #include "training/trainer/engine/engine.h"
 
 namespace lowgear::trainer {
@@ -19,7 +21,7 @@ struct ThreadJob {
   int tp = 1;
   int chunks = 1;        ///< virtual stages per rank
   int microbatches = 4;  ///< per replica
-  bool recompute = false;
+  launcher::Recompute recompute = launcher::Recompute::none;
   std::int64_t frozen_blocks = 0;       ///< with the embedding
   std::optional<Fp8Blocks> fp8 = {};    ///< empty: none
   bool zero1 = false;                   ///< replicas own parts of the gradients
@@ -27,6 +29,9 @@ struct ThreadJob {
   std::uint64_t seed = 1;
   double first_message_factor = 1;  ///< what the first message of every rank is multiplied by: a fault
 };
+
+inline constexpr std::array kRecomputes = {launcher::Recompute::none, launcher::Recompute::attention,
+                                           launcher::Recompute::full};
 
 /// What one iteration made of it: whole tensors, put together from all ranks' parts.
 struct ThreadJobResult {

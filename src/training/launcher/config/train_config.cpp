@@ -453,24 +453,29 @@ bool reads_bf16(const YamlView& type) {
   return name == "bf16";
 }
 
-bool recomputes_at(const YamlView& rank) {
-  const std::string word = rank.text();
-  if (word != "none" && word != "full") rank.fail(fmt::format("expected none or full, not {}", quote(word)));
-  return word == "full";
+/// A word; `true` is full, `false` none.
+Recompute recompute_at(const YamlView& view) {
+  const std::string word = view.text();
+  if (word == "true" || word == "false") return word == "true" ? Recompute::full : Recompute::none;
+  const auto* const found = std::ranges::find(kRecomputeWords, word);
+  if (found == kRecomputeWords.end()) {
+    view.fail(fmt::format("expected {}, true or false, not {}", fmt::join(kRecomputeWords, ", "), quote(word)));
+  }
+  return static_cast<Recompute>(found - kRecomputeWords.begin());
 }
 
 /// Of all ranks, or a list with that of each pipeline rank.
 void read_recompute(const YamlView& view, TrainConfig& config) {
   if (!view.is_list()) {
-    config.recompute = view.boolean();
+    config.recompute = recompute_at(view);
     return;
   }
   for (std::size_t rank = 0; rank < view.size(); ++rank) {
-    config.ranks_recompute.push_back(recomputes_at(view.at(rank)));
+    config.ranks_recompute.push_back(recompute_at(view.at(rank)));
   }
   if (std::cmp_equal(view.size(), config.parallel.pp)) return;
   view.fail(fmt::format("{} words for {} pipeline ranks", view.size(), config.parallel.pp),
-            "give none or full for each");
+            fmt::format("give one of {} for each", fmt::join(kRecomputeWords, ", ")));
 }
 
 void read_fp16(const YamlView& root, TrainConfig& config) {

@@ -13,6 +13,7 @@
 #include "protocol/job_spec.h"
 #include "training/dataset/token_text.h"
 #include "training/launcher/config/adapt_config.h"
+#include "training/launcher/config/recompute.h"
 #include "training/launcher/config/train_server_config.h"
 #include "training/launcher/energy/envpipe_config.h"
 
@@ -128,8 +129,8 @@ struct TrainConfig {
   std::optional<Fp16Config> fp16;  ///< values and activations are in fp16, on CPUs rounded to it; empty: they are not
   std::optional<Fp8Config> fp8;    ///< empty: no product is in fp8; else values and activations are in bf16
   bool cuda = false;               ///< ranks compute on this machine's GPUs, rank by rank
-  bool recompute = false;          ///< layers compute their activations again in their backward
-  std::vector<bool> ranks_recompute;  ///< by pipeline rank, in place of `recompute`; empty: all alike
+  Recompute recompute = Recompute::none;
+  std::vector<Recompute> ranks_recompute;  ///< by pipeline rank, in place of `recompute`; empty: all alike
 
   OptimizerConfig optimizer;
   FreezeConfig freeze;
@@ -153,7 +154,7 @@ struct TrainConfig {
   std::optional<SimulatedGpuConfig> simulated_gpu;
   std::optional<TrainServerConfig> server;
 
-  [[nodiscard]] bool recomputes(int pipeline_rank) const {
+  [[nodiscard]] Recompute recompute_of(int pipeline_rank) const {
     return ranks_recompute.empty() ? recompute : ranks_recompute.at(static_cast<std::size_t>(pipeline_rank));
   }
   /// Of a microbatch as the model sees it, with `row_tokens` each: one where documents do not end with their sequence.

@@ -136,9 +136,11 @@ std::string_view type_name(const TrainConfig& config) {
 }
 
 std::string recompute_text(const TrainConfig& config) {
-  std::string text = config.recompute ? " recompute" : "";
+  std::string text = config.recompute == Recompute::none        ? ""
+                     : config.recompute == Recompute::attention ? " recompute attention"
+                                                                : " recompute";
   for (std::size_t rank = 0; rank < config.ranks_recompute.size(); ++rank) {
-    text += fmt::format("{}{}", rank == 0 ? " recompute " : ",", config.ranks_recompute[rank] ? "full" : "none");
+    text += fmt::format("{}{}", rank == 0 ? " recompute " : ",", name(config.ranks_recompute[rank]));
   }
   return text;
 }

@@ -106,10 +106,14 @@ void Attention::bind() {
   output_.bind();
 }
 
-at::Tensor Attention::operator()(const at::Tensor& input, const at::Tensor& relative_positions) {
+at::Tensor Attention::product(const at::Tensor& input, const at::Tensor& relative_positions, LinearOutput last) {
   const RotatedHeads heads = heads_of(qkv_(enter_parallel(input, *group_)));
-  const at::Tensor output = leave_parallel(output_(heads_joined(mixed(heads, relative_positions))), *group_);
-  return (*context_.dropout)(with_late_bias(output, output_), context_.config->residual_dropout,
+  return output_(heads_joined(mixed(heads, relative_positions)), last);
+}
+
+at::Tensor Attention::finished(const at::Tensor& product) const {
+  return (*context_.dropout)(with_late_bias(leave_parallel(product, *group_), output_),
+                             context_.config->residual_dropout,
                              {.layer = layer_, .site = DropoutSite::attention_output});
 }
 
@@ -205,7 +209,7 @@ void CrossAttention::bind() {
   output_.bind();
 }
 
-at::Tensor CrossAttention::operator()(const at::Tensor& input, const at::Tensor& encoder_output) const {
+at::Tensor CrossAttention::product(const at::Tensor& input, const at::Tensor& encoder_output, LinearOutput last) {
   const model::ModelConfig& config = *context_.config;
   Collective& group = *context_.tensor_group;
   const Dropout& dropout = *context_.dropout;
@@ -223,9 +227,12 @@ at::Tensor CrossAttention::operator()(const at::Tensor& input, const at::Tensor&
                                                  .first = group.rank() * weights.numel() / weights.size(0)});
                                })
           : compat::attention(heads.query, heads.key, heads.value, scale_, /*causal=*/false);
-  const at::Tensor output = leave_parallel(output_(heads_joined(mixed)), group);
-  return dropout(with_late_bias(output, output_), config.residual_dropout,
-                 {.layer = layer_, .site = DropoutSite::cross_output});
+  return output_(heads_joined(mixed), last);
+}
+
+at::Tensor CrossAttention::finished(const at::Tensor& product) const {
+  return (*context_.dropout)(with_late_bias(leave_parallel(product, *context_.tensor_group), output_),
+                             context_.config->residual_dropout, {.layer = layer_, .site = DropoutSite::cross_output});
 }
 
 }  // namespace lowgear::trainer

@@ -23,15 +23,27 @@ class HeadNorm {
   Parameter* weight_;
 };
 
-/// Attention of one layer, each position to itself and those before it in its document, in an encoder to all: [batch,
-/// time, hidden] to the same.
-class Attention {
+/// An attention of a layer: [batch, time, hidden] to the same.
+class AttentionLayer {
+ public:
+  virtual ~AttentionLayer() = default;
+  /// All up to the last product, with it: an addend of the sum over the ranks. `beside`: what the kind of attention has
+  /// besides its input.
+  [[nodiscard]] virtual at::Tensor product(const at::Tensor& input, const at::Tensor& beside, LinearOutput last) = 0;
+  /// From that product on.
+  [[nodiscard]] virtual at::Tensor finished(const at::Tensor& product) const = 0;
+};
+
+/// Each position attends to itself and those before it in its document, in an encoder to all.
+class Attention final : public AttentionLayer {
  public:
   /// `prefix` begins the names of the layer's tensors.
   Attention(const BlockContext& context, const std::string& prefix, std::int64_t layer);
   void bind();
   /// `relative_positions`: [buckets, heads of this rank], if the model has them.
-  [[nodiscard]] at::Tensor operator()(const at::Tensor& input, const at::Tensor& relative_positions);
+  [[nodiscard]] at::Tensor product(const at::Tensor& input, const at::Tensor& relative_positions,
+                                   LinearOutput last) override;
+  [[nodiscard]] at::Tensor finished(const at::Tensor& product) const override;
 
  private:
   [[nodiscard]] RotatedHeads heads_of(const at::Tensor& joined);
@@ -57,12 +69,14 @@ class Attention {
 };
 
 /// Attention of a decoder's layer to what an encoder put out, all of it.
-class CrossAttention {
+class CrossAttention final : public AttentionLayer {
  public:
   CrossAttention(const BlockContext& context, const std::string& prefix, std::int64_t layer);
   void bind();
-  /// `input` [batch, time, hidden] to the same; `encoder_output` may have another time.
-  [[nodiscard]] at::Tensor operator()(const at::Tensor& input, const at::Tensor& encoder_output) const;
+  /// `encoder_output` may have another time than the input.
+  [[nodiscard]] at::Tensor product(const at::Tensor& input, const at::Tensor& encoder_output,
+                                   LinearOutput last) override;
+  [[nodiscard]] at::Tensor finished(const at::Tensor& product) const override;
 
  private:
   BlockContext context_;

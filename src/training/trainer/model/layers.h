@@ -6,6 +6,7 @@
 
 #include "estimating/model/family.h"
 #include "estimating/model/model_config.h"
+#include "training/launcher/config/recompute.h"
 #include "training/trainer/model/dropout.h"
 #include "training/trainer/model/linear.h"
 #include "training/trainer/model/norm_and_loss.h"
@@ -34,6 +35,7 @@ struct BlockContext {
   AttentionBiases* attention_biases = nullptr;
   const Documents* documents = nullptr;  ///< of the pass at hand
   Fp8Blocks* fp8_blocks = nullptr;       ///< null: none, also for layers that are not of them
+  launcher::Recompute recompute = launcher::Recompute::none;
   std::int64_t block = kEmbeddingBlock;  ///< of the model, to which parameters are declared
 };
 
@@ -60,7 +62,9 @@ class LinearLayer {
 
   LinearLayer(const BlockContext& context, const Shape& shape);
   void bind();
-  [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const { return linear(input, weight_); }
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& input, LinearOutput output = LinearOutput::computed) const {
+    return linear(input, weight_, output);
+  }
   /// The bias of a layer whose rows several ranks have, which is added once, after their sum; null: none is left to
   /// add.
   [[nodiscard]] Parameter* late_bias() const { return late_bias_; }

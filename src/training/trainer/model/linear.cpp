@@ -22,6 +22,12 @@ at::Tensor shaped_like(const at::Tensor& matrix, const at::Tensor& tensor) {
   return matrix.view(shape);
 }
 
+at::Tensor output_of_any_value(const at::Tensor& input, const LinearWeight& weight) {
+  std::vector<std::int64_t> shape = input.sizes().vec();
+  shape.back() = weight.weight.size(0);
+  return at::empty(shape, input.options());
+}
+
 const fp8::Cast& cast_of(LinearWeight& weight) {
   const std::uint64_t epoch = weight.fp8_blocks->weights_epoch;
   if (!weight.fp8 || weight.fp8->epoch != epoch) {
@@ -68,15 +74,17 @@ Kept kept_for(const at::Tensor& input, const LinearWeight& weight) {
 struct Fp8LinearFunction : torch::autograd::Function<Fp8LinearFunction> {
   // NOLINTNEXTLINE(readability-identifier-naming): names that autograd asks for
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
-                            const c10::intrusive_ptr<LinearWeight>& weight, Kept kept) {
+                            const c10::intrusive_ptr<LinearWeight>& weight, Kept kept, LinearOutput output) {
     const fp8::Cast rows =
         fp8::cast(as_matrix(input), Format::e4m3, kept == Kept::fp8_input ? Orientations::both : Orientations::as_is);
     if (kept == Kept::fp8_input) context->save_for_backward({rows.transposed.bits, rows.transposed.factor});
     if (kept == Kept::input) context->save_for_backward({input});
     context->saved_data["weight"] = at::IValue::make_capsule(weight);
-    const at::Tensor output = fp8::product(rows.as_is, cast_of(*weight).as_is, input.scalar_type(), Accumulation::fast);
-    if (weight->bias.defined()) output.add_(weight->bias);
-    return shaped_like(output, input);
+    if (output == LinearOutput::left_out) return output_of_any_value(input, *weight);
+    const at::Tensor product =
+        fp8::product(rows.as_is, cast_of(*weight).as_is, input.scalar_type(), Accumulation::fast);
+    if (weight->bias.defined()) product.add_(weight->bias);
+    return shaped_like(product, input);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -95,14 +103,14 @@ struct Fp8LinearFunction : torch::autograd::Function<Fp8LinearFunction> {
     }
     const at::Tensor input_gradient =
         fp8::product(cast.as_is, cast_of(*weight).transposed, output_gradient.scalar_type(), Accumulation::fp32);
-    return {shaped_like(input_gradient, output_gradient), {}, {}};
+    return {shaped_like(input_gradient, output_gradient), {}, {}, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor fp8_linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight) {
-  return Fp8LinearFunction::apply(input, weight, kept_for(input, *weight));
+at::Tensor fp8_linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight, LinearOutput output) {
+  return Fp8LinearFunction::apply(input, weight, kept_for(input, *weight), output);
 }
 
 namespace {
@@ -123,9 +131,10 @@ void add_gradients_now(const LinearWeight& weight, const at::Tensor& input, cons
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   // NOLINTNEXTLINE(readability-identifier-naming): names that autograd asks for
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
-                            const c10::intrusive_ptr<LinearWeight>& weight) {
+                            const c10::intrusive_ptr<LinearWeight>& weight, LinearOutput output) {
     if (weight->wants_gradient()) context->save_for_backward({input});
     context->saved_data["weight"] = at::IValue::make_capsule(weight);
+    if (output == LinearOutput::left_out) return output_of_any_value(input, *weight);
     return weight->bias.defined() ? at::linear(input, weight->weight, weight->bias) : at::linear(input, weight->weight);
   }
 
@@ -135,7 +144,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const auto weight = c10::static_intrusive_pointer_cast<LinearWeight>(capsule);
     const at::Tensor& output_gradient = gradients.front();
     if (!saved.empty()) add_gradients(weight, saved.front(), output_gradient);
-    return {at::matmul(output_gradient, weight->weight), {}};
+    return {at::matmul(output_gradient, weight->weight), {}, {}};
   }
 };
 
@@ -155,12 +164,12 @@ void add_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const at::Ten
   }
 }
 
-at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight) {
-  if (weight->fp8_blocks != nullptr && weight->fp8_blocks->on) return fp8_linear(input, weight);
+at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight, LinearOutput output) {
+  if (weight->fp8_blocks != nullptr && weight->fp8_blocks->on) return fp8_linear(input, weight, output);
   if (weight->store != nullptr && weight->store->emulates_fp16()) {
-    return rounded_to_fp16(LinearFunction::apply(rounded_to_fp16(input), weight));
+    return rounded_to_fp16(LinearFunction::apply(rounded_to_fp16(input), weight, output));
   }
-  return LinearFunction::apply(input, weight);
+  return LinearFunction::apply(input, weight, output);
 }
 
 }  // namespace lowgear::trainer

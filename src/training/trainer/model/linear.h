@@ -39,10 +39,16 @@ struct Fp8Weight {
   std::uint64_t epoch = 0;
 };
 
+enum class LinearOutput : unsigned char {
+  computed,
+  left_out  ///< numbers of any value, where a layer is computed again for its gradients alone
+};
+
 /// As `linear`, with all three products of training in fp8 (or all but the weights' gradients): input and weight in
 /// e4m3, the gradient of the output in e5m2. Each matrix has the factor of its largest element at hand; ranks that
 /// share a layer each have that of their part, so that nothing is exchanged. Weights are cast once an epoch.
-[[nodiscard]] at::Tensor fp8_linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight);
+[[nodiscard]] at::Tensor fp8_linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight,
+                                    LinearOutput output = LinearOutput::computed);
 
 /// Weight gradients that are put off: a backward pass in two parts (Qi et al. 2023, "Zero Bubble Pipeline Parallelism")
 /// first computes the gradient that the previous stage waits for, and keeps the inputs of weight gradients for later.
@@ -94,6 +100,7 @@ void add_gradients(const c10::intrusive_ptr<LinearWeight>& weight, const at::Ten
 
 /// input · weightᵀ + bias, for an input [..., in], in fp8 where the weight says so. The gradient of the weight does not
 /// depend on how the backward pass is split: it is one product per microbatch, added to the sum.
-[[nodiscard]] at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight);
+[[nodiscard]] at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight,
+                                LinearOutput output = LinearOutput::computed);
 
 }  // namespace lowgear::trainer

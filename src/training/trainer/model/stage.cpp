@@ -215,10 +215,9 @@ class Stage::Scope {
   Dropout::Guard drop_;
 };
 
-Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions options)
+Stage::Stage(const BlockContext& context, const StageRange& range)
     : context_(with_queue(context)),
       range_(range),
-      options_(options),
       first_parameter_(context_.store->parameters().size()),
       layers_(context_, range),
       end_parameter_(context_.store->parameters().size()) {}
@@ -272,7 +271,7 @@ Tensors Stage::forward(int index, const Microbatch& microbatch, const Tensors& i
   Pass pass;
   pass.microbatch = microbatch;
   pass.input = leaves_of(input, trains_before_);
-  if (options_.recompute) {
+  if (recomputes_layers()) {
     pass.output = forward_keeping_inputs(pass);
   } else {
     pass.output =
@@ -335,7 +334,7 @@ Tensors Stage::backward(int index, const Tensors& output_gradients, WeightGradie
   const Scope scope(*this, pass.microbatch);
   const WeightGradientQueue::Guard defer(queue_, when == WeightGradients::later ? &deferred_[index] : nullptr);
   Tensors input_gradients;
-  if (options_.recompute) {
+  if (recomputes_layers()) {
     input_gradients = backward_recomputing(pass, output_gradients);
   } else {
     run_backward(pass.output, output_gradients);
@@ -384,8 +383,9 @@ ModelPart::ModelPart(const model::ModelConfig& config, std::span<const model::La
                                .store = &store_,
                                .tensor_group = ranks.tensor.get(),
                                .attention_biases = &attention_biases_,
-                               .fp8_blocks = options.fp8 ? &fp8_ : nullptr};
-    stages_[stage] = std::make_unique<Stage>(context, range, StageOptions{.recompute = options.recompute});
+                               .fp8_blocks = options.fp8 ? &fp8_ : nullptr,
+                               .recompute = options.recompute};
+    stages_[stage] = std::make_unique<Stage>(context, range);
   }
   store_.freeze(options.frozen_blocks);
   store_.allocate(options.type, options.device, options.buffer_multiple);

@@ -73,11 +73,6 @@ class StageLayers {
   at::Tensor anchor_;
 };
 
-struct StageOptions {
-  /// Keep only what enters each layer, and compute the layer again in the backward pass.
-  bool recompute = false;
-};
-
 enum class WeightGradients : unsigned char {
   now,   ///< computed with the input's
   later  ///< kept for `weight_gradients`
@@ -88,7 +83,7 @@ enum class WeightGradients : unsigned char {
 class Stage {
  public:
   /// Declares the parameters in the context's store.
-  Stage(const BlockContext& context, const StageRange& range, StageOptions options);
+  Stage(const BlockContext& context, const StageRange& range);
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
   ~Stage() = default;
@@ -131,6 +126,7 @@ class Stage {
   };
 
   [[nodiscard]] BlockContext with_queue(BlockContext context);
+  [[nodiscard]] bool recomputes_layers() const { return context_.recompute == launcher::Recompute::full; }
   [[nodiscard]] std::size_t first_trained() const { return static_cast<std::size_t>(frozen_); }
   [[nodiscard]] Streams received(const Microbatch& microbatch, const Tensors& input) const;
   [[nodiscard]] Streams enter(const Pass& pass) const;
@@ -140,7 +136,6 @@ class Stage {
 
   BlockContext context_;
   StageRange range_;
-  StageOptions options_;
   WeightGradientQueue queue_;
   Dropout dropout_;
   Documents documents_;
@@ -157,7 +152,7 @@ class Stage {
 struct ModelPartOptions {
   at::ScalarType type = at::kFloat;  ///< of values and activations; gradients are summed in fp32
   at::Device device = at::kCPU;
-  bool recompute = false;
+  launcher::Recompute recompute = launcher::Recompute::none;
   std::int64_t buffer_multiple = 1;   ///< the flat buffers' lengths are multiples of it
   std::optional<Fp8Blocks> fp8 = {};  ///< empty: no layer can compute in fp8
   std::int64_t frozen_blocks = 0;     ///< of the model, from the first on, with the embedding; 0: nothing is frozen

@@ -6,6 +6,7 @@
 
 #include "estimating/model/parameters.h"
 #include "training/trainer/model/attention.h"
+#include "training/trainer/model/attention_part.h"
 #include "training/trainer/model/mlp.h"
 
 namespace lowgear::trainer {
@@ -18,6 +19,7 @@ class Block final : public TransformerBlock {
     if (attends_to_encoder(config, layer)) {
       cross_norm_.emplace(context, prefix_ + context.names->cross_norm);
       cross_.emplace(context, prefix_, layer);
+      cross_part_.emplace(context, &*cross_norm_, *cross_);
     }
     if (has_encoder_and_decoder(config) && layer + 1 == config.encoder_layers) {
       encoder_norm_.emplace(context, context.names->final_norm);
@@ -54,27 +56,23 @@ class Block final : public TransformerBlock {
         prefix_(std::move(prefix)),
         attention_norm_(context, prefix_ + context.names->attention_norm),
         attention_(context, prefix_, layer),
+        attention_part_(context, config_->norm_place == model::NormPlace::after ? nullptr : &attention_norm_,
+                        attention_),
         mlp_norm_(context, prefix_ + context.names->mlp_norm),
         mlp_(make_mlp(context, prefix_, layer)) {}
 
   Activations forward_normalising_inputs(const Streams& input, at::Tensor& routing) {
-    const NormalisedSum entered = attention_norm_(input.activations);
-    const at::Tensor attended = attention_(entered.normalised, relative_positions_of(input));
-    if (config_->parallel_residual) {
-      return {entered.sum, attended + (*mlp_)(mlp_norm_({entered.sum}).normalised, routing)};
-    }
-    Activations summed = {entered.sum, attended};
-    if (cross_) {
-      const NormalisedSum crossing = (*cross_norm_)(summed);
-      summed = {crossing.sum, (*cross_)(crossing.normalised, input.other)};
-    }
-    const NormalisedSum last = mlp_norm_(summed);
+    Activations attended = attention_part_(input.activations, relative_positions_of(input));
+    const at::Tensor& sum = attended.residual;
+    if (config_->parallel_residual) return {sum, attended.branch + (*mlp_)(mlp_norm_({sum}).normalised, routing)};
+    if (cross_part_) attended = (*cross_part_)(attended, input.other);
+    const NormalisedSum last = mlp_norm_(attended);
     return {last.sum, (*mlp_)(last.normalised, routing)};
   }
 
   Activations forward_normalising_sums(const at::Tensor& sum, at::Tensor& routing) {
     const at::Tensor input = asking_for_gradients(sum);
-    const at::Tensor attended = attention_norm_({input, attention_(input, {})}).normalised;
+    const at::Tensor attended = attention_norm_(attention_part_({input}, {})).normalised;
     return {mlp_norm_({attended, (*mlp_)(attended, routing)}).normalised};
   }
 
@@ -90,8 +88,10 @@ class Block final : public TransformerBlock {
   std::string prefix_;
   Norm attention_norm_;
   Attention attention_;
+  AttentionPart attention_part_;
   std::optional<Norm> cross_norm_;
   std::optional<CrossAttention> cross_;
+  std::optional<AttentionPart> cross_part_;
   Norm mlp_norm_;
   std::unique_ptr<Mlp> mlp_;
   std::optional<Norm> encoder_norm_;  ///< after the last layer of an encoder

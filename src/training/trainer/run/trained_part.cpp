@@ -76,7 +76,7 @@ std::unique_ptr<ModelPart> TrainedPart::make_part(std::int64_t frozen_blocks) co
                                                               : config_.bf16 ? at::kBFloat16
                                                                              : at::kFloat,
                                                       .device = device_,
-                                                      .recompute = config_.recomputes(place_.pp),
+                                                      .recompute = config_.recompute_of(place_.pp),
                                                       .buffer_multiple = config_.parallel.dp,
                                                       .fp8 = fp8_,
                                                       .frozen_blocks = frozen_blocks},

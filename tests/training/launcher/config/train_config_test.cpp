@@ -102,7 +102,7 @@ TEST(TrainConfig, ReadsEverySection) {
       "microbatches: 4\n"
       "microbatch_size: 2\n"
       "type: bf16\n"
-      "recompute: [none, full]\n"
+      "recompute: [attention, full]\n"
       "optimizer: {learning_rate: 1e-3, min_learning_rate: 1e-4, warmup_steps: 5, beta1: 0.8, beta2: 0.9,\n"
       "            epsilon: 1e-7, weight_decay: 0, clip_norm: 0, zero1: true}\n"
       "steps: 20\n"
@@ -122,7 +122,9 @@ TEST(TrainConfig, ReadsEverySection) {
   EXPECT_EQ(config.parallel.world_size(), 12);
   EXPECT_EQ(config.gradient_bucket_bytes, 4 << 20);
   EXPECT_EQ(config.tokens_per_step(), 4 * 2 * 48 * 3);
-  EXPECT_TRUE(config.bf16 && !config.recomputes(0) && config.recomputes(1) && config.optimizer.zero1);
+  EXPECT_TRUE(config.bf16 && config.optimizer.zero1);
+  EXPECT_THAT(config.ranks_recompute, ElementsAre(Recompute::attention, Recompute::full));
+  EXPECT_EQ(config.recompute_of(1), Recompute::full);
   EXPECT_EQ(config.optimizer.warmup_steps, 5);
   EXPECT_EQ(config.optimizer.clip_norm, 0);
   ASSERT_TRUE(config.profile);
@@ -403,11 +405,14 @@ INSTANTIATE_TEST_SUITE_P(
                    "train.yaml:5:20: fp16.loss_scale: 1000 is no power of two; set 65536"},
         OutOfRange{"type: fp16\nfp16: {loss_scale: 0.5}",
                    "train.yaml:5:20: fp16.loss_scale: expected a number from 1 to 4294967296, not \"0.5\""},
-        OutOfRange{"recompute: [none, full]",
-                   "train.yaml:4:12: recompute: 2 words for 1 pipeline ranks; give none or full for each"},
-        OutOfRange{"recompute: [some]", "train.yaml:4:13: recompute[0]: expected none or full, not \"some\""},
+        OutOfRange{
+            "recompute: [none, full]",
+            "train.yaml:4:12: recompute: 2 words for 1 pipeline ranks; give one of none, attention, full for each"},
+        OutOfRange{"recompute: [some]",
+                   "train.yaml:4:13: recompute[0]: expected none, attention, full, true or false, not \"some\""},
         OutOfRange{"device: gpu", "train.yaml:4:9: device: unknown device \"gpu\"; there are cpu, cuda"},
-        OutOfRange{"recompute: 1", "train.yaml:4:12: recompute: expected true or false, not \"1\""},
+        OutOfRange{"recompute: 1",
+                   "train.yaml:4:12: recompute: expected none, attention, full, true or false, not \"1\""},
         OutOfRange{"optimizer: {learning_rate: nan}",
                    "train.yaml:4:28: optimizer.learning_rate: expected a number from 0 to 1000, not \"nan\""},
         OutOfRange{"optimizer: {beta1: 1}",

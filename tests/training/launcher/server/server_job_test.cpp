@@ -219,8 +219,8 @@ TEST(ServerJob, TellsModelsApartWhoseUnitsTakeDifferentTimes) {
   const std::string model = model_text(parse_with());
   for (const char* setting :
        {"model.hidden=128", "model.layers=8", "model.kv_heads=2", "model.intermediate=100", "model.vocabulary=512",
-        "data.sequence_length=16", "type=bf16", "type=fp16", "recompute=true", "recompute=[none, full]", "device=cuda",
-        "simulated_gpu.layer_forward_s=0.01"}) {
+        "data.sequence_length=16", "type=bf16", "type=fp16", "recompute=true", "recompute=attention",
+        "recompute=[none, full]", "device=cuda", "simulated_gpu.layer_forward_s=0.01"}) {
     EXPECT_NE(model_text(parse_with({setting})), model) << setting;
   }
   EXPECT_EQ(model_text(parse_with({"seed=2", "optimizer.learning_rate=0.1", "steps=20"})), model);

@@ -73,8 +73,8 @@ TEST(OneProcess, ComputesWhatPlainAutogradDoes) {
 TEST(FrozenPrefix, LeavesTheOtherGradientsWhatPlainAutogradMakesThem) {
   for (const model::ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
     for (const std::int64_t blocks : {1, 3, 7, 8}) {
-      for (const bool recompute : {false, true}) {
-        SCOPED_TRACE(std::to_string(blocks) + (recompute ? " recomputing" : ""));
+      for (const launcher::Recompute recompute : kRecomputes) {
+        SCOPED_TRACE(std::to_string(blocks) + ", recompute " + std::string(name(recompute)));
         ThreadJob job = one_process(config, 3);
         job.frozen_blocks = blocks;
         job.recompute = recompute;
@@ -116,8 +116,17 @@ TEST_P(Pipeline, GivesTheSameBitsAsOneProcess) {
 
 TEST_P(Pipeline, GivesTheSameBitsWhenLayersAreComputedAgain) {
   ThreadJob recomputing = job(tiny_llama());
-  recomputing.recompute = true;
-  expect_equal(run_iteration(recomputing), run_iteration(one_process(tiny_llama(), recomputing.microbatches)));
+  const ThreadJobResult expected = run_iteration(one_process(tiny_llama(), recomputing.microbatches));
+  for (const int tp : {1, 2}) {
+    recomputing.tp = tp;
+    recomputing.recompute = launcher::Recompute::none;
+    const ThreadJobResult kept = run_iteration(recomputing);
+    if (tp == 1) expect_equal(kept, expected);
+    for (const launcher::Recompute recompute : {launcher::Recompute::attention, launcher::Recompute::full}) {
+      recomputing.recompute = recompute;
+      expect_equal(run_iteration(recomputing), kept);
+    }
+  }
 }
 
 TEST_P(Pipeline, GivesTheSameBitsAsOneProcessWithAFrozenPrefix) {
@@ -129,8 +138,10 @@ TEST_P(Pipeline, GivesTheSameBitsAsOneProcessWithAFrozenPrefix) {
       pipelined.frozen_blocks = single.frozen_blocks = blocks;
       const ThreadJobResult expected = run_iteration(single);
       expect_equal(run_iteration(pipelined), expected);
-      pipelined.recompute = true;
-      expect_equal(run_iteration(pipelined), expected);
+      for (const launcher::Recompute recompute : {launcher::Recompute::attention, launcher::Recompute::full}) {
+        pipelined.recompute = recompute;
+        expect_equal(run_iteration(pipelined), expected);
+      }
     }
   }
 }

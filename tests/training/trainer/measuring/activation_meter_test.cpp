@@ -18,6 +18,7 @@
 #include "training/trainer/checkpoint/weights.h"
 #include "training/trainer/model/stage.h"
 #include "training/trainer/test_models.h"
+#include "training/trainer/thread_job.h"
 #include "training/trainer/thread_ranks.h"
 #include "training/trainer/thread_training.h"
 
@@ -193,7 +194,7 @@ struct StageCase {
   int stage = 1;
   std::int64_t blocks = 2;
   std::int64_t batch = 2;
-  bool recompute = false;
+  launcher::Recompute recompute = launcher::Recompute::none;
   std::int64_t frozen_blocks = 0;
   int tensor_ranks = 1;
 };
@@ -248,12 +249,12 @@ HeldBytes held_bytes(const StageCase& of) {
 
 TEST(ActivationMeter, AgreesWithTheAllocatorOnEveryStage) {
   for (const model::ModelConfig& config : {tiny_llama(), tiny_gpt2()}) {
-    for (const bool recompute : {false, true}) {
+    for (const launcher::Recompute recompute : kRecomputes) {
       for (const int stage : {0, 1, 2}) {
         model::ModelConfig untied = config;
         untied.tied_embeddings = false;
         const HeldBytes held = held_bytes({.config = untied, .stage = stage, .recompute = recompute});
-        const std::string what = "stage " + std::to_string(stage) + (recompute ? " recomputing" : "");
+        const std::string what = "stage " + std::to_string(stage) + ", recompute " + std::string(name(recompute));
         EXPECT_EQ(held.metered, held.allocated) << what;
         EXPECT_EQ(held.allocated_afterwards, 0) << what << ": a backward gives all of it back";
       }
@@ -272,13 +273,26 @@ TEST(ActivationMeter, CountsTheInputsOfLayersWhereTheyAreComputedAgain) {
   for (const int stage : {0, 1}) {
     for (const std::int64_t blocks : {1, 2, 5}) {
       for (const std::int64_t batch : {1, 3}) {
-        const HeldBytes held =
-            held_bytes({.config = tiny_llama(), .stage = stage, .blocks = blocks, .batch = batch, .recompute = true});
+        const HeldBytes held = held_bytes({.config = tiny_llama(),
+                                           .stage = stage,
+                                           .blocks = blocks,
+                                           .batch = batch,
+                                           .recompute = launcher::Recompute::full});
         // What enters each block, and what leaves the last one.
         EXPECT_EQ(held.metered, (blocks + 1) * batch * kPositions * tiny_llama().hidden * kFloatBytes);
       }
     }
   }
+}
+
+TEST(ActivationMeter, CountsOfAnAttentionThatIsComputedAgainTheSumThatEntersItsNorm) {
+  const model::ModelConfig config = tiny_gpt2();
+  const auto metered = [&config](std::int64_t blocks) {
+    return held_bytes({.config = config, .blocks = blocks, .recompute = launcher::Recompute::attention}).metered;
+  };
+  // Sums before both norms, mean and deviation of the second, and what enters the MLP, its activation and its output.
+  const std::int64_t of_token = 2 * config.hidden + 2 + config.hidden + 2 * config.intermediate;
+  EXPECT_EQ(metered(3) - metered(2), 2 * kPositions * of_token * kFloatBytes);
 }
 
 TEST(ActivationMeter, CountsWhatOneOfTensorParallelRanksHolds) {
@@ -289,7 +303,7 @@ TEST(ActivationMeter, CountsWhatOneOfTensorParallelRanksHolds) {
   EXPECT_EQ(held.metered, held.allocated);
   EXPECT_LT(held.metered, held_bytes(alone).metered);
   EXPECT_GT(2 * held.metered, held_bytes(alone).metered) << "what is not split: norms";
-  shared.recompute = true;
+  shared.recompute = launcher::Recompute::full;
   EXPECT_EQ(held_bytes(shared).metered, 3 * 2 * kPositions * tiny_llama().hidden * kFloatBytes)
       << "inputs of layers are whole on every rank";
 }
@@ -318,7 +332,7 @@ constexpr std::int64_t kBetweenLayers = 16 * 32 * 4;
 
 launcher::TrainConfig recomputing_job(const protocol::JobParallel& parallel) {
   launcher::TrainConfig config = small_job(parallel);
-  config.recompute = true;
+  config.recompute = launcher::Recompute::full;
   return config;
 }
 
@@ -334,12 +348,18 @@ TEST(ActivationSteps, AreThoseOfTheRanksThatRecompute) {
   const Outcome none = train(small_job({.pp = 2}));
   const Outcome full = train(recomputing_job({.pp = 2}));
   launcher::TrainConfig config = small_job({.pp = 2});
-  config.ranks_recompute = {true, false};
+  config.ranks_recompute = {launcher::Recompute::full, launcher::Recompute::none};
   const Outcome first = train(config);
   EXPECT_THAT(first.activation_bytes.at(1),
               ElementsAre(full.activation_bytes.at(1)[0], none.activation_bytes.at(1)[1]));
   EXPECT_LT(full.activation_bytes.at(1)[0], none.activation_bytes.at(1)[0]);
   EXPECT_EQ(first.losses, none.losses);
+  config.ranks_recompute.back() = launcher::Recompute::attention;
+  const Outcome both = train(config);
+  EXPECT_EQ(both.activation_bytes.at(1)[0], full.activation_bytes.at(1)[0]);
+  EXPECT_LT(both.activation_bytes.at(1)[1], none.activation_bytes.at(1)[1]);
+  EXPECT_GT(both.activation_bytes.at(1)[1], full.activation_bytes.at(1)[1]);
+  EXPECT_EQ(both.losses, none.losses);
 }
 
 TEST(ActivationSteps, AreTheSecondOne) {
