@@ -387,7 +387,7 @@ std::string Client::problem(const AgentLeaseStatus& lease) const {
 }
 
 std::string Client::followed() {
-  if (!served_ && !had_plan_) return "";
+  if (!served_ && !had_plan_ && !step_note_) return "";
   constexpr int kMostWaits = 20;
   const std::uint64_t iterations = marks_->written().iterations();
   ServedRankStatus served = served_ ? served_->status() : ServedRankStatus{};
@@ -397,19 +397,27 @@ std::string Client::followed() {
     served = served_->status();
   }
   const Status now = status();
+  const char* const dry = now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "";
+  std::string problem;
+  for (const std::string& reason : {now.server_problem, now.problem, now.not_following}) {
+    if (!reason.empty()) problem = reason;
+  }
+  if (step_note_) {
+    const std::uint64_t planned = marks_->written().planned_iterations();
+    const std::string why = planned == 0 && !problem.empty() ? ": " + problem : "";
+    return fmt::format("step clocks were followed in {} of {} iterations{}{}{}{}", planned, iterations,
+                       step_note_->empty() ? "" : "; of the others ", *step_note_, dry, why);
+  }
   const std::uint64_t planned = had_plan_ ? marks_->written().planned_iterations() : served.planned;
   const std::string others = had_plan_ ? "" : served.other_iterations(iterations);
-  if (planned > 0) {
-    return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, others,
-                       now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "");
+  if (planned > 0)
+    return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, others, dry);
+  if (problem.empty()) {
+    problem = had_plan_                   ? "none came in time, or for lengths that could be planned"
+              : served.at_full_clocks > 0 ? "the server's dashboard says why"
+                                          : "no plan came in time; the server's dashboard says what it waits for";
   }
-  std::string why = had_plan_                   ? "none came in time, or for lengths that could be planned"
-                    : served.at_full_clocks > 0 ? "the server's dashboard says why"
-                                                : "no plan came in time; the server's dashboard says what it waits for";
-  for (const std::string& reason : {now.server_problem, now.problem, now.not_following}) {
-    if (!reason.empty()) why = reason;
-  }
-  return fmt::format("no plan was followed in {} iterations{}: {}", iterations, others, why);
+  return fmt::format("no plan was followed in {} iterations{}: {}", iterations, others, problem);
 }
 
 Status Client::status() {

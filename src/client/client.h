@@ -189,6 +189,8 @@ class Client {
     marks_->iteration_begin(label);
   }
   void iteration_end() noexcept { marks_->iteration_end(); }
+  /// Number of the present iteration or, between two, of the next one. By the training thread.
+  [[nodiscard]] std::uint64_t iteration() const noexcept { return marks_->iteration(); }
   /// Waits before the iteration of this number begins, where the server asks for it so that the power of several jobs
   /// swings less (docs/serving.md): at most a tenth of an iteration. Called by the training thread, right before.
   void stagger(std::uint64_t number);
@@ -219,6 +221,8 @@ class Client {
   /// For the end of a run, one line: in how many iterations this rank followed plans, or why in none. Empty where it
   /// was given none to follow.
   [[nodiscard]] std::string followed();
+  /// What `followed` says of iterations without clocks of their own, where plans are of single iterations.
+  void set_step_note(std::optional<std::string> note) { step_note_ = std::move(note); }
   /// Empty: no agent is used.
   [[nodiscard]] const std::filesystem::path& agent_socket() const { return options_.agent_socket; }
 
@@ -264,6 +268,7 @@ class Client {
 
   std::string mark_file_;              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
   std::atomic<bool> had_plan_{false};  ///< the program has loaded one
+  std::optional<std::string> step_note_;
   std::unique_ptr<PlanFollowing> following_;
   SampleQueue samples_;
   Drained drained_;

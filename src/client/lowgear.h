@@ -44,7 +44,7 @@ extern "C" {
 /* Version of this interface. A library works with every program that was built with the same major version and no later
  * minor one: structures carry their size, functions are only added. */
 #define LOWGEAR_ABI_MAJOR 1u
-#define LOWGEAR_ABI_MINOR 4u
+#define LOWGEAR_ABI_MINOR 5u
 
 #if defined(__GNUC__)
 #define LOWGEAR_API __attribute__((visibility("default")))
@@ -170,6 +170,43 @@ typedef struct lowgear_unit {
  * one ends following plans as lowgear_refuse does, unless the flags say otherwise. `count` 0: nothing is expected any
  * more. */
 LOWGEAR_API int lowgear_expect(lowgear_client* client, const lowgear_unit* units, size_t count, uint32_t flags);
+
+/* Since 1.5. Jobs whose iterations differ because documents do: where the lengths of an iteration are told before it
+ * begins, a thread of the library predicts its units' times, and has the agent run it at clocks of its own, with which
+ * this replica ends when the longest one does at full clocks. An iteration whose lengths are not told, told too late,
+ * changed after they were told, do not add up or are beyond those of the fit runs at full clocks, the highest of the
+ * profile; standard error says why, the same reason once. No call waits. */
+enum { LOWGEAR_CLOCKS_PER_UNIT = 0, LOWGEAR_CLOCKS_PER_REPLICA = 1 };
+
+typedef struct lowgear_lengths_options {
+  size_t struct_size;   /* LOWGEAR_LENGTHS_OPTIONS_INIT sets it */
+  const char* profile;  /* file that lowgear profile has written; NULL: lengths are only recorded, in lengths.csv */
+  const char* work;     /* times by length; NULL: next to the profile */
+  const char* schedule; /* the order of every rank as PyTorch's CSV */
+  int32_t pp_rank;      /* of this process in the pipeline */
+  int32_t replica;      /* of this process */
+  int32_t replicas;     /* of the job */
+  int32_t clocks_per;   /* whether each unit has a clock, or a replica one for the iteration */
+} lowgear_lengths_options;
+
+#define LOWGEAR_LENGTHS_OPTIONS_INIT \
+  { sizeof(lowgear_lengths_options), NULL, NULL, NULL, 0, 0, 1, LOWGEAR_CLOCKS_PER_UNIT }
+
+/* To be called once, by the training thread between two iterations, where neither a server plans the job nor a plan is
+ * loaded. LOWGEAR_INVALID where a file cannot be read or is not of this schedule. */
+LOWGEAR_API int lowgear_expect_lengths(lowgear_client* client, const lowgear_lengths_options* options);
+
+/* Since 1.5. What the times of a microbatch's units depend on: the lengths of its documents. */
+typedef struct lowgear_amounts {
+  double tokens;
+  double squared_tokens; /* the squared lengths of its documents, summed */
+} lowgear_amounts;
+
+/* Since 1.5. The lengths of one replica's microbatches in the iteration of this number. Every process tells those of
+ * all replicas, the same on all. Those of an iteration that has begun are only recorded. LOWGEAR_INVALID where no
+ * lengths are expected, there is no such replica, or 1024 iterations wait. */
+LOWGEAR_API int lowgear_tell_lengths(lowgear_client* client, uint64_t iteration, uint32_t replica,
+                                     const lowgear_amounts* microbatches, size_t count);
 
 /* Since 1.2. No plan is followed any more, for the life of this client: the GPU is given back to the agent, so that its
  * clocks are free; marks, recording and reports continue, and the server shows the reason. The first reason is kept.

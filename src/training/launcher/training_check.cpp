@@ -24,7 +24,6 @@
 #include "training/launcher/model_weights.h"
 #include "training/launcher/output_paths.h"
 #include "training/launcher/repartition.h"
-#include "training/launcher/step_clocks.h"
 #include "training/launcher/training_schedule.h"
 #include "training/launcher/training_text.h"
 
@@ -145,7 +144,7 @@ void check_training(const TrainConfig& config) {
   if (config.freeze.controller) (void)TrainingText(held_out_config(config, config.freeze.controller->held_out));
   if (config.evaluation) (void)TrainingText(held_out_config(config, config.evaluation->held_out));
   if (config.adapt.repartition && config.adapt.repartition->profile) (void)WorkPlanner(config);
-  if (config.step_clocks) (void)read_step_clocks(config);
+  if (config.step_clocks) (void)client::read_step_planning(*config.step_clocks, training_schedule(config));
   if (config.envpipe && config.envpipe->profile) {
     (void)findings_on_profile(*config.envpipe, training_schedule(config));
     (void)extra_activations(config.envpipe_memory, profiled_activation_bytes(*config.envpipe), config.parallel.pp,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <exception>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "app/cli/arguments/options.h"
@@ -31,7 +33,9 @@
 #include "client/job_search.h"
 #include "client/rank/rank_environment.h"
 #include "client/server/server_addresses.h"
+#include "client/steps/step_planning.h"
 #include "hardware/measure/command.h"
+#include "planning/steps/work_model.h"
 
 namespace lowgear::operations {
 namespace {
@@ -41,6 +45,8 @@ namespace fs = std::filesystem;
 struct RunArguments {
   std::string server;
   std::string plan;
+  std::string steps;       ///< profile of a recording with lengths
+  std::string clocks_per;  ///< empty: unit
   std::string recording;
   std::string search;
   std::string points;
@@ -72,6 +78,17 @@ std::string checked_plan(const std::string& name) {
   }
   throw InputError(fmt::format("--plan: {}: {}; name a plan or an output folder of lowgear plan", name,
                                fs::exists(name, unknown) ? "it holds no plans.csv" : "no such file or folder"));
+}
+
+/// A profile, next to which times by length lie.
+std::string checked_steps(const std::string& profile) {
+  const client::StepFiles files{.profile = profile, .work = steps::work_file_of(profile)};
+  try {
+    client::check_step_files(files);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("--steps: {}", error.what()));
+  }
+  return fs::absolute(profile).string();
 }
 
 /// Throws InputError, which names `source`, an option or a variable, where an address cannot be one of a server.
@@ -148,9 +165,9 @@ std::map<std::string, std::string> share_variables(const RunArguments& arguments
 /// Whether the command is to be attached, by an option or a variable.
 bool attaches(const RunArguments& arguments) {
   const auto is_set = [](const char* name) { return !environment_text(name).empty(); };
-  return !arguments.server.empty() || !arguments.plan.empty() || !arguments.recording.empty() ||
-         !arguments.search.empty() || is_set("LOWGEAR_SERVER") || is_set("LOWGEAR_PLAN") ||
-         is_set("LOWGEAR_RECORDING") || is_set("LOWGEAR_SEARCH");
+  return !arguments.server.empty() || !arguments.plan.empty() || !arguments.steps.empty() ||
+         !arguments.recording.empty() || !arguments.search.empty() || is_set("LOWGEAR_SERVER") ||
+         is_set("LOWGEAR_PLAN") || is_set("LOWGEAR_STEPS") || is_set("LOWGEAR_RECORDING") || is_set("LOWGEAR_SEARCH");
 }
 
 /// Variables that the command gets in addition to those of this program.
@@ -163,6 +180,8 @@ std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   };
   if (!arguments.server.empty()) set("LOWGEAR_SERVER", client::absolute_server_addresses(arguments.server));
   if (!arguments.plan.empty()) set("LOWGEAR_PLAN", checked_plan(arguments.plan));
+  if (!arguments.steps.empty()) set("LOWGEAR_STEPS", checked_steps(arguments.steps));
+  set("LOWGEAR_CLOCKS_PER", arguments.clocks_per);
   if (!arguments.recording.empty()) set("LOWGEAR_RECORDING", fs::absolute(arguments.recording).string());
   set("LOWGEAR_SEARCH", arguments.search);
   set("LOWGEAR_SEARCH_POINTS", arguments.points);
@@ -198,16 +217,37 @@ void check_search(const RunArguments& arguments) {
   }
 }
 
+/// The value of an option, or of the variable that stands for it.
+std::string asked_for(const std::string& option, std::string_view variable) {
+  return option.empty() ? environment_text(variable) : option;
+}
+
+void check_steps(const RunArguments& arguments) {
+  if (asked_for(arguments.steps, "LOWGEAR_STEPS").empty()) {
+    if (arguments.clocks_per.empty()) return;
+    throw InputError("--clocks-per is of --steps; add --steps PROFILE.csv");
+  }
+  const std::array<std::pair<std::string, const char*>, 3> others{
+      {{asked_for(arguments.server, "LOWGEAR_SERVER"), "--server"},
+       {asked_for(arguments.plan, "LOWGEAR_PLAN"), "--plan"},
+       {asked_for(arguments.search, "LOWGEAR_SEARCH"), "--search"}}};
+  for (const auto& [value, name] : others) {
+    if (value.empty()) continue;
+    throw InputError(fmt::format("--steps and {0}: clocks come from one of them; leave out --steps or {0}", name));
+  }
+}
+
 void check_asked(const RunArguments& arguments) {
   if (arguments.share.empty() && !attaches(arguments)) {
     throw InputError(
-        "nothing to do for the command; add --server ADDRESS, --plan DIR, --search slowdown=2%, --record DIR or "
-        "--share GPU:PERCENT%");
+        "nothing to do for the command; add --server ADDRESS, --plan DIR, --steps PROFILE.csv, --search slowdown=2%, "
+        "--record DIR or --share GPU:PERCENT%");
   }
   if (arguments.strict && !arguments.share.empty()) {
     throw InputError("--strict and --share: a command with a share is not watched; leave out one of them");
   }
   check_search(arguments);
+  check_steps(arguments);
   if (!arguments.server.empty()) {
     require_server_addresses(client::absolute_server_addresses(arguments.server), "--server");
   } else if (const std::string inherited = environment_text("LOWGEAR_SERVER"); !inherited.empty()) {
@@ -221,16 +261,12 @@ void check_asked(const RunArguments& arguments) {
   }
 }
 
-/// The value of an option, or of the variable that stands for it.
-std::string asked_for(const std::string& option, std::string_view variable) {
-  return option.empty() ? environment_text(variable) : option;
-}
-
 AttachedNeeds needs_of(const RunArguments& arguments) {
   AttachedNeeds needs{.servers = asked_for(client::absolute_server_addresses(arguments.server), "LOWGEAR_SERVER"),
                       .agent = false,
                       .recording = asked_for(arguments.recording, "LOWGEAR_RECORDING")};
   needs.agent = !needs.servers.empty() || !asked_for(arguments.plan, "LOWGEAR_PLAN").empty() ||
+                !asked_for(arguments.steps, "LOWGEAR_STEPS").empty() ||
                 !asked_for(arguments.search, "LOWGEAR_SEARCH").empty();
   return needs;
 }
@@ -380,6 +416,15 @@ cli::VerbAction declare_run(CLI::App& app) {
   app.add_option("--plan", arguments->plan,
                  "Output folder of lowgear plan, or one of its plans, whose clocks are followed")
       ->type_name("DIR");
+  app.add_option(
+         "--steps", arguments->steps,
+         "Profile of this job with times by length (lowgear profile of a recording with lengths): each iteration "
+         "runs at clocks for the lengths that lowgear.tell_lengths tells before it begins")
+      ->type_name("PROFILE.csv");
+  app.add_option("--clocks-per", arguments->clocks_per,
+                 "With --steps: one clock for each unit (default), or one for a replica's whole iteration")
+      ->check(CLI::IsMember({"unit", "replica"}))
+      ->type_name("unit|replica");
   app.add_option("--record", arguments->recording,
                  "Folder in which every rank records the times of its units and its energy")
       ->type_name("DIR");

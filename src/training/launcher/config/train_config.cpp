@@ -333,7 +333,7 @@ void read_clocks_of_steps(const YamlView& map, const fs::path& folder, TrainConf
   if (*other != 0) {
     map.fail(fmt::format("{} sets clocks or changes units, too", other), fmt::format("leave out {}, or this", other));
   }
-  StepClocksConfig& clocks = config.step_clocks.emplace();
+  client::StepFiles& clocks = config.step_clocks.emplace();
   clocks.profile = path_at(map.at("profile"), folder);
   clocks.work = steps::work_file_of(clocks.profile.string());
   if (map.has("work")) clocks.work = path_at(map.at("work"), folder);

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "client/steps/step_planning.h"
 #include "estimating/model/model_config.h"
-#include "planning/steps/step_planner.h"
 #include "protocol/job_spec.h"
 #include "training/dataset/token_text.h"
 #include "training/launcher/config/adapt_config.h"
@@ -45,13 +45,6 @@ struct SimulatedGpuConfig {
   double memory_share = 0.3;       ///< share of a unit's time that the SM clock does not change
   double load = 1;                 ///< share of the GPU's compute power
   double attention_share = 0;      ///< of a layer's time, where each sequence is one document; the rest is linear
-};
-
-/// Clocks of each step for its own lengths.
-struct StepClocksConfig {
-  std::filesystem::path profile;  ///< stage profile with the column `blocking_power`
-  std::filesystem::path work;     ///< times by length that `lowgear profile` has fitted with it
-  steps::ClocksPer clocks_per = steps::ClocksPer::unit;
 };
 
 /// A sweep of clocks during training.
@@ -144,7 +137,7 @@ struct TrainConfig {
   int checkpoint_keep = 2;                          ///< newest ones; older ones are deleted
   std::optional<std::filesystem::path> export_folder;  ///< for the weights at the end, in Hugging Face's format
   std::optional<std::filesystem::path> plan;
-  std::optional<StepClocksConfig> step_clocks;
+  std::optional<client::StepFiles> step_clocks;
   std::optional<EnvPipeConfig> envpipe;  ///< the policy followed in the running job; empty: none
   EnvPipeMemory envpipe_memory;          ///< of that policy's order, and of the schedule `envpipe`
   std::optional<std::filesystem::path> recording;

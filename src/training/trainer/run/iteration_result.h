@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "client/steps/step_clocks.h"
 #include "planning/adapt/change_controller.h"
 #include "planning/adapt/freezing/weight_gradient_rotation.h"
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/envpipe/envpipe_loop.h"
 #include "training/trainer/probe/precision_probe.h"
-#include "training/trainer/run/step_clocks.h"
 #include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer {
@@ -50,13 +50,13 @@ struct IterationResult {
   /// Of one microbatch, by stage, on the stage's rank that holds most; 0: nothing of the stage is trained. Empty: not
   /// measured in this iteration.
   std::vector<std::int64_t> activation_bytes = {};
-  std::string policy = {};                             ///< whose clocks the iteration followed; empty: none
-  std::optional<StepPrediction> step_prediction = {};  ///< of this rank, where steps have clocks of their own
-  std::string partition = {};                          ///< `custom:0,4,8`; empty unless the job may change it
-  std::optional<MovedLayers> moved = {};               ///< empty: no layer moved
-  std::optional<ChosenPrecision> precision = {};       ///< in a run's first iteration, if a probe chose it
-  std::optional<EnvPipeDecision> envpipe = {};         ///< on rank 0, where the policy is followed in the running job
-  std::vector<adapt::ChangeDecision> decisions = {};   ///< on rank 0: since the iteration before
+  std::string policy = {};                                     ///< whose clocks the iteration followed; empty: none
+  std::optional<client::StepPrediction> step_prediction = {};  ///< of this rank, where steps have clocks of their own
+  std::string partition = {};                                  ///< `custom:0,4,8`; empty unless the job may change it
+  std::optional<MovedLayers> moved = {};                       ///< empty: no layer moved
+  std::optional<ChosenPrecision> precision = {};               ///< in a run's first iteration, if a probe chose it
+  std::optional<EnvPipeDecision> envpipe = {};        ///< on rank 0, where the policy is followed in the running job
+  std::vector<adapt::ChangeDecision> decisions = {};  ///< on rank 0: since the iteration before
 };
 
 /// Numbers of a rank that are summed over all ranks after an iteration.

@@ -15,6 +15,7 @@
 #include "planning/plan/plan.h"
 #include "planning/plan/plan_json.h"
 #include "training/launcher/model_weights.h"
+#include "training/launcher/training_schedule.h"
 #include "training/launcher/training_text.h"
 #include "training/trainer/checkpoint/weights.h"
 #include "training/trainer/engine/optimizer.h"
@@ -84,11 +85,28 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, Backend backend, client::
       policy_(followed_policy(config_)) {
   load_state();
   if (config_.plan) client_->load_plan(*config_.plan, part_.place().pp, /*nearest_below=*/false);
-  if (config_.step_clocks && !all_steps_done()) {
-    step_clocks_.emplace(config_, data_, *client_, part_.place(), rank());
-    step_clocks_->begin(steps_.done);
-  }
+  if (config_.step_clocks && !all_steps_done()) begin_step_clocks();
   if (config_.recording && config_.document_end && rank() == 0) lengths_.emplace(*config_.recording, steps_.done);
+}
+
+void TrainingRun::begin_step_clocks() {
+  client::StepClocksOptions clocks;
+  clocks.planning = client::read_step_planning(*config_.step_clocks, launcher::training_schedule(config_));
+  clocks.pp_rank = part_.place().pp;
+  clocks.replica = part_.place().dp;
+  clocks.speaks = rank() == 0;
+  clocks.lengths = [this](std::int64_t step) -> client::StepLengths {
+    if (step >= config_.steps) return {};
+    return {.state = client::StepLengths::State::known, .amounts = data_.amounts(step)};
+  };
+  clocks.offer = [this](client::Client::IterationPlan plan) { return client_->plan_iteration(std::move(plan)); };
+  clocks.name = [](std::int64_t step) { return fmt::format("step {}", step + 1); };
+  step_clocks_.emplace(std::move(clocks));
+  try {
+    step_clocks_->plan_first(steps_.done);
+  } catch (const Error& error) {
+    throw Error(fmt::format("energy.steps: {}", error.what()));
+  }
 }
 
 bool TrainingRun::records_lengths(std::int64_t step) const {
@@ -300,7 +318,10 @@ void TrainingRun::require_finite(const IterationResult& result) const {
 }
 
 void TrainingRun::finish() {
-  if (step_clocks_) step_clocks_->finish();
+  if (step_clocks_) {
+    const std::string others = step_clocks_->finish();
+    if (!others.empty()) fmt::print(stderr, "steps without clocks of their own: {}\n", others);
+  }
   ranks_.world->all_reduce(at::zeros({1}));
   synchronize(part_.device());
   if (ranks_.close) ranks_.close();

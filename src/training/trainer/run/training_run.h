@@ -7,18 +7,18 @@
 #include <string>
 
 #include "client/client.h"
+#include "client/steps/lengths_file.h"
+#include "client/steps/step_clocks.h"
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/engine/backend.h"
 #include "training/trainer/engine/loss_scale.h"
 #include "training/trainer/envpipe/envpipe_loop.h"
 #include "training/trainer/measuring/activation_meter.h"
-#include "training/trainer/measuring/lengths_file.h"
 #include "training/trainer/measuring/profile_clocks.h"
 #include "training/trainer/measuring/unit_marks.h"
 #include "training/trainer/run/change_loop.h"
 #include "training/trainer/run/iteration_result.h"
-#include "training/trainer/run/step_clocks.h"
 #include "training/trainer/run/trained_part.h"
 #include "training/trainer/run/training_data.h"
 #include "training/trainer/transport/transport.h"
@@ -69,6 +69,7 @@ class TrainingRun {
   [[nodiscard]] ChosenPrecision choose_precision(const std::function<bool()>& asked_to_end);
   void require_finite(const IterationResult& result) const;
   void follow_profile_clock(std::int64_t step);
+  void begin_step_clocks();
   [[nodiscard]] bool records_lengths(std::int64_t step) const;
   [[nodiscard]] int rank() const { return ranks_.world->rank(); }
 
@@ -87,8 +88,8 @@ class TrainingRun {
   std::optional<HeldOutLoss> freezing_loss_;  ///< by which the controller of freezing decides
   ChangeLoop changes_;
   std::optional<EnvPipeLoop> envpipe_;
-  std::optional<StepClocks> step_clocks_;
-  std::optional<LengthsFile> lengths_;  ///< on rank 0, where lengths differ and are recorded
+  std::optional<client::StepClocks> step_clocks_;
+  std::optional<client::LengthsFile> lengths_;  ///< on rank 0, where lengths differ and are recorded
   std::optional<HeldOutLoss> evaluation_;
   std::optional<CheckpointFolder> checkpoints_;
   StepCount steps_;

@@ -1,4 +1,4 @@
-#include "training/trainer/measuring/lengths_file.h"
+#include "client/steps/lengths_file.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <ios>
 #include <iterator>
 
-namespace lowgear::trainer {
+namespace lowgear::client {
 
 LengthsFile::LengthsFile(const std::filesystem::path& recording, std::int64_t first_step)
     : path_(recording / steps::kLengthsFile) {
@@ -41,4 +41,4 @@ void LengthsFile::write(const std::string& text, bool from_begin) {
   fmt::print(stderr, "{}: cannot be written: lengths are not recorded; training continues\n", path_.string());
 }
 
-}  // namespace lowgear::trainer
+}  // namespace lowgear::client

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,7 +19,9 @@
 #include "client/client.h"
 #include "client/job_search.h"
 #include "client/lowgear.h"
+#include "client/steps/attached_steps.h"
 #include "planning/profile/recording.h"
+#include "planning/schedule/torch_csv.h"
 
 // The C interface of lowgear.h: turns structures into values and exceptions into codes.
 
@@ -55,11 +58,13 @@ struct lowgear_client {
   lowgear::client::RankInfo rank;
   lowgear::client::SearchingRank searching;
   bool has_server = false;
+  std::filesystem::path recording;                            ///< empty: nothing is recorded
   std::unique_ptr<lowgear::client::IterationLog> iterations;  ///< null: none was searched; the client writes to it
   std::optional<Client> client;                               ///< within this object: a pointer is time of each mark
   std::mutex search_mutex;                                    ///< of the two below
   bool searches_elsewhere = false;
   std::unique_ptr<lowgear::client::JobSearch> search;
+  std::unique_ptr<lowgear::client::AttachedSteps> steps;  ///< null: no lengths are told
 };
 
 namespace {
@@ -334,6 +339,42 @@ static_assert(static_cast<int>(lowgear::client::PointSearchState::cut_off) + LOW
               LOWGEAR_SEARCH_CUT_OFF);
 static_assert(static_cast<int>(lowgear::client::PointKind::power_limit) == LOWGEAR_POINTS_POWER_LIMIT);
 
+lowgear::client::AttachedStepsOptions step_options(const lowgear_client& client,
+                                                   const lowgear_lengths_options* options) {
+  lowgear_lengths_options known = LOWGEAR_LENGTHS_OPTIONS_INIT;
+  if (options == nullptr || options->struct_size < offsetof(lowgear_lengths_options, profile)) {
+    throw InputError("lowgear_lengths_options.struct_size is not set; start from LOWGEAR_LENGTHS_OPTIONS_INIT");
+  }
+  std::memcpy(&known, options, std::min(options->struct_size, sizeof known));
+  if (known.clocks_per != LOWGEAR_CLOCKS_PER_UNIT && known.clocks_per != LOWGEAR_CLOCKS_PER_REPLICA) {
+    throw InputError("lowgear_lengths_options.clocks_per: this library is older than the program");
+  }
+  lowgear::client::AttachedStepsOptions steps;
+  steps.schedule = lowgear::schedule::read_torch_csv(text_or_empty(known.schedule), "schedule");
+  steps.replicas = known.replicas;
+  steps.replica = known.replica;
+  steps.pp_rank = known.pp_rank;
+  steps.speaks = client.rank.rank == 0;
+  steps.recording = client.recording;
+  const std::string profile = text_or_empty(known.profile);
+  if (profile.empty()) return steps;
+  steps.files = {.profile = profile,
+                 .work = known.work != nullptr ? known.work : lowgear::steps::work_file_of(profile),
+                 .clocks_per = known.clocks_per == LOWGEAR_CLOCKS_PER_UNIT ? lowgear::steps::ClocksPer::unit
+                                                                           : lowgear::steps::ClocksPer::replica};
+  return steps;
+}
+
+/// The training thread begins an iteration.
+void begin_iteration(lowgear_client& client, const std::uint64_t* number) {
+  if (number != nullptr) {
+    client.client->iteration_begin({.number = *number});
+  } else {
+    client.client->iteration_begin();
+  }
+  if (client.steps) client.steps->iteration_begins(client.client->iteration());
+}
+
 }  // namespace
 
 int lowgear_open(const lowgear_options* options, lowgear_client** client) {
@@ -347,6 +388,7 @@ int lowgear_open(const lowgear_options* options, lowgear_client** client) {
     opened->fork_generation = fork_generation().load(std::memory_order_relaxed);
     opened->rank = resolved.rank;
     opened->has_server = !resolved.server.address.empty();
+    opened->recording = resolved.recording.folder;
     opened->searching = {.rank = resolved.rank,
                          .gpu = resolved.gpu,
                          .agent_http_socket = lowgear::client::agent_http_socket(resolved.agent_socket, environment)};
@@ -362,6 +404,7 @@ int lowgear_close(lowgear_client* client) {
   if (!usable(client)) return unusable(client);
   return guarded([&]() -> int {
     const std::unique_ptr<lowgear_client> closed(client);
+    if (client->steps) client->client->set_step_note(client->steps->finish());
     return LOWGEAR_OK;
   });
 }
@@ -389,14 +432,14 @@ int lowgear_load_plan(lowgear_client* client, const char* path, int32_t plan_ran
 
 int lowgear_iteration_begin(lowgear_client* client) {
   if (!usable(client)) return unusable(client);
-  client->client->iteration_begin();
+  begin_iteration(*client, nullptr);
   return LOWGEAR_OK;
 }
 
 int lowgear_iteration_begin_at(lowgear_client* client, uint64_t number) {
   if (!usable(client)) return unusable(client);
   if (number > static_cast<uint64_t>(lowgear::profile::kMaxIteration)) return LOWGEAR_INVALID;
-  client->client->iteration_begin({.number = number});
+  begin_iteration(*client, &number);
   return LOWGEAR_OK;
 }
 
@@ -429,6 +472,35 @@ int lowgear_expect(lowgear_client* client, const lowgear_unit* units, size_t cou
     expected.reserve(count);
     for (std::size_t i = 0; i < count; ++i) expected.push_back(expected_unit(units[i], i));
     client->client->expect(std::move(expected), (flags & LOWGEAR_EXPECT_COUNT_ONLY) == 0);
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_expect_lengths(lowgear_client* client, const lowgear_lengths_options* options) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    if (client->steps) throw InputError("lengths are expected already");
+    if (client->has_server && options != nullptr && options->profile != nullptr) {
+      throw InputError("a server plans this job; leave out the server, or the profile");
+    }
+    client->steps = std::make_unique<lowgear::client::AttachedSteps>(step_options(*client, options), *client->client);
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_tell_lengths(lowgear_client* client, uint64_t iteration, uint32_t replica,
+                         const lowgear_amounts* microbatches, size_t count) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    if (!client->steps) throw InputError("no lengths are expected: call lowgear_expect_lengths first");
+    if (microbatches == nullptr && count > 0) throw InputError("the pointer to the microbatches is null");
+    if (iteration > static_cast<uint64_t>(lowgear::profile::kMaxIteration)) {
+      throw InputError("the iteration is beyond any training");
+    }
+    std::vector<lowgear::steps::Amounts> amounts;
+    amounts.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) amounts.push_back({microbatches[i].tokens, microbatches[i].squared_tokens});
+    client->steps->tell(static_cast<std::int64_t>(iteration), static_cast<int>(replica), amounts);
     return LOWGEAR_OK;
   });
 }

@@ -7,7 +7,7 @@
 
 #include "planning/steps/work_model.h"
 
-namespace lowgear::trainer {
+namespace lowgear::client {
 
 /// `lengths.csv` of a recording: the lengths of every replica's microbatches in each recorded step, as `lowgear
 /// profile` and `lowgear plan --lengths` read them. Training does not depend on it: what cannot be written is reported
@@ -27,4 +27,4 @@ class LengthsFile {
   bool failed_ = false;
 };
 
-}  // namespace lowgear::trainer
+}  // namespace lowgear::client

@@ -1,0 +1,86 @@
+#include "client/steps/told_lengths.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/core/error.h"
+
+namespace lowgear::client {
+namespace {
+
+/// Why the lengths of a replica cannot be right; empty: they can.
+std::string fault_of(int replica, std::span<const steps::Amounts> microbatches, int expected) {
+  if (microbatches.size() != static_cast<std::size_t>(expected)) {
+    return fmt::format("replica {} told lengths of {} microbatches, and the schedule has {}", replica,
+                       microbatches.size(), expected);
+  }
+  for (std::size_t i = 0; i < microbatches.size(); ++i) {
+    const auto& [tokens, squared] = microbatches[i];
+    // Documents have a token at least, and their squares add up to no more than those of one long document.
+    if (std::isfinite(squared) && tokens >= 1 && squared >= tokens && squared <= tokens * tokens) continue;
+    return fmt::format("the lengths of microbatch {} of replica {} do not add up: {:.0f} tokens, {:.0f} squared tokens",
+                       i, replica, tokens, squared);
+  }
+  return "";
+}
+
+}  // namespace
+
+void ToldLengths::tell(std::int64_t iteration, int replica, std::span<const steps::Amounts> microbatches) {
+  if (replica < 0 || replica >= replicas_) {
+    throw InputError(fmt::format("there is no replica {} of {}", replica, replicas_));
+  }
+  const std::lock_guard lock(mutex_);
+  if (iterations_.size() >= kMostIterations && !iterations_.contains(iteration)) {
+    throw InputError(fmt::format("the lengths of {} iterations wait for their begin: tell those of {} later",
+                                 kMostIterations, iteration));
+  }
+  newest_ = iteration;
+  Told& told = iterations_[iteration];
+  const auto [before, is_new] =
+      told.replicas.try_emplace(replica, std::vector<steps::Amounts>(microbatches.begin(), microbatches.end()));
+  std::string fault = fault_of(replica, microbatches, microbatches_);
+  if (!is_new && !std::ranges::equal(before->second, microbatches)) {
+    fault = fmt::format("the lengths of replica {} were changed after they were told", replica);
+  }
+  if (told.fault.empty()) told.fault = std::move(fault);
+}
+
+std::string ToldLengths::what_is_missing(const Told& told) const {
+  for (int replica = 0; replica < replicas_; ++replica) {
+    if (told.replicas.contains(replica)) continue;
+    return replicas_ == 1 ? "its lengths were not told"
+                          : fmt::format("its lengths were not told by replica {}", replica);
+  }
+  return "";
+}
+
+StepLengths ToldLengths::of(std::int64_t iteration) const {
+  using State = StepLengths::State;
+  const std::lock_guard lock(mutex_);
+  const auto found = iterations_.find(iteration);
+  if (found == iterations_.end()) {
+    return {.state = State::awaited,
+            .reason = newest_ ? fmt::format("its lengths were not told, those of iteration {} were last", *newest_)
+                              : "its lengths were not told"};
+  }
+  const Told& told = found->second;
+  if (!told.fault.empty()) return {.state = State::invalid, .reason = told.fault};
+  if (std::string missing = what_is_missing(told); !missing.empty()) {
+    return {.state = State::awaited, .reason = std::move(missing)};
+  }
+  StepLengths lengths{.state = State::known};
+  for (const auto& [replica, amounts] : told.replicas) {
+    lengths.amounts.insert(lengths.amounts.end(), amounts.begin(), amounts.end());
+  }
+  return lengths;
+}
+
+void ToldLengths::forget_before(std::int64_t iteration) {
+  const std::lock_guard lock(mutex_);
+  iterations_.erase(iterations_.begin(), iterations_.lower_bound(iteration));
+}
+
+}  // namespace lowgear::client
