@@ -34,6 +34,7 @@ uses liblowgear.so: the library that LOWGEAR_LIBRARY names, or else the one next
 """
 
 from ._client import Client, Measurement, OperatingPoint, Status, Window
+from ._lengths import tell_lengths
 from ._library import AgentUnavailable, InvalidUse, LowgearError, LowgearWarning, Refused, UnknownParameter
 from ._measure import measure
 
@@ -45,6 +46,7 @@ _PLANNING = ("plan", "replan", "verify", "simulate", "estimate", "search", "emul
 __all__ = [
     *_PLANNING,
     "measure",
+    "tell_lengths",
     "Client",
     "Measurement",
     "OperatingPoint",

@@ -12,6 +12,7 @@ from . import _library
 from ._keywords import with_suggestions
 from ._units import KINDS
 
+_CLOCKS_PER = {"unit": 0, "replica": 1}
 _POINTS = {"clock": 0, "power-limit": 1}
 _SEARCH_STATES = ("off", "waiting", "running", "found", "none", "cut_off", "elsewhere")
 _NEAREST_BELOW = 1
@@ -379,6 +380,37 @@ class Client:
         Raises InvalidUse for layers that no model has.
         """
         self._check(self._library.lowgear_report_work(self._handle, layers, frozen_layers, _encode(precision)))
+
+    def expect_lengths(self, schedule: str, *, pp_rank: int = 0, replica: int = 0, replicas: int = 1, profile=None, work=None,
+                       clocks_per: str = "unit"):
+        """Lengths of every iteration's documents will be told. With a `profile` that `lowgear profile` has written of a
+        recording with lengths, each iteration runs at clocks for its own; without, lengths are recorded alone. Called once
+        by the training thread.
+
+        Args:
+            schedule: the order of every pipeline rank, in PyTorch's CSV form.
+            pp_rank, replica, replicas: this process' place.
+            work: times by length; by default next to the profile.
+            clocks_per: unit or replica.
+
+        Raises InvalidUse where a file cannot be read or is not of this schedule, or a server plans the job.
+        """
+        if clocks_per not in _CLOCKS_PER:
+            raise _library.InvalidUse(f"clocks_per: there is no {clocks_per!r}; there are {', '.join(_CLOCKS_PER)}")
+        options = _library.LengthsOptionsStruct(
+            ctypes.sizeof(_library.LengthsOptionsStruct), _encode_option("profile", profile), _encode_option("work", work),
+            schedule.encode(), pp_rank, replica, replicas, _CLOCKS_PER[clocks_per])
+        self._check(self._library.lowgear_expect_lengths(self._handle, ctypes.byref(options)))
+
+    def tell_lengths(self, iteration: int, replica: int, microbatches: Iterable[Tuple[float, float]]):
+        """The lengths of a replica's microbatches in an iteration: tokens of each, and the squared lengths of its documents,
+        summed. Every process tells those of all replicas, the same on all. Returns at once.
+
+        Raises InvalidUse where no lengths are expected or there is no such replica.
+        """
+        pairs = list(microbatches)
+        array = (_library.AmountsStruct * len(pairs))(*pairs)
+        self._check(self._library.lowgear_tell_lengths(self._handle, iteration, replica, array, len(pairs)))
 
     def use_stream(self, handle: Optional[int]):
         """From now on a mark takes effect when the GPU reaches it on this stream, such as

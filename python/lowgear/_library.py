@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 _ABI_MAJOR = 1
-_ABI_MINOR = 4
+_ABI_MINOR = 5
 
 _NVIDIA_DEVICE = "/dev/nvidiactl"  # there with every driver of NVIDIA
 
@@ -107,6 +107,18 @@ class StatusStruct(ctypes.Structure):
         + [(name, ctypes.c_char * 256) for name in ("not_following", "difference", "stream_problem")]
         + [(name, ctypes.c_uint64) for name in ("decisions_waiting", "decisions_lost")]
     )
+
+
+class LengthsOptionsStruct(ctypes.Structure):
+    _fields_ = (
+        [("struct_size", ctypes.c_size_t)]
+        + [(name, ctypes.c_char_p) for name in ("profile", "work", "schedule")]
+        + [(name, ctypes.c_int32) for name in ("pp_rank", "replica", "replicas", "clocks_per")]
+    )
+
+
+class AmountsStruct(ctypes.Structure):
+    _fields_ = [("tokens", ctypes.c_double), ("squared_tokens", ctypes.c_double)]
 
 
 class SearchOptionsStruct(ctypes.Structure):
@@ -220,6 +232,9 @@ def load():
     library.lowgear_get_search.argtypes = [client, ctypes.POINTER(SearchStruct)]
     library.lowgear_report_decision.argtypes = [client, ctypes.POINTER(DecisionStruct)]
     library.lowgear_report_work.argtypes = [client, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p]
+    library.lowgear_expect_lengths.argtypes = [client, ctypes.POINTER(LengthsOptionsStruct)]
+    library.lowgear_tell_lengths.argtypes = [client, ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(AmountsStruct),
+                                             ctypes.c_size_t]
     library.lowgear_stagger.argtypes = [client]
     return library
 

@@ -31,12 +31,21 @@ class Session:
         self.open_units = []
         self.in_iteration = False
         self.closed = False
+        self.told = []
+        self.next_iteration = 0
+
+    def lacks_lengths(self):
+        return True
+
+    def tell(self, iteration, amounts):
+        self.told.append((iteration, amounts))
 
     def begin(self, number):
         assert not self.in_iteration
         self.in_iteration = True
         self.iterations.append([])
         self.numbers.append(number)
+        self.next_iteration += 1
 
     def iteration_end(self):
         assert self.in_iteration and not self.open_units

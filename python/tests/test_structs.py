@@ -15,6 +15,8 @@ STRUCTS = {
     "lowgear_decision": _library.DecisionStruct,
     "lowgear_measurement": _library.MeasurementStruct,
     "lowgear_status": _library.StatusStruct,
+    "lowgear_lengths_options": _library.LengthsOptionsStruct,
+    "lowgear_amounts": _library.AmountsStruct,
     "lowgear_search_options": _library.SearchOptionsStruct,
     "lowgear_search": _library.SearchStruct,
 }
@@ -70,7 +72,7 @@ class TestStructs(unittest.TestCase):
     def test_a_status_has_what_the_library_fills(self):
         filled = [name for name, _ in _library.StatusStruct._fields_ if name != "struct_size"]
         self.assertEqual(list(_client.Status._fields), filled)
-        body = re.search(r"^lowgear_status status_of\(.*?^}", (CLIENT / "c_api.cpp").read_text(), re.S | re.M)[0]
+        body = re.search(r"^lowgear_status status_of\(.*?^}", (CLIENT / "c_api" / "c_api.cpp").read_text(), re.S | re.M)[0]
         self.assertEqual(re.findall(r"result\.(\w+)", body), filled)
 
 

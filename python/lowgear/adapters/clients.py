@@ -47,6 +47,6 @@ class Clients:
             if session is not None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # `lowgear run` says it in its last line
-                    session.client.close()
+                    session.close()
         except Exception as error:
             say(f"at the end: {error}")

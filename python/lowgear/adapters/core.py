@@ -4,10 +4,12 @@ import importlib
 import os
 import sys
 from types import ModuleType
+from typing import List, Optional
 
+from .._lengths import Amounts
 from .importing import ADAPTERS, AfterImport, is_asked_for
 from .marks import Marks
-from .messages import is_first_rank, say
+from .messages import is_first_rank, say, say_once
 from .wrapping import Unsupported
 
 _MARKS = Marks()
@@ -35,6 +37,17 @@ def install(name: str, module: object, marks: Marks = _MARKS) -> None:
         marks.refuse(problem)
     elif is_first_rank():
         say(f"not attached to {name}: {problem}")
+
+
+def tell(iteration: Optional[int], amounts: List[Amounts], problem: Optional[str]) -> None:
+    """Lengths that the program tells. Never raises. With a problem there are none, which is told, too: other replicas do not
+    wait for them."""
+    try:
+        if problem is not None and is_first_rank():
+            say_once(problem)
+        _MARKS.tell(iteration, amounts)
+    except Exception as error:
+        _MARKS.fail(error)
 
 
 def activate() -> None:

@@ -20,7 +20,7 @@ ADAPTERS = {
 
 def is_asked_for(environment):
     """Whether a LOWGEAR_* variable asks to attach, and none forbids it."""
-    asking = ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH")
+    asking = ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_STEPS", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH")
     return environment.get("LOWGEAR_ATTACH") != "0" and any(environment.get(name) for name in asking)
 
 

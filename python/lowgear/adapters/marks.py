@@ -2,8 +2,9 @@
 
 import atexit
 import threading
-from typing import Any, Callable, Dict, Generator, List, Optional
+from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
 
+from .._lengths import Amounts, amounts_of
 from .._torch import current_cuda
 from .clients import Clients
 from .job import Job, Unit, first_difference, name_of
@@ -12,6 +13,7 @@ from .session import Session
 
 #: Who marks where several adapters see a job: the one of the highest level, then the one that came first.
 OPTIMIZER, FRAMEWORK, PIPELINE = range(3)
+_MOST_TOLD = 1024
 
 
 class Marks:
@@ -33,6 +35,7 @@ class Marks:
         self._broken = False
         self._thread = 0
         self._adapters: Dict[str, Any] = {}
+        self._told: List[Tuple[Optional[int], List[Amounts]]] = []  # before there is a client
 
     def adapter(self, source: str, make: Callable[[], Any]) -> Any:
         """The one object of an adapter, which may have hooks in several modules."""
@@ -79,9 +82,29 @@ class Marks:
             return
         if self._session is None:
             return
+        for iteration, amounts in self._told:
+            self._session.tell((number or 0) if iteration is None else iteration, amounts)
+        self._told = []
         self._session.begin(number)
         self._running, self._broken, self._units = True, False, []
         self._thread = threading.get_ident()
+
+    def tell(self, iteration: Optional[int], amounts: List[Amounts]) -> None:
+        """The lengths of this replica in an iteration; None: in the one that begins next."""
+        if self._session is not None:
+            self._session.tell(iteration, amounts)
+        elif not self._off and len(self._told) < _MOST_TOLD:
+            self._told.append((iteration, amounts))
+
+    @property
+    def records_lengths(self) -> bool:
+        """Whether those of the iteration that runs are missing, and of use: for the recording, as clocks need them before."""
+        return self._session is not None and self._session.lacks_lengths()
+
+    def tell_current(self, documents: Optional[List[List[int]]]) -> None:
+        """By microbatch."""
+        if documents is not None:
+            self._session.tell(self._session.next_iteration - 1, [amounts_of(lengths) for lengths in documents])
 
     def pause(self) -> None:
         """Ends the iteration: an evaluation, a checkpoint or the next iteration follows."""

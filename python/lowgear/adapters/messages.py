@@ -13,6 +13,15 @@ def say(text: str) -> None:
         pass
 
 
+_SAID = set()
+
+
+def say_once(text: str) -> None:
+    if text not in _SAID and len(_SAID) < 20:
+        _SAID.add(text)
+        say(text)
+
+
 def is_first_rank() -> bool:
     """Before a framework knows: as torchrun, Slurm, Open MPI or MPICH say."""
     names = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")

@@ -4,11 +4,14 @@ import itertools
 import os
 import warnings
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 from .. import _library
+from .._lengths import Amounts
 from .._torch import current_cuda, current_gpu, torch
 from .job import Job, job_spec, schedule_csv
+from .lengths import Lengths, default_store
+from .messages import say_once
 from .plans import order_problem, plan_file
 
 
@@ -42,7 +45,7 @@ def _recording(rank: int, earlier: int) -> dict:
 
 def _does_more_than_record() -> bool:
     """Whether a client has something to do where nothing can be recorded."""
-    return any(os.environ.get(name) for name in ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_SEARCH"))
+    return any(os.environ.get(name) for name in ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_STEPS", "LOWGEAR_SEARCH"))
 
 
 class Session:
@@ -58,6 +61,9 @@ class Session:
         self._stream: Optional[int] = None
         self._failed: set = set()
         self._planned: Optional[Job] = None
+        self._lengths: Optional[Lengths] = None
+        self._no_lengths = ""  # why
+        self.next_iteration = 0
         self.problem: Optional[str] = None
         self.is_served = bool(os.environ.get("LOWGEAR_SERVER")) and not refused
         place = job.place
@@ -85,6 +91,11 @@ class Session:
             self._load_plan(os.environ["LOWGEAR_PLAN"])
         if os.environ.get("LOWGEAR_RECORDING") and not refused and not self.not_recorded:
             self._record_order(Path(os.environ["LOWGEAR_RECORDING"]))
+            if job.orders is not None and not os.environ.get("LOWGEAR_STEPS"):
+                self._expect_lengths(None)
+        if os.environ.get("LOWGEAR_STEPS") and not refused:
+            self._planned = job
+            self._expect_lengths(os.environ["LOWGEAR_STEPS"])
         if job.expected is not None and not refused:
             self._attempt("expect", job.expected, False)  # Python decides what a difference means: it knows more
 
@@ -100,6 +111,38 @@ class Session:
             self.problem = order_problem(path, self.job.orders)
         except (lowgear.LowgearError, OSError, ValueError) as error:
             self.problem = str(error)
+
+    def _expect_lengths(self, profile: Optional[str]) -> None:
+        """Of each iteration. Without a profile they are recorded alone, by one rank."""
+        place = self.job.place
+        if self.job.orders is None:
+            self.problem = "step clocks need a pipeline whose units are marked"
+            return
+        hears = bool(profile) or (place.pp_rank == 0 and place.speaks)
+        try:
+            store = default_store()
+            if store is None and place.pp * place.dp * place.tp > 1:
+                raise RuntimeError("lengths do not reach other ranks, as torch.distributed is not initialized")
+            if hears:
+                self.client.expect_lengths(
+                    schedule_csv(self.job.orders), pp_rank=place.pp_rank, replica=place.dp_rank, replicas=place.dp,
+                    profile=profile, clocks_per=os.environ.get("LOWGEAR_CLOCKS_PER") or "unit")
+            self._lengths = Lengths(place, self.client, self._error, store, hears)
+        except (self._error, AttributeError, RuntimeError, ValueError) as error:
+            self._no_lengths = str(error)
+            if profile:
+                self.problem = str(error)
+
+    def tell(self, iteration: Optional[int], amounts: List[Amounts]) -> None:
+        """The lengths of this replica in an iteration; None: in the one that begins next."""
+        if self._lengths is not None:
+            self._lengths.tell(self.next_iteration if iteration is None else iteration, amounts)
+        elif self._no_lengths and self.job.place.speaks:
+            say_once(f"lengths are not recorded: {self._no_lengths}")
+
+    def lacks_lengths(self) -> bool:
+        """Whether this rank has not told those of the newest iteration."""
+        return self._lengths is not None and not self._lengths.knows(self.next_iteration - 1)
 
     def _record_order(self, folder: Path) -> None:
         """One rank leaves the job's order next to the recordings, as `lowgear plan --schedule` reads it."""
@@ -133,6 +176,11 @@ class Session:
                 self._stream = stream
         if self.is_served:
             self._attempt("stagger")  # the server may delay iterations, where an operator wants that
+        if number is not None:
+            self.next_iteration = number
+        if self._lengths is not None:
+            self._lengths.begins(self.next_iteration)
+        self.next_iteration += 1
         if number is None or not self._attempt("iteration_begin_at", number):
             self.client.iteration_begin()
 
@@ -147,9 +195,15 @@ class Session:
             stopped = self._attempt("stop_following")
             return None if stopped else "the plan is for another schedule than the job runs now"
         self._attempt("follow_again")
-        self._load_plan(os.environ["LOWGEAR_PLAN"])
+        if os.environ.get("LOWGEAR_PLAN"):
+            self._load_plan(os.environ["LOWGEAR_PLAN"])
         return self.problem
 
     def refuse(self, reason: str) -> bool:
         """Gives clocks back; measuring continues. False where the library refuses."""
         return self._attempt("refuse", reason)
+
+    def close(self) -> None:
+        if self._lengths is not None:
+            self._lengths.close()
+        self.client.close()

@@ -5,6 +5,7 @@ import sys
 from typing import Any, Dict, List, Optional
 
 from .._units import LETTERS
+from .inputs import documents_in
 from .job import Job, Place, Unit
 from .marks import PIPELINE, Marks
 from .wrapping import Unsupported, is_wrapped, require, wrap
@@ -135,6 +136,9 @@ class _Adapter:
         schedule = arguments["self"]
         if schedule._has_backward:
             self.marks.begin(_SOURCE, PIPELINE, lambda: self.job(schedule))
+            is_first = any(stage.is_first for stage in _stages(schedule))
+            if is_first and self.marks.running(_SOURCE) and self.marks.records_lengths:
+                self.marks.tell_current(documents_in(arguments.get("kwargs") or {}, schedule._n_microbatches))
         else:
             self.marks.pause()  # an evaluation
         yield from self.marks.call()

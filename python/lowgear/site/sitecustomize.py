@@ -34,7 +34,8 @@ def _install(name, module):
 
 
 def _attach():
-    if not any(os.environ.get(name) for name in ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH")):
+    asking = ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_STEPS", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH")
+    if not any(os.environ.get(name) for name in asking):
         return
     importing = _load("_lowgear_importing", os.path.join(os.path.dirname(_SITE), "adapters", "importing.py"))
     if importing.is_asked_for(os.environ):
