@@ -5,10 +5,15 @@
 
 LOWGEAR_NVML and LOWGEAR_SIMGPU name the GPUs (lowgear simgpu create). Each forward and backward also runs a kernel on
 its rank's GPU, which takes longer and draws less at a lower clock. PyTorch 2.6 or newer; nothing here marks units.
+
+    lowgear run --steps profile.csv -- python3 examples/attach/simulated_pipeline.py 150 documents
+
+With `documents` microbatches differ in length, and the first rank tells the lengths an iteration ahead.
 """
 import collections
 import ctypes
 import os
+import random
 import sys
 import time
 from subprocess import Popen
@@ -21,6 +26,10 @@ if "RANK" not in os.environ:  # the script starts its own ranks: Debian 13's PyT
 import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+VARY = "documents" in sys.argv
+if VARY:
+    import lowgear  # installed, or there under `lowgear run` once PyTorch is imported
 
 
 def simulated_gpu(index):
@@ -39,6 +48,17 @@ def simulated_gpu(index):
     return kernel
 
 
+def documents(iteration):
+    """Lengths of the documents of each microbatch, in tokens: what a loader would know."""
+    chance = random.Random(iteration)
+    return [[max(1, min(4096, round(chance.lognormvariate(6, 1)))) for _ in range(4)] for _ in range(4)]
+
+
+def share(lengths):
+    """Of a microbatch's time in that of a usual one: a part by tokens, a part by squared lengths (attention)."""
+    return sum(length / 4000 + length ** 2 / 8e6 for length in lengths) if VARY else 1
+
+
 class OnGpu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, values, kernel, time_s):
@@ -53,12 +73,12 @@ class OnGpu(torch.autograd.Function):
 
 
 class Stage(torch.nn.Module):
-    def __init__(self, width, *work):
+    def __init__(self, width, kernel, time_s):
         super().__init__()
-        self.layer, self.work = torch.nn.Linear(width, width), work
+        self.layer, self.kernel, self.time_s, self.coming = torch.nn.Linear(width, width), kernel, time_s, []
 
     def forward(self, values):
-        return OnGpu.apply(self.layer(values), *self.work)
+        return OnGpu.apply(self.layer(values), self.kernel, self.time_s * self.coming.pop(0))
 
 
 iterations = int(sys.argv[1]) if len(sys.argv) > 1 else 150
@@ -71,6 +91,9 @@ stage = PipelineStage(module, rank, 2, torch.device("cpu"))
 schedule = Schedule1F1B(stage, microbatches, loss_fn=torch.nn.functional.mse_loss)
 optimizer = torch.optim.SGD(module.parameters(), 1e-2)
 for iteration in range(iterations):
+    if VARY and stage.is_first:
+        lowgear.tell_lengths(documents(iteration + 1), iteration=iteration + 1)
+    module.coming = [share(lengths) for lengths in documents(iteration)]
     values, start_s = torch.randn(8 * microbatches, width), time.monotonic()
     schedule.step(*((values,) if stage.is_first else ()), **({"target": values} if stage.is_last else {}))
     optimizer.step()

@@ -28,8 +28,8 @@ using ::testing::HasSubstr;
 ProgramResult run(std::vector<std::string> arguments, const char* python_path = nullptr) {
   arguments.insert(arguments.begin(), "run");
   return run_lowgear(std::move(arguments), [python_path] {
-    for (const char* name : {"LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH", "LOWGEAR_RUN",
-                             "SLURM_JOB_ID", "RANK", "WORLD_SIZE"}) {
+    for (const char* name : {"LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_STEPS", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH",
+                             "LOWGEAR_RUN", "SLURM_JOB_ID", "RANK", "WORLD_SIZE"}) {
       ::unsetenv(name);
     }
     if (python_path == nullptr) {
@@ -92,6 +92,20 @@ TEST(RunCommand, RefusesASearchThatCannotBe) {
   EXPECT_THAT(run({"--search", "slowdown=2%", "--server", "http://127.0.0.1:1", "--", "env"}).err,
               HasSubstr("leave out --server and --plan"));
   EXPECT_THAT(run({"--record", "out", "--points", "clock", "--", "env"}).err, HasSubstr("add --search"));
+}
+
+TEST(RunCommand, RefusesStepClocksThatCannotBe) {
+  const TemporaryFolder folder;
+  const std::string profile = folder / "profile.csv";
+  const ProgramResult missing = run({"--steps", profile, "--", "env"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("--steps: "));
+  const std::vector<std::pair<std::string, std::string>> others{
+      {"--plan", "plan"}, {"--server", "http://127.0.0.1:1"}, {"--search", "slowdown=2%"}};
+  for (const auto& [option, value] : others) {
+    EXPECT_THAT(run({"--steps", profile, option, value, "--", "env"}).err, HasSubstr("clocks come from one of them"));
+  }
+  EXPECT_THAT(run({"--record", "out", "--clocks-per", "unit", "--", "env"}).err, HasSubstr("add --steps PROFILE.csv"));
 }
 
 TEST(RunCommand, RefusesSharesThatCannotBe) {
