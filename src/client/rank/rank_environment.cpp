@@ -62,12 +62,12 @@ int number_of(const Count& count, const char* name, std::string_view text) {
 
 /// The first of the variables that says a number from 1. An empty one says nothing.
 std::optional<Said> first_said(const Environment& environment, const Count& count) {
-  constexpr std::array<std::string_view, 4> kWords = {"auto", "gpu", "cpu", "xpu"};
+  constexpr std::array<std::string_view, 4> kCounted = {"auto", "gpu", "cpu", "xpu"};
   std::optional<Said> first;
   for (const char* name : count.names) {
     const std::optional<std::string> text = name == nullptr ? std::nullopt : environment(name);
     if (!text || text->empty()) continue;
-    if (count.has_words && std::ranges::find(kWords, *text) != kWords.end()) continue;
+    if (count.has_words && std::ranges::find(kCounted, *text) != kCounted.end()) continue;
     const int number = number_of(count, name, *text);
     if (!first && number > 0) first = Said{name, number};
   }

@@ -23,7 +23,7 @@ using steps::Amounts;
 using testing::HasSubstr;
 
 constexpr int kMicrobatches = 2;
-constexpr int kFullMhz = 1410;
+constexpr int kProfiledMhz = 1410;
 const std::vector<Amounts> kShort(kMicrobatches, {2'000, 2e6});
 const std::vector<Amounts> kLong(kMicrobatches, {4'000, 8e6});
 
@@ -112,8 +112,8 @@ TEST_F(StepClocksTest, PlansAStepWhileTheOneBeforeRuns) {
     const Client::IterationPlan plan = offer(step);
     EXPECT_EQ(plan.iteration, step) << "in order, each before its step begins";
     EXPECT_EQ(plan.full_from, step + 1);
-    EXPECT_EQ(plan.full_clock_mhz, kFullMhz);
-    EXPECT_LT(*clocks_of(plan).rbegin(), kFullMhz) << "the other replica takes longer";
+    EXPECT_EQ(plan.full_clock_mhz, kProfiledMhz);
+    EXPECT_LT(*clocks_of(plan).rbegin(), kProfiledMhz) << "the other replica takes longer";
     EXPECT_TRUE(eventually([&] { return clocks_->prediction(static_cast<std::int64_t>(step)).time_s > 0; }));
     EXPECT_EQ(offered().size(), step + 1) << "the next one has not begun";
     clocks_->step_begins(static_cast<std::int64_t>(step));
@@ -139,7 +139,7 @@ TEST_F(StepClocksTest, LengthsThatChangeTakeAPlanBack) {
   const Client::IterationPlan again = offer(1);
   EXPECT_EQ(again.iteration, 0U);
   EXPECT_EQ(again.full_from, 0U);
-  EXPECT_EQ(clocks_of(again), std::set<int>{kFullMhz});
+  EXPECT_EQ(clocks_of(again), std::set<int>{kProfiledMhz});
   await_reason(0, "the lengths of replica 0 were changed after they were told");
   clocks_->step_begins(0);
   EXPECT_THAT(end(), HasSubstr("iteration 0 runs at full clocks: the lengths of replica 0 were changed after they"));
@@ -150,7 +150,7 @@ TEST_F(StepClocksTest, LengthsBeyondTheFitAreNotPlanned) {
   tell(0, std::vector<Amounts>(kMicrobatches, {8'000, 9e6}));
   const Client::IterationPlan plan = offer(0);
   EXPECT_EQ(plan.full_from, 0U);
-  EXPECT_EQ(clocks_of(plan), std::set<int>{kFullMhz});
+  EXPECT_EQ(clocks_of(plan), std::set<int>{kProfiledMhz});
   await_reason(0, "microbatch 0 of replica 0 has 8000 tokens");
   clocks_->step_begins(0);
   EXPECT_THAT(end(), HasSubstr("iteration 0 runs at full clocks: microbatch 0 of replica 0 has 8000 tokens"));

@@ -16,18 +16,18 @@ using State = StepLengths::State;
 using steps::Amounts;
 using testing::HasSubstr;
 
-const std::vector<Amounts> kShort{{10, 60}, {20, 400}};
-const std::vector<Amounts> kLong{{30, 900}, {40, 800}};
+const std::vector<Amounts> kFirst{{10, 60}, {20, 400}};
+const std::vector<Amounts> kOther{{30, 900}, {40, 800}};
 
 TEST(ToldLengths, AreKnownOnceEveryReplicaHasToldThem) {
   ToldLengths told(2, 2);
   EXPECT_EQ(told.of(7).state, State::awaited);
   EXPECT_EQ(told.of(7).reason, "its lengths were not told");
-  told.tell(7, 1, kLong);
+  told.tell(7, 1, kOther);
   EXPECT_EQ(told.of(7).state, State::awaited);
   EXPECT_EQ(told.of(7).reason, "its lengths were not told by replica 0");
-  told.tell(7, 0, kShort);
-  told.tell(7, 0, kShort);
+  told.tell(7, 0, kFirst);
+  told.tell(7, 0, kFirst);
   EXPECT_EQ(told.of(7).state, State::known);
   EXPECT_EQ(told.of(7).amounts, (std::vector<Amounts>{{10, 60}, {20, 400}, {30, 900}, {40, 800}})) << "by replica";
   EXPECT_EQ(told.of(8).reason, "its lengths were not told, those of iteration 7 were last");
@@ -37,9 +37,9 @@ TEST(ToldLengths, AreKnownOnceEveryReplicaHasToldThem) {
 
 TEST(ToldLengths, AreInvalidOnceTheyChange) {
   ToldLengths told(1, 2);
-  told.tell(0, 0, kShort);
-  told.tell(0, 0, kLong);
-  told.tell(0, 0, kShort);
+  told.tell(0, 0, kFirst);
+  told.tell(0, 0, kOther);
+  told.tell(0, 0, kFirst);
   EXPECT_EQ(told.of(0).state, State::invalid);
   EXPECT_EQ(told.of(0).reason, "the lengths of replica 0 were changed after they were told");
 }
@@ -61,11 +61,11 @@ TEST(ToldLengths, HaveToAddUp) {
 
 TEST(ToldLengths, AreOfTheReplicasThatThereAre) {
   ToldLengths told(2, 2);
-  EXPECT_EQ(error_of([&] { told.tell(0, 2, kShort); }), "there is no replica 2 of 2");
-  EXPECT_EQ(error_of([&] { told.tell(0, -1, kShort); }), "there is no replica -1 of 2");
-  for (std::size_t i = 0; i < ToldLengths::kMostIterations; ++i) told.tell(static_cast<std::int64_t>(i), 0, kShort);
-  EXPECT_THAT(error_of([&] { told.tell(5'000, 0, kShort); }), HasSubstr("wait for their begin"));
-  EXPECT_EQ(error_of([&] { told.tell(5, 1, kShort); }), "no error");
+  EXPECT_EQ(error_of([&] { told.tell(0, 2, kFirst); }), "there is no replica 2 of 2");
+  EXPECT_EQ(error_of([&] { told.tell(0, -1, kFirst); }), "there is no replica -1 of 2");
+  for (std::size_t i = 0; i < ToldLengths::kMostIterations; ++i) told.tell(static_cast<std::int64_t>(i), 0, kFirst);
+  EXPECT_THAT(error_of([&] { told.tell(5'000, 0, kFirst); }), HasSubstr("wait for their begin"));
+  EXPECT_EQ(error_of([&] { told.tell(5, 1, kFirst); }), "no error");
 }
 
 }  // namespace
