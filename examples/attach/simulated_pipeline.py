@@ -19,7 +19,8 @@ import time
 from subprocess import Popen
 
 if "RANK" not in os.environ:  # the script starts its own ranks: Debian 13's PyTorch lacks libuv, which torchrun needs
-    os.environ.update(WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29511", USE_LIBUV="0")
+    os.environ.setdefault("MASTER_PORT", "29511")
+    os.environ.update(WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", USE_LIBUV="0")
     ranks = [Popen([sys.executable, *sys.argv], env={**os.environ, "RANK": rank, "LOCAL_RANK": rank}) for rank in "01"]
     sys.exit(max(abs(process.wait()) for process in ranks))
 
@@ -78,6 +79,8 @@ class Stage(torch.nn.Module):
         self.layer, self.kernel, self.time_s, self.coming = torch.nn.Linear(width, width), kernel, time_s, []
 
     def forward(self, values):
+        if not torch.is_grad_enabled():  # PyTorch infers shapes
+            return self.layer(values)
         return OnGpu.apply(self.layer(values), self.kernel, self.time_s * self.coming.pop(0))
 
 
