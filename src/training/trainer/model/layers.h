@@ -8,6 +8,7 @@
 #include "estimating/model/model_config.h"
 #include "training/launcher/config/recompute.h"
 #include "training/trainer/model/dropout.h"
+#include "training/trainer/model/expert_loads.h"
 #include "training/trainer/model/linear.h"
 #include "training/trainer/model/norm_and_loss.h"
 #include "training/trainer/model/parameter_store.h"
@@ -34,6 +35,7 @@ struct BlockContext {
   const Dropout* dropout = nullptr;
   AttentionBiases* attention_biases = nullptr;
   const Documents* documents = nullptr;  ///< of the pass at hand
+  ExpertLoads* expert_loads = nullptr;   ///< null: nobody asks for them
   Fp8Blocks* fp8_blocks = nullptr;       ///< null: none, also for layers that are not of them
   launcher::Recompute recompute = launcher::Recompute::none;
   std::int64_t block = kEmbeddingBlock;  ///< of the model, to which parameters are declared

@@ -195,6 +195,7 @@ class ExpertMlp final : public Mlp {
     const at::Tensor weights = enter_parallel(shares.to(tokens.scalar_type()), *context_.tensor_group);
     const std::int64_t each = shape().experts_per_token;
     const SortedRows sorted = sorted_by(chosen.flatten());
+    if (context_.expert_loads != nullptr) context_.expert_loads->add(layer_, sorted.counts);
     const at::Tensor rows = permuted(entered.unsqueeze(1).expand({-1, each, -1}).reshape({-1, tokens.size(-1)}),
                                      sorted.order, sorted.places);
     const std::vector<at::Tensor> inputs = rows.split_with_sizes(sorted.counts, 0);

@@ -267,6 +267,7 @@ Streams Stage::enter(const Pass& pass) const {
 }
 
 Tensors Stage::forward(int index, const Microbatch& microbatch, const Tensors& input) {
+  const ExpertLoads::Guard loads(*context_.expert_loads, index);
   const Scope scope(*this, microbatch);
   Pass pass;
   pass.microbatch = microbatch;
@@ -383,6 +384,7 @@ ModelPart::ModelPart(const model::ModelConfig& config, std::span<const model::La
                                .store = &store_,
                                .tensor_group = ranks.tensor.get(),
                                .attention_biases = &attention_biases_,
+                               .expert_loads = &expert_loads_,
                                .fp8_blocks = options.fp8 ? &fp8_ : nullptr,
                                .recompute = options.recompute};
     stages_[stage] = std::make_unique<Stage>(context, range);

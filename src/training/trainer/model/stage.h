@@ -178,6 +178,8 @@ class ModelPart {
   [[nodiscard]] ParameterStore& store() { return store_; }
   /// Takes the store's tensors anew: to be called when it has frozen others.
   void bind();
+  /// Of the stages' forwards.
+  [[nodiscard]] ExpertLoads& expert_loads() { return expert_loads_; }
   /// Has the blocks that can compute in fp8 do so or not: between iterations.
   void use_fp8(bool on);
   /// Gives up the stages and the gradients; the parameters with their values stay.
@@ -194,6 +196,7 @@ class ModelPart {
   ParameterStore store_;
   Fp8Blocks fp8_;
   AttentionBiases attention_biases_;
+  ExpertLoads expert_loads_;
   std::map<int, std::unique_ptr<Stage>> stages_;
 };
 

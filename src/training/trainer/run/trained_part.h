@@ -58,6 +58,7 @@ class TrainedPart {
   [[nodiscard]] ParameterStore& store() { return part_->store(); }
   [[nodiscard]] AdamW& optimizer() { return *optimizer_; }
   [[nodiscard]] std::map<int, Stage*> stages() { return part_->stages(); }
+  [[nodiscard]] ExpertLoads& expert_loads() { return part_->expert_loads(); }
   /// Null: another rank has it.
   [[nodiscard]] const Stage* find_stage(int index) const { return part_->find_stage(index); }
   [[nodiscard]] const schedule::Schedule& schedule() const { return schedule_; }

@@ -14,12 +14,14 @@
 #include "hardware/gpu/peak_compute.h"
 #include "planning/plan/plan.h"
 #include "planning/plan/plan_json.h"
+#include "planning/steps/expert_loads.h"
 #include "training/launcher/model_weights.h"
 #include "training/launcher/training_schedule.h"
 #include "training/launcher/training_text.h"
 #include "training/trainer/checkpoint/weights.h"
 #include "training/trainer/engine/optimizer.h"
 #include "training/trainer/fp8/matrix.h"
+#include "training/trainer/measuring/expert_load_rows.h"
 
 namespace lowgear::trainer {
 
@@ -86,7 +88,14 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, Backend backend, client::
   load_state();
   if (config_.plan) client_->load_plan(*config_.plan, part_.place().pp, /*nearest_below=*/false);
   if (config_.step_clocks && !all_steps_done()) begin_step_clocks();
-  if (config_.recording && config_.document_end && rank() == 0) lengths_.emplace(*config_.recording, steps_.done);
+  if (!config_.recording) return;
+  if (config_.document_end && rank() == 0) {
+    lengths_.emplace(client::lengths_file(*config_.recording, steps_.done));
+  }
+  if (config_.model.experts && part_.place().tp == 0) {
+    expert_loads_.emplace(*config_.recording / fmt::format("{}{:05}.csv", steps::kExpertLoadsFiles, rank()),
+                          kExpertLoadsHeader, steps_.done);
+  }
 }
 
 void TrainingRun::begin_step_clocks() {
@@ -109,9 +118,9 @@ void TrainingRun::begin_step_clocks() {
   }
 }
 
-bool TrainingRun::records_lengths(std::int64_t step) const {
+bool TrainingRun::is_recorded(std::int64_t step) const {
   const auto& recorded = config_.recorded_steps;
-  return lengths_ && (!recorded || (step >= recorded->first && step < recorded->first + recorded->count));
+  return !recorded || (step >= recorded->first && step < recorded->first + recorded->count);
 }
 
 void TrainingRun::add_envpipe() {
@@ -194,12 +203,12 @@ ChangeLoop::Applied TrainingRun::apply_changes(std::int64_t iteration) {
 }
 
 IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
-  const bool recorded = records_lengths(number);
+  const bool records_lengths = lengths_ && is_recorded(number);
   const StepBatch batch =
       data_.batch(number, part_.place().dp, part_.device(),
-                  recorded ? TrainingData::Lengths::of_all_replicas : TrainingData::Lengths::not_asked);
+                  records_lengths ? TrainingData::Lengths::of_all_replicas : TrainingData::Lengths::not_asked);
   marks_.set_microbatches(batch.microbatches);
-  if (recorded) lengths_->add(number, batch.amounts, config_.microbatches);
+  if (records_lengths) lengths_->add(client::lengths_rows(number, batch.amounts, config_.microbatches));
   client_->stagger(static_cast<std::uint64_t>(number));
   // A wait for the job's turn counts neither in the iteration's time nor in its energy.
   const double begin_s = monotonic_s();
@@ -214,6 +223,7 @@ IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bo
   result.counted_tokens = batch.counted_tokens;
   const double loss_weight = data_.loss_weight(result.counted_tokens);
   const double loss_scale = loss_scale_ ? loss_scale_->scale() : 1;
+  part_.expert_loads().begin_step(expert_loads_ && is_recorded(number));
   const at::Tensor loss = part_.compute_gradients(batch.microbatches, &marks_, loss_weight * loss_scale);
   result.frozen_blocks = part_.store().frozen_blocks();
   result.dropped_gradients = changes_.drops_at(number);
@@ -226,6 +236,7 @@ IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bo
   changes_.after_update(number, result.learning_rate);
   synchronize_computation(part_.device());
   client_->iteration_end();
+  if (expert_loads_) expert_loads_->add(expert_load_rows(number, part_.place().dp, part_.expert_loads().passes()));
   result.policy = policy_;
   if (step_clocks_) result.step_prediction = step_clocks_->prediction(number);
   IterationTotals totals = totals_of(applied, result);

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "client/client.h"
-#include "client/steps/lengths_file.h"
 #include "client/steps/step_clocks.h"
+#include "client/steps/step_rows.h"
 #include "training/launcher/config/train_config.h"
 #include "training/trainer/checkpoint/checkpoint.h"
 #include "training/trainer/engine/backend.h"
@@ -70,7 +70,7 @@ class TrainingRun {
   void require_finite(const IterationResult& result) const;
   void follow_profile_clock(std::int64_t step);
   void begin_step_clocks();
-  [[nodiscard]] bool records_lengths(std::int64_t step) const;
+  [[nodiscard]] bool is_recorded(std::int64_t step) const;
   [[nodiscard]] int rank() const { return ranks_.world->rank(); }
 
   launcher::TrainConfig config_;
@@ -89,7 +89,8 @@ class TrainingRun {
   ChangeLoop changes_;
   std::optional<EnvPipeLoop> envpipe_;
   std::optional<client::StepClocks> step_clocks_;
-  std::optional<client::LengthsFile> lengths_;  ///< on rank 0, where lengths differ and are recorded
+  std::optional<client::StepRows> lengths_;       ///< on rank 0, where lengths differ and are recorded
+  std::optional<client::StepRows> expert_loads_;  ///< of the first of tensor-parallel ranks, where experts are recorded
   std::optional<HeldOutLoss> evaluation_;
   std::optional<CheckpointFolder> checkpoints_;
   StepCount steps_;

@@ -1,0 +1,55 @@
+#include "training/trainer/measuring/step_rows.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <ios>
+#include <iterator>
+#include <utility>
+
+namespace lowgear::trainer {
+
+StepRows::StepRows(std::filesystem::path file, std::string_view header, std::int64_t first_step)
+    : file_(std::move(file)) {
+  std::string text = fmt::format("{}\n", header);
+  std::ifstream before(file_);
+  std::string line;
+  for (std::getline(before, line); std::getline(before, line);) {
+    if (std::atoll(line.c_str()) < first_step) text += line + '\n';
+  }
+  write(text, true);
+}
+
+void StepRows::write(const std::string& text, bool from_begin) {
+  if (failed_) return;
+  std::ofstream file(file_, from_begin ? std::ios::trunc : std::ios::app);
+  file << text << std::flush;
+  if (file) return;
+  failed_ = true;
+  fmt::print(stderr, "{}: cannot be written: its steps are not recorded; training continues\n", file_.string());
+}
+
+std::string lengths_rows(std::int64_t step, std::span<const steps::Amounts> amounts, int microbatches) {
+  std::string rows;
+  const auto count = static_cast<std::size_t>(microbatches);
+  for (std::size_t i = 0; i < amounts.size(); ++i) {
+    fmt::format_to(std::back_inserter(rows), "{},{},{},{:.0f},{:.0f}\n", step, i / count, i % count, amounts[i].tokens,
+                   amounts[i].squared_tokens);
+  }
+  return rows;
+}
+
+std::string expert_load_rows(std::int64_t step, int replica, std::span<const ExpertLoads::Pass> passes) {
+  std::string rows;
+  for (const ExpertLoads::Pass& pass : passes) {
+    fmt::format_to(std::back_inserter(rows), "{},{},{},{},{}\n", step, replica, pass.microbatch, pass.layer,
+                   fmt::join(pass.tokens, " "));
+  }
+  return rows;
+}
+
+}  // namespace lowgear::trainer
