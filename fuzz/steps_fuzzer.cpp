@@ -1,4 +1,4 @@
-// Lengths, traces, and the tables of a plan of steps.
+// Lengths, loads of experts, traces, and the tables of a plan of steps.
 
 #include <cmath>
 #include <cstddef>
@@ -11,6 +11,7 @@
 #include "base/core/error.h"
 #include "checks.h"
 #include "planning/profile/profile_file.h"
+#include "planning/steps/expert_loads.h"
 #include "planning/steps/step_folder.h"
 #include "planning/steps/step_input.h"
 
@@ -40,6 +41,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto& step : lowgear::steps::read_lengths(text, "fuzz").steps) {
       for (const auto& amounts : step.amounts) require(amounts.tokens >= 1 || !step.fault.empty());
     }
+  });
+  exercise([&] {
+    const lowgear::steps::Lengths loads = lowgear::steps::read_expert_loads({&file, 1}, 2, 3);
+    for (const auto& step : loads.steps) {
+      require(step.amounts.size() == loads.places() && step.mean_tokens.size() == loads.places());
+      for (std::size_t i = 0; i < loads.places(); ++i) require(step.mean_tokens[i] <= step.amounts[i].tokens);
+    }
+    (void)lowgear::steps::write_amounts_table(foreseen(loads, lowgear::steps::Foresight::last));
   });
   exercise([&] { (void)lowgear::steps::read_steps_table(file); });
   exercise([&] { (void)lowgear::steps::read_replicas_table(file); });

@@ -15,6 +15,7 @@
 #include "base/core/units.h"
 #include "planning/profile/options.h"
 #include "planning/profile/stage_profile.h"
+#include "planning/steps/cells.h"
 
 namespace lowgear::steps {
 
@@ -30,13 +31,6 @@ Deal deal_at(const CsvTable& table, std::size_t row, std::size_t column) {
   }
   throw_input_error(table.where(row, column), fmt::format("{} is no deal", quote(table.text(row, column))),
                     "it is given or balanced");
-}
-
-int whole_at(const CsvTable& table, std::size_t row, std::size_t column, int most) {
-  const long long value = table.integer(row, column);
-  if (value < 0 || value > most)
-    throw_input_error(table.where(row, column), fmt::format("{} is not in 0 to {}", value, most));
-  return static_cast<int>(value);
 }
 
 /// The words of a cell, which have blanks between them, each read by `read`, which returns an optional.
@@ -72,6 +66,11 @@ std::optional<Origin> origin_word(std::string_view text) {
 std::optional<double> time_word(std::string_view text) {
   const std::optional<double> value = parse_number(text);
   return value && *value > 0 && *value <= kMaxTimeS ? value : std::nullopt;
+}
+
+std::optional<double> share_word(std::string_view text) {
+  const std::optional<double> value = parse_number(text);
+  return value && *value > 0 && *value <= 1 + 1e-9 ? value : std::nullopt;
 }
 
 std::optional<PowerNw> flow_word(std::string_view text) {
@@ -113,6 +112,8 @@ std::string write_steps_file(const StepsFile& file) {
                {"replicas", file.replicas},
                {"ranks", file.ranks},
                {"microbatches", file.microbatches},
+               {"foresight", name(file.foresight)},
+               {"expert_ranks", file.expert_ranks},
                {"blocking_power_w", file.blocking_power_w},
                {"clocks_per", name(file.clocks_per)},
                {"clock_lead_s", file.clock_lead_s},
@@ -145,6 +146,12 @@ StepsFile read_steps_file(const planner::PlanFolder::File& file) {
   steps.replicas = view.at("replicas").integer_in(1, kMost);
   steps.ranks = view.at("ranks").integer_in(1, profile::kMaxStages);
   steps.microbatches = view.at("microbatches").integer_in(1, kMost);
+  if (view.has("foresight")) {
+    const std::optional<Foresight> foresight = foresight_from_name(view.at("foresight").text());
+    if (!foresight) view.at("foresight").fail("expected own, last or mean");
+    steps.foresight = *foresight;
+    steps.expert_ranks = view.at("expert_ranks").integer_in(0, kMost);
+  }
   const JsonView powers = view.at("blocking_power_w");
   if (powers.size() != static_cast<std::size_t>(steps.ranks)) powers.fail("expected one power for each rank");
   for (std::size_t i = 0; i < powers.size(); ++i) {
@@ -184,7 +191,8 @@ std::string write_steps_table(const StepRun& run) {
 }
 
 std::string write_replicas_table(const StepRun& run) {
-  std::string out = "step,deal,replica,microbatches,predicted_s,recorded_s,clocks_mhz,flow_nw\n";
+  std::string out =
+      "step,deal,replica,microbatches,predicted_s,recorded_s,clocks_mhz,flow_nw,predicted_busy,recorded_busy\n";
   auto to = std::back_inserter(out);
   for (const PlannedStep& step : run.steps) {
     for (std::size_t d = 0; d < step.deals.size(); ++d) {
@@ -197,8 +205,13 @@ std::string write_replicas_table(const StepRun& run) {
         fmt::format_to(to, ",{},", fmt::join(dealt.predicted_s[r], " "));
         if (!dealt.recorded_s.empty()) fmt::format_to(to, "{}", fmt::join(dealt.recorded_s[r], " "));
         const ReplicaBound& bound = dealt.bounds[r];
-        fmt::format_to(to, ",{},{} {} {}\n", fmt::join(dealt.clocks_mhz[r], " "), bound.flow_value_nw,
+        fmt::format_to(to, ",{},{} {} {}", fmt::join(dealt.clocks_mhz[r], " "), bound.flow_value_nw,
                        fmt::join(bound.op_flow_nw, " "), fmt::join(bound.edge_flow_nw, " "));
+        for (const auto* const busy : {&dealt.predicted_busy, &dealt.recorded_busy}) {
+          out += ',';
+          if (!busy->empty()) fmt::format_to(to, "{}", fmt::join((*busy)[r], " "));
+        }
+        out += '\n';
       }
     }
   }
@@ -238,6 +251,10 @@ std::vector<ReplicaRow> read_replicas_table(const planner::PlanFolder::File& fil
                       microbatches = table->column("microbatches"), predicted = table->column("predicted_s"),
                       recorded = table->column("recorded_s"), clocks = table->column("clocks_mhz"),
                       flow = table->column("flow_nw");
+    const auto shares_at = [&](std::size_t row, std::string_view column) {
+      return table->has_column(column) ? words_at(*table, row, table->column(column), share_word)
+                                       : std::vector<double>();
+    };
     for (std::size_t row = 0; row < table->rows(); ++row) {
       rows.push_back({.step = whole_at(*table, row, step, std::numeric_limits<int>::max()),
                       .deal = deal_at(*table, row, deal),
@@ -247,6 +264,8 @@ std::vector<ReplicaRow> read_replicas_table(const planner::PlanFolder::File& fil
                       .recorded_s = words_at(*table, row, recorded, time_word),
                       .clocks_mhz = words_at(*table, row, clocks, whole_word),
                       .flow_nw = words_at(*table, row, flow, flow_word),
+                      .predicted_busy = shares_at(row, "predicted_busy"),
+                      .recorded_busy = shares_at(row, "recorded_busy"),
                       .line = table->where(row, step).line});
     }
   }

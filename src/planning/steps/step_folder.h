@@ -8,6 +8,7 @@
 
 #include "base/core/formats/json.h"
 #include "planning/planner/verifier/verify.h"
+#include "planning/steps/foresight.h"
 #include "planning/steps/step_run.h"
 
 namespace lowgear::steps {
@@ -25,6 +26,8 @@ struct StepsFile {
   int replicas = 0;
   int ranks = 0;
   int microbatches = 0;
+  Foresight foresight = Foresight::own;
+  int expert_ranks = 0;                  ///< ranks that a replica's experts are on; 0: lengths are not loads of experts
   std::vector<double> blocking_power_w;  ///< by rank
   ClocksPer clocks_per = ClocksPer::unit;
   double clock_lead_s = 0;  ///< how long before its unit a clock is requested
@@ -73,7 +76,9 @@ struct ReplicaRow {
   std::vector<double> predicted_s;
   std::vector<double> recorded_s;
   std::vector<int> clocks_mhz;
-  std::vector<PowerNw> flow_nw;  ///< the value, then by op, then by edge
+  std::vector<PowerNw> flow_nw;             ///< the value, then by op, then by edge
+  std::vector<double> predicted_busy = {};  ///< empty: 1
+  std::vector<double> recorded_busy = {};
   int line = 0;
 };
 

@@ -15,31 +15,15 @@
 #include "base/core/formats/csv.h"
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
+#include "planning/steps/cells.h"
+#include "planning/steps/foresight.h"
 
 namespace lowgear::steps {
 
 namespace {
 
 constexpr double kUsPerS = 1e6;
-constexpr int kMaxReplicas = 65'536;
-constexpr int kMaxPlaces = 65'536;  ///< stages, and microbatches of a replica
-constexpr std::size_t kMaxUnits = std::size_t{1} << 24;
-constexpr double kMaxTokens = 1e12;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-int whole(const CsvTable& table, std::size_t row, std::size_t column, int most) {
-  const long long value = table.integer(row, column);
-  if (value < 0 || value > most) {
-    throw_input_error(table.where(row, column), fmt::format("{} is not in 0 to {}", value, most));
-  }
-  return static_cast<int>(value);
-}
-
-void refuse_many(const std::string& source, std::size_t units) {
-  if (units <= kMaxUnits) return;
-  throw_input_error({source, 0, 0}, fmt::format("its steps have {} units, and {} is the most", units, kMaxUnits),
-                    "give fewer steps");
-}
 
 /// A row of a trace.
 struct UnitRow {
@@ -66,11 +50,11 @@ std::vector<UnitRow> unit_rows(std::string_view text, const std::string& source)
     for (std::size_t row = 0; row < table->rows(); ++row) {
       const std::optional<OpKind> kind = kind_of(table->text(row, op));
       if (!kind) continue;
-      UnitRow unit{.step = whole(*table, row, step, std::numeric_limits<int>::max()),
-                   .replica = whole(*table, row, replica, kMaxReplicas - 1),
-                   .stage = whole(*table, row, stage, kMaxPlaces - 1),
-                   .microbatch = whole(*table, row, microbatch, kMaxPlaces - 1),
-                   .tensor_rank = has_tensor_rank ? whole(*table, row, table->column("tp_rank"), kMaxPlaces) : 0,
+      UnitRow unit{.step = whole_at(*table, row, step, std::numeric_limits<int>::max()),
+                   .replica = whole_at(*table, row, replica, kMaxReplicas - 1),
+                   .stage = whole_at(*table, row, stage, kMaxPlaces - 1),
+                   .microbatch = whole_at(*table, row, microbatch, kMaxPlaces - 1),
+                   .tensor_rank = has_tensor_rank ? whole_at(*table, row, table->column("tp_rank"), kMaxPlaces) : 0,
                    .kind = *kind,
                    .time_s = table->number(row, duration) / kUsPerS};
       if (!(unit.time_s > 0 && unit.time_s <= kMaxTimeS)) {
@@ -217,8 +201,42 @@ void check_predictions(StepUnits& step) {
   }
 }
 
-const Amounts& amounts_of(const Lengths& lengths, const Lengths::Step& step, int replica, int microbatch) {
-  return step.amounts[static_cast<std::size_t>(replica * lengths.microbatches + microbatch)];
+/// By replica, then microbatch: the most that any stage has.
+std::vector<Amounts> largest_of_stages(const Lengths& lengths, const Lengths::Step& step) {
+  std::vector<Amounts> largest(step.amounts.size() / static_cast<std::size_t>(lengths.stages));
+  for (std::size_t i = 0; i < step.amounts.size(); ++i) {
+    Amounts& most = largest[i / static_cast<std::size_t>(lengths.stages)];
+    most.tokens = std::max(most.tokens, step.amounts[i].tokens);
+    most.squared_tokens = std::max(most.squared_tokens, step.amounts[i].squared_tokens);
+  }
+  return largest;
+}
+
+/// Times of a step's units by the model, and the share of each in which a mean rank computes where that differs.
+struct StepTimes {
+  std::vector<std::vector<double>> time_s;
+  std::vector<std::vector<double>> busy;
+};
+
+StepTimes times_of(const WorkModel& model, const schedule::PipelineDag& dag, const Lengths& lengths,
+                   const Lengths::Step& step) {
+  StepTimes times;
+  for (int replica = 0; replica < lengths.replicas; ++replica) {
+    std::vector<double>& time_s = times.time_s.emplace_back();
+    for (const schedule::ComputeOp& op : dag.ops) {
+      const Amounts& amounts = step.amounts[lengths.place(replica, op.microbatch, op.stage)];
+      time_s.push_back(model.time_s(replica, op.stage, op.kind, amounts));
+    }
+    if (step.mean_tokens.empty()) continue;
+    std::vector<double>& busy = times.busy.emplace_back();
+    for (std::size_t i = 0; i < dag.ops.size(); ++i) {
+      const schedule::ComputeOp& op = dag.ops[i];
+      const std::size_t place = lengths.place(replica, op.microbatch, op.stage);
+      const Amounts mean{step.mean_tokens[place], step.amounts[place].squared_tokens};
+      busy.push_back(model.time_s(replica, op.stage, op.kind, mean) / time_s[i]);
+    }
+  }
+  return times;
 }
 
 /// What a model of lengths is fitted on.
@@ -247,7 +265,7 @@ FitUnits fit_units(const Lengths& lengths, const Trace& recorded, int fit_steps)
     int place = 0;
     for (const MicrobatchTimes& microbatch : microbatches_of(recorded, *fit.recorded.at(step->number), true)) {
       for (RecordedUnit unit : microbatch.units) {
-        unit.amounts = amounts_of(lengths, *step, unit.replica, place % lengths.microbatches);
+        unit.amounts = step->amounts[lengths.place(unit.replica, place % lengths.microbatches, unit.stage)];
         fit.units.push_back(unit);
       }
       ++place;
@@ -302,9 +320,10 @@ Lengths read_lengths(std::string_view text, const std::string& source) {
   std::map<int, std::map<std::pair<int, int>, StatedAmounts>> steps;
   Lengths lengths;
   for (std::size_t row = 0; row < table.rows(); ++row) {
-    const std::pair place(whole(table, row, replica, kMaxReplicas - 1), whole(table, row, microbatch, kMaxPlaces - 1));
+    const std::pair place(whole_at(table, row, replica, kMaxReplicas - 1),
+                          whole_at(table, row, microbatch, kMaxPlaces - 1));
     StatedAmounts stated = documents ? of_documents(table, row, *documents) : of_sums(table, row);
-    if (!steps[whole(table, row, step, std::numeric_limits<int>::max())].emplace(place, std::move(stated)).second) {
+    if (!steps[whole_at(table, row, step, std::numeric_limits<int>::max())].emplace(place, std::move(stated)).second) {
       throw_input_error(table.where(row, microbatch), "the same microbatch is there already", "leave one of them out");
     }
     lengths.replicas = std::max(lengths.replicas, place.first + 1);
@@ -369,29 +388,43 @@ PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Trace& trac
 }
 
 PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Lengths& lengths, const Trace& recorded,
-                             int fit_steps) {
+                             int fit_steps, Foresight foresight) {
   require_shape(dag, recorded);
   if (lengths.replicas != recorded.replicas || lengths.microbatches != recorded.microbatches) {
     throw InputError(fmt::format("lengths are of {} replicas with {} microbatches, and times of {} with {}",
                                  lengths.replicas, lengths.microbatches, recorded.replicas, recorded.microbatches));
   }
   const FitUnits fit = fit_units(lengths, recorded, fit_steps);
-  PredictedSteps result{
-      .replicas = lengths.replicas, .model = WorkModel::fit(fit.units), .inferred = false, .error = 0, .steps = {}};
-  for (const Lengths::Step& step : lengths.steps) {
+  PredictedSteps result{.replicas = lengths.replicas, .model = WorkModel::fit(fit.units), .steps = {}};
+  const bool foresees = foresight != Foresight::own;
+  const Lengths planned = foreseen(lengths, foresight);
+  const bool are_groups = !lengths.steps.front().mean_tokens.empty();
+  result.deals_are_given = foresees || are_groups;
+  for (std::size_t i = 0; i < lengths.steps.size(); ++i) {
+    const Lengths::Step& step = lengths.steps[i];
+    const Lengths::Step& planned_by = planned.steps[i];
     StepUnits& of_step = result.steps.emplace_back(StepUnits{step.number, fit.steps.contains(step.number), "", {}, {}});
-    of_step.fault = step.fault.empty() ? result.model.beyond_fit(step.amounts, lengths.microbatches) : step.fault;
+    of_step.fault = planned_by.fault.empty()
+                        ? result.model.beyond_fit(largest_of_stages(lengths, planned_by), lengths.microbatches)
+                        : planned_by.fault;
     if (const Trace::Step* const times = fit.recorded.at(step.number))
       of_step.recorded_s = by_op(dag, recorded, *times);
+    if (step.fault.empty()) {
+      StepTimes own = times_of(result.model, dag, lengths, step);
+      if (of_step.recorded_s.empty() && foresees) of_step.recorded_s = std::move(own.time_s);
+      of_step.recorded_busy = std::move(own.busy);
+    } else if (are_groups) {
+      of_step.recorded_s.clear();  // without loads nobody knows how long a mean rank computed
+    }
     if (!of_step.fault.empty()) continue;
-    for (int replica = 0; replica < lengths.replicas; ++replica) {
-      std::vector<double>& times = of_step.predicted_s.emplace_back();
-      for (const schedule::ComputeOp& op : dag.ops) {
-        times.push_back(
-            result.model.time_s(replica, op.stage, op.kind, amounts_of(lengths, step, replica, op.microbatch)));
-      }
+    StepTimes predicted = times_of(result.model, dag, lengths, planned_by);
+    of_step.predicted_s = std::move(predicted.time_s);
+    of_step.predicted_busy = std::move(predicted.busy);
+    for (int replica = 0; replica < lengths.replicas && !result.deals_are_given; ++replica) {
       std::vector<double>& tokens = of_step.tokens.emplace_back();
-      for (int m = 0; m < lengths.microbatches; ++m) tokens.push_back(amounts_of(lengths, step, replica, m).tokens);
+      for (int m = 0; m < lengths.microbatches; ++m) {
+        tokens.push_back(step.amounts[lengths.place(replica, m, 0)].tokens);
+      }
     }
     check_predictions(of_step);
   }

@@ -30,17 +30,33 @@ struct Trace {
   }
 };
 
-/// Lengths of the documents of every microbatch, step by step.
+/// What the times of every microbatch depend on, step by step: lengths of documents, or loads of experts.
 struct Lengths {
   struct Step {
     int number = 0;
-    std::vector<Amounts> amounts;  ///< by replica, then microbatch
+    std::vector<Amounts> amounts;  ///< by replica, then microbatch, then stage (`stages`)
     std::string fault = {};        ///< why it cannot be used; empty: it can
+    /// Of a replica whose experts are on several ranks, where `amounts` are those of the fullest: tokens of a mean one.
+    std::vector<double> mean_tokens = {};
   };
   int replicas = 0;
   int microbatches = 0;
+  int stages = 1;           ///< that have amounts of their own; 1: those of a microbatch are the same on all stages
   std::vector<Step> steps;  ///< by number
+
+  /// Numbers of amounts in a step.
+  [[nodiscard]] std::size_t places() const {
+    return static_cast<std::size_t>(replicas) * static_cast<std::size_t>(microbatches) *
+           static_cast<std::size_t>(stages);
+  }
+  [[nodiscard]] std::size_t place(int replica, int microbatch, int stage) const {
+    return static_cast<std::size_t>((replica * microbatches + microbatch) * stages + (stages > 1 ? stage : 0));
+  }
 };
+
+/// By what a step's amounts are planned: its own, which are known before it begins; an exponentially weighted mean of
+/// the steps before; or the plain mean of all steps before, as a plan that is made once has it.
+enum class Foresight : unsigned char { own, last, mean };
 
 /// Whether a CSV has the columns of a trace rather than those of lengths.
 [[nodiscard]] bool is_trace(std::string_view text, const std::string& source);
@@ -63,7 +79,11 @@ struct StepUnits {
   bool fitted = false;     ///< whether the model saw its times
   std::string fault = {};  ///< why it is not planned but runs at full clocks; empty: it is planned
   std::vector<std::vector<double>> predicted_s;
-  std::vector<std::vector<double>> recorded_s;   ///< empty: not recorded
+  std::vector<std::vector<double>> recorded_s;  ///< with its own amounts; empty: not recorded
+  /// Of a replica whose experts are on several ranks: the share of an op's time in which its mean rank computes, by
+  /// replica and op, by the amounts of either; empty: all.
+  std::vector<std::vector<double>> predicted_busy = {};
+  std::vector<std::vector<double>> recorded_busy = {};
   std::vector<std::vector<double>> tokens = {};  ///< by replica and microbatch; empty: not stated
 };
 
@@ -71,8 +91,9 @@ struct StepUnits {
 struct PredictedSteps {
   int replicas = 0;
   WorkModel model;
-  bool inferred = false;  ///< lengths were not stated: amounts of work were found from times (`infer_amounts`)
-  double error = 0;       ///< root mean square of relative errors of units that were recorded and not fitted
+  bool deals_are_given = false;  ///< amounts are not known when microbatches are dealt
+  bool inferred = false;         ///< lengths were not stated: amounts of work were found from times (`infer_amounts`)
+  double error = 0;              ///< root mean square of relative errors of units that were recorded and not fitted
   std::vector<StepUnits> steps;
 };
 
@@ -81,9 +102,11 @@ struct PredictedSteps {
 /// has other stages, microbatches or kinds than the trace.
 [[nodiscard]] PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Trace& trace, int fit_steps);
 
-/// Predicts the units of all steps from their lengths; the model is fitted on the first `fit_steps` usable steps that
-/// `recorded` has, too (0: half of them). Throws as the other one, and where no recorded step has lengths.
+/// Predicts the units of all steps from the amounts that they are planned by (`foreseen`); the model is
+/// fitted on the own amounts of the first `fit_steps` usable steps that `recorded` has, too (0: half of them). Where
+/// amounts are foreseen, steps that were not recorded are replayed with the times that the model predicts from their
+/// own. Throws as the other one, and where no recorded step has lengths.
 [[nodiscard]] PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Lengths& lengths,
-                                           const Trace& recorded, int fit_steps);
+                                           const Trace& recorded, int fit_steps, Foresight foresight = Foresight::own);
 
 }  // namespace lowgear::steps

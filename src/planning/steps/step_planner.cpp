@@ -33,15 +33,17 @@ constexpr auto kRoundings = std::to_array<planner::RoundingRule>({
     {planner::RoundingRule::Direction::backward, 16},
 });
 
-/// A cost of `work` times the length.
-planner::ConvexCost scaled(const planner::ConvexCost& unit, double work) {
+double busy_of(std::span<const double> busy, std::size_t op) { return busy.empty() ? 1 : busy[op]; }
+
+/// A cost of `work` times the length, of which the energy counts for the share `busy`.
+planner::ConvexCost scaled(const planner::ConvexCost& unit, double work, double busy) {
   planner::ConvexCost cost;
-  cost.energy_at_fastest_zj = static_cast<EnergyZj>(static_cast<double>(unit.energy_at_fastest_zj) * work);
+  cost.energy_at_fastest_zj = static_cast<EnergyZj>(static_cast<double>(unit.energy_at_fastest_zj) * work * busy);
   for (std::size_t j = 0; j < unit.time_ps.size(); ++j) {
     const TimePs time_ps = ps_not_below_s(s_from_ps(unit.time_ps[j]) * work);
     if (j > 0) {
       if (time_ps <= cost.time_ps.back()) continue;  // picoseconds apart
-      cost.slope_nw.push_back(unit.slope_nw[j - 1]);
+      cost.slope_nw.push_back(std::llround(static_cast<double>(unit.slope_nw[j - 1]) * busy));
     }
     cost.time_ps.push_back(time_ps);
   }
@@ -108,41 +110,44 @@ double StepPlanner::full_time_s(std::span<const double> work) const {
   return timing_.start_times(times_s, start_s);
 }
 
-planner::ProblemInstance StepPlanner::instance(std::span<const double> work, planner::ConvexCost Cell::*cost) const {
+planner::ProblemInstance StepPlanner::instance(std::span<const double> work, std::span<const double> busy,
+                                               planner::ConvexCost Cell::*cost) const {
   planner::ProblemInstance instance;
   instance.edges = dag_->edges;
   instance.topological_order = dag_->topological_order;
   for (const double power_w : blocking_power_w_) instance.blocking_power_nw += nw_from_w(power_w);
   for (std::size_t op = 0; op < work.size(); ++op) {
-    instance.costs.push_back(scaled(cells_[cell_of_op_[op]].*cost, work[op]));
+    instance.costs.push_back(scaled(cells_[cell_of_op_[op]].*cost, work[op], busy_of(busy, op)));
     instance.cost_of_op.push_back(static_cast<int>(op));
   }
   return instance;
 }
 
-planner::ProblemInstance StepPlanner::instance(std::span<const double> work) const {
-  return instance(work, &Cell::cost_without_margin);
+planner::ProblemInstance StepPlanner::instance(std::span<const double> work, std::span<const double> busy) const {
+  return instance(work, busy, &Cell::cost_without_margin);
 }
 
-planner::PlanningModel StepPlanner::model(std::span<const double> work) const {
-  planner::PlanningModel model{instance(work, &Cell::cost), {}, {}};
+planner::PlanningModel StepPlanner::model(std::span<const double> work, std::span<const double> busy) const {
+  planner::PlanningModel model{instance(work, busy, &Cell::cost), {}, {}};
   for (std::size_t op = 0; op < work.size(); ++op) {
     const Cell& cell = cells_[cell_of_op_[op]];
     model.rank_of_op.push_back(dag_->ops[op].rank);
     std::vector<planner::ClockChoice>& choices = model.choices.emplace_back();
     choices.reserve(cell.choices.size());
     for (const planner::ClockChoice& unit : cell.choices) {
-      choices.push_back({unit.clock_mhz,
-                         ps_not_below_s(s_from_ps(unit.time_ps) * work[op]),
-                         static_cast<EnergyZj>(static_cast<double>(unit.effective_energy_zj) * work[op]),
-                         {}});
+      choices.push_back(
+          {unit.clock_mhz,
+           ps_not_below_s(s_from_ps(unit.time_ps) * work[op]),
+           static_cast<EnergyZj>(static_cast<double>(unit.effective_energy_zj) * work[op] * busy_of(busy, op)),
+           {}});
     }
   }
   return model;
 }
 
-std::vector<int> StepPlanner::clocks_per_unit(std::span<const double> work, double deadline_s) const {
-  const planner::PlanningModel model = this->model(work);
+std::vector<int> StepPlanner::clocks_per_unit(std::span<const double> work, std::span<const double> busy,
+                                              double deadline_s) const {
+  const planner::PlanningModel model = this->model(work, busy);
   const TimePs deadline_ps = std::max(whole_deadline_ps(deadline_s), planner::fastest_makespan_ps(model.instance));
   planner::FrontierSolver solver(model.instance);
   walk_to(solver, deadline_ps);
@@ -166,7 +171,8 @@ std::vector<int> StepPlanner::clocks_per_unit(std::span<const double> work, doub
   return clocks_mhz;
 }
 
-std::vector<int> StepPlanner::one_clock(std::span<const double> work, double deadline_s) const {
+std::vector<int> StepPlanner::one_clock(std::span<const double> work, std::span<const double> busy,
+                                        double deadline_s) const {
   std::vector<int> best = full_clocks_mhz_;
   std::optional<double> least_j;
   std::vector<double> times_s(work.size());
@@ -178,7 +184,8 @@ std::vector<int> StepPlanner::one_clock(std::span<const double> work, double dea
       const profile::Measurement& row = profile_->at_clock(stage, kind, clock_mhz);
       const bool is_full = clock_mhz == full_clocks_mhz_[op];
       times_s[op] = work[op] * row.time_s * (is_full ? 1 : 1 + options_.margin);
-      effective_j += work[op] * (row.energy_j - blocking_power_w_[static_cast<std::size_t>(rank)] * row.time_s);
+      effective_j += work[op] * busy_of(busy, op) *
+                     (row.energy_j - blocking_power_w_[static_cast<std::size_t>(rank)] * row.time_s);
     }
     if (timing_.start_times(times_s, start_s) > deadline_s * (1 + kRounding)) continue;
     if (least_j && effective_j >= *least_j) continue;
@@ -189,7 +196,7 @@ std::vector<int> StepPlanner::one_clock(std::span<const double> work, double dea
 }
 
 ReplicaFigures StepPlanner::replay(std::span<const double> work, std::span<const int> clocks_mhz,
-                                   std::span<const int> clocks_before_mhz) const {
+                                   std::span<const int> clocks_before_mhz, std::span<const double> busy) const {
   const plan::OpChoicesView choices{clocks_mhz, {}};
   const std::vector<simulator::OpCost> costs =
       options_.late_by_s > 0 ? simulator::costs_with_switch_latency(*dag_, *profile_, choices, options_.late_by_s,
@@ -200,36 +207,38 @@ ReplicaFigures StepPlanner::replay(std::span<const double> work, std::span<const
   ReplicaFigures figures;
   for (std::size_t op = 0; op < costs.size(); ++op) {
     const auto& [time_s, energy_j] = costs[op];
+    const double share = busy_of(busy, op);
     times_s.push_back(time_s);
-    figures.effective_energy_j += energy_j - blocking_power_w_[static_cast<std::size_t>(dag_->ops[op].rank)] * time_s;
-    figures.busy_s += time_s;
-    figures.clock_s_mhz += time_s * clocks_mhz[op];
+    figures.effective_energy_j +=
+        share * (energy_j - blocking_power_w_[static_cast<std::size_t>(dag_->ops[op].rank)] * time_s);
+    figures.busy_s += share * time_s;
+    figures.clock_s_mhz += share * time_s * clocks_mhz[op];
   }
   figures.time_s = timing_.start_times(times_s, start_s);
   return figures;
 }
 
-ReplicaPlan StepPlanner::plan(std::span<const double> work, double deadline_s,
-                              std::span<const int> clocks_before_mhz) const {
+ReplicaPlan StepPlanner::plan(std::span<const double> work, double deadline_s, std::span<const int> clocks_before_mhz,
+                              std::span<const double> busy) const {
   ReplicaPlan plan;
   const auto try_clocks = [&](std::vector<int> clocks_mhz) {
     plan.clocks_mhz = std::move(clocks_mhz);
-    plan.figures = replay(work, plan.clocks_mhz, clocks_before_mhz);
+    plan.figures = replay(work, plan.clocks_mhz, clocks_before_mhz, busy);
     return plan.figures.time_s <= deadline_s * (1 + kRounding);
   };
   if (options_.clocks_per == ClocksPer::unit) {
     double asked_s = deadline_s;  // clocks that change late need an earlier one
     for (int tried = 0; tried < kTighterDeadlines && asked_s > 0; ++tried) {
-      if (try_clocks(clocks_per_unit(work, asked_s))) return plan;
+      if (try_clocks(clocks_per_unit(work, busy, asked_s))) return plan;
       asked_s -= plan.figures.time_s - deadline_s;
     }
   }
-  if (common_clocks_mhz_.empty() || !try_clocks(one_clock(work, deadline_s))) (void)try_clocks(full_clocks_mhz_);
+  if (common_clocks_mhz_.empty() || !try_clocks(one_clock(work, busy, deadline_s))) (void)try_clocks(full_clocks_mhz_);
   return plan;
 }
 
-ReplicaBound StepPlanner::bound(std::span<const double> work, double deadline_s) const {
-  const planner::ProblemInstance instance = this->instance(work);
+ReplicaBound StepPlanner::bound(std::span<const double> work, double deadline_s, std::span<const double> busy) const {
+  const planner::ProblemInstance instance = this->instance(work, busy);
   planner::FrontierSolver solver(instance);
   walk_to(solver, std::max(whole_deadline_ps(deadline_s), planner::fastest_makespan_ps(instance)));
   ReplicaBound bound;

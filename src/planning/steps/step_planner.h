@@ -47,7 +47,8 @@ struct ReplicaBound {
 
 /// Plans replicas of a pipeline for the lengths of a step. Op i of work w_i takes w_i times the time and the energy of
 /// its profile's rows, so that the slopes of its cost stay and only its lengths scale: `FrontierSolver` is exact as for
-/// one iteration (docs/planner.md). Immutable, so that threads may share one.
+/// one iteration (docs/planner.md). `busy` is by op the share of its time in which its GPU computes; empty: all. For
+/// the rest of it the GPU waits, at its blocking power. Immutable, so that threads may share one.
 class StepPlanner {
  public:
   /// The profile has one row a clock, no settings. Arguments but the options must outlive the planner. Throws
@@ -63,18 +64,20 @@ class StepPlanner {
   /// Clocks of least energy that were found for a replica whose last op ends by `deadline_s`; full clocks where none
   /// keep it. `clocks_before_mhz` by rank: those that the step before ends with.
   [[nodiscard]] ReplicaPlan plan(std::span<const double> work, double deadline_s,
-                                 std::span<const int> clocks_before_mhz) const;
+                                 std::span<const int> clocks_before_mhz, std::span<const double> busy = {}) const;
   /// The bound of a replica whose last op ends by `deadline_s`, without margin.
-  [[nodiscard]] ReplicaBound bound(std::span<const double> work, double deadline_s) const;
+  [[nodiscard]] ReplicaBound bound(std::span<const double> work, double deadline_s,
+                                   std::span<const double> busy = {}) const;
   /// The problem that the bound solves.
-  [[nodiscard]] planner::ProblemInstance instance(std::span<const double> work) const;
+  [[nodiscard]] planner::ProblemInstance instance(std::span<const double> work,
+                                                  std::span<const double> busy = {}) const;
 
   [[nodiscard]] const schedule::PipelineDag& dag() const { return *dag_; }
   [[nodiscard]] std::span<const double> blocking_power_w() const { return blocking_power_w_; }
   [[nodiscard]] const std::vector<int>& full_clocks_mhz() const { return full_clocks_mhz_; }
   /// Figures of a replica that runs at the given clocks, with work as recorded or predicted.
   [[nodiscard]] ReplicaFigures replay(std::span<const double> work, std::span<const int> clocks_mhz,
-                                      std::span<const int> clocks_before_mhz) const;
+                                      std::span<const int> clocks_before_mhz, std::span<const double> busy = {}) const;
 
  private:
   /// Per unit of work, of one (stage, kind).
@@ -85,10 +88,13 @@ class StepPlanner {
     double full_clock_s = 0;
   };
 
-  [[nodiscard]] planner::ProblemInstance instance(std::span<const double> work, planner::ConvexCost Cell::*cost) const;
-  [[nodiscard]] planner::PlanningModel model(std::span<const double> work) const;
-  [[nodiscard]] std::vector<int> clocks_per_unit(std::span<const double> work, double deadline_s) const;
-  [[nodiscard]] std::vector<int> one_clock(std::span<const double> work, double deadline_s) const;
+  [[nodiscard]] planner::ProblemInstance instance(std::span<const double> work, std::span<const double> busy,
+                                                  planner::ConvexCost Cell::*cost) const;
+  [[nodiscard]] planner::PlanningModel model(std::span<const double> work, std::span<const double> busy) const;
+  [[nodiscard]] std::vector<int> clocks_per_unit(std::span<const double> work, std::span<const double> busy,
+                                                 double deadline_s) const;
+  [[nodiscard]] std::vector<int> one_clock(std::span<const double> work, std::span<const double> busy,
+                                           double deadline_s) const;
 
   const schedule::PipelineDag* dag_;
   const profile::StageProfile* profile_;

@@ -36,7 +36,7 @@ class Planning {
 
   StepRun run() {
     StepRun result;
-    if (predicted_.replicas == 1) result.deals = result.deals.first(1);
+    if (predicted_.replicas == 1 || predicted_.deals_are_given) result.deals = result.deals.first(1);
     for (const Deal deal : result.deals) set_margin(deal, result);
     std::array<std::vector<std::vector<int>>, 2> before;  // clocks that the step before ends with
     const std::array planners{planner(result.margins[0]), planner(result.margins[1])};
@@ -73,6 +73,8 @@ class Planning {
       for (int m = 0; m < dag_.microbatches; ++m) of_replica.push_back({r, m});
     }
     set_times(units, given);
+    given.predicted_busy = units.predicted_busy;
+    given.recorded_busy = units.recorded_busy;
     return deal == Deal::balanced ? balanced(units, std::move(given)) : given;
   }
 
@@ -206,14 +208,18 @@ class Planning {
     // A thread takes every n-th replica: one task each would cost more to start than it takes.
     const std::size_t tasks = options_.runner ? std::max<std::size_t>(options_.threads, 1) : 1;
     for_each(tasks, [&](std::size_t task) {
-      for (std::size_t r = task; r < replicas; r += tasks) plans[r] = with.plan(work[r], longest_s, before[r]);
+      for (std::size_t r = task; r < replicas; r += tasks) {
+        plans[r] = with.plan(work[r], longest_s, before[r], of_replica(dealt.predicted_busy, r));
+      }
     });
     if (options_.clock) dealt.planning_s = options_.clock() - begin_s;
 
     dealt.clocks_mhz.clear();
     for (ReplicaPlan& of_replica : plans) dealt.clocks_mhz.push_back(std::move(of_replica.clocks_mhz));
-    dealt.predicted = replayed(with, dealt, dealt.predicted_s, before);
-    if (!dealt.recorded_s.empty()) dealt.recorded = replayed(with, dealt, dealt.recorded_s, before);
+    dealt.predicted = replayed(with, dealt, {dealt.predicted_s, dealt.predicted_busy}, before);
+    if (!dealt.recorded_s.empty()) {
+      dealt.recorded = replayed(with, dealt, {dealt.recorded_s, dealt.recorded_busy}, before);
+    }
     for (std::size_t r = 0; r < replicas; ++r) before[r] = last_clocks(dealt.clocks_mhz[r]);
   }
 
@@ -222,7 +228,7 @@ class Planning {
     PlannedDeal dealt;
     dealt.clocks_mhz.assign(units.recorded_s.size(), any_planner_.full_clocks_mhz());
     before.resize(units.recorded_s.size(), last_clocks(any_planner_.full_clocks_mhz()));
-    return replayed(any_planner_, dealt, units.recorded_s, before);
+    return replayed(any_planner_, dealt, {units.recorded_s, units.recorded_busy}, before);
   }
 
   void bound(const StepPlanner& with, PlannedDeal& dealt) const {
@@ -230,7 +236,8 @@ class Planning {
     dealt.bounds.resize(replicas);
     double sum_j = 0;
     for (std::size_t r = 0; r < replicas; ++r) {
-      dealt.bounds[r] = with.bound(with.work(dealt.predicted_s[r]), dealt.predicted.full_clocks.time_s);
+      dealt.bounds[r] = with.bound(with.work(dealt.predicted_s[r]), dealt.predicted.full_clocks.time_s,
+                                   of_replica(dealt.predicted_busy, r));
       sum_j += dealt.bounds[r].effective_energy_j;
     }
     dealt.bound_j = sum_j + static_cast<double>(replicas) * total_power_w() * dealt.predicted.plan.time_s;
@@ -246,15 +253,25 @@ class Planning {
     return last;
   }
 
-  [[nodiscard]] StepPair replayed(const StepPlanner& with, const PlannedDeal& dealt, const ByReplica& times_s,
+  /// Times of ops at full clocks, and shares of them.
+  struct Units {
+    const ByReplica& times_s;
+    const ByReplica& busy;
+  };
+  [[nodiscard]] static std::span<const double> of_replica(const ByReplica& busy, std::size_t replica) {
+    return busy.empty() ? std::span<const double>() : busy[replica];
+  }
+
+  [[nodiscard]] StepPair replayed(const StepPlanner& with, const PlannedDeal& dealt, const Units& units,
                                   const std::vector<std::vector<int>>& before) const {
     const std::vector<int>& full = with.full_clocks_mhz();
     const std::vector<int> full_before = last_clocks(full);
     std::vector<ReplicaFigures> at_full, planned;
-    for (std::size_t r = 0; r < times_s.size(); ++r) {
-      const std::vector<double> work = with.work(times_s[r]);
-      at_full.push_back(with.replay(work, full, full_before));
-      planned.push_back(with.replay(work, dealt.clocks_mhz[r], before[r]));
+    for (std::size_t r = 0; r < units.times_s.size(); ++r) {
+      const std::vector<double> work = with.work(units.times_s[r]);
+      const std::span<const double> busy = of_replica(units.busy, r);
+      at_full.push_back(with.replay(work, full, full_before, busy));
+      planned.push_back(with.replay(work, dealt.clocks_mhz[r], before[r], busy));
     }
     return {sum_of(at_full), sum_of(planned)};
   }

@@ -47,11 +47,13 @@ struct StepPair {
 
 /// A step in one deal.
 struct PlannedDeal {
-  std::vector<std::vector<Origin>> origins;      ///< by replica, and microbatch of the schedule
-  std::vector<std::vector<double>> predicted_s;  ///< at full clocks, by replica and op
-  std::vector<std::vector<double>> recorded_s;   ///< the same; empty: not recorded
-  std::vector<std::vector<int>> clocks_mhz;      ///< by replica and op
-  std::vector<ReplicaBound> bounds;              ///< by replica, for the time of full clocks
+  std::vector<std::vector<Origin>> origins;              ///< by replica, and microbatch of the schedule
+  std::vector<std::vector<double>> predicted_s;          ///< at full clocks, by replica and op
+  std::vector<std::vector<double>> recorded_s;           ///< the same; empty: not recorded
+  std::vector<std::vector<double>> predicted_busy = {};  ///< as `StepUnits` has it
+  std::vector<std::vector<double>> recorded_busy = {};
+  std::vector<std::vector<int>> clocks_mhz;  ///< by replica and op
+  std::vector<ReplicaBound> bounds;          ///< by replica, for the time of full clocks
   double bound_j = 0;  ///< no plan that keeps the time of full clocks and ends as this one does uses less
   StepPair predicted;
   std::optional<StepPair> recorded = {};  ///< replayed with recorded times
@@ -84,7 +86,8 @@ inline constexpr double kMaxMargin = 0.08;
 enum class Times : unsigned char { predicted, recorded };
 
 struct StepRun {
-  std::span<const Deal> deals = kDeals;  ///< the given one alone where one replica has nothing to balance
+  /// The given one alone where one replica has nothing to balance, or amounts are not known when it is dealt.
+  std::span<const Deal> deals = kDeals;
   std::array<double, 2> margins{};       ///< by `place`: by what share units are taken to be slower than predicted
   std::array<bool, 2> keeps_lateness{};  ///< by `place`: whether a margin up to kMaxMargin is enough
   std::vector<PlannedStep> steps;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -16,6 +17,7 @@
 #include "planning/schedule/torch_csv.h"
 #include "planning/simulator/replay.h"
 #include "planning/steps/step_folder.h"
+#include "planning/steps/verify_amounts.h"
 
 namespace lowgear::steps {
 
@@ -39,6 +41,18 @@ class StepCheck {
         schedule_(schedule::read_torch_csv(folder.schedule.text, folder.schedule.name)),
         dag_(build_dag(schedule_)),
         pipeline_(schedule_, profile_, powers_for(schedule_)) {
+    const bool needs_amounts = file_.foresight != Foresight::own || file_.expert_ranks > 0;
+    if (needs_amounts && !folder.amounts) {
+      throw_input_error({"amounts.csv", 0, 0}, fmt::format("is missing, and {} plans by it", folder.run.name),
+                        "plan again");
+    }
+    if (!needs_amounts) return;
+    for (const auto& op : pipeline_.ops()) {
+      if (file_.model.cells().contains({op.stage, op.kind})) continue;
+      throw_input_error({folder.run.name, 0, 0},
+                        fmt::format("has no coefficients of {} on stage {}", name(op.kind), op.stage), "plan again");
+    }
+    amounts_.emplace(*folder.amounts, file_);
     if (schedule_.microbatches != file_.microbatches) {
       throw_input_error({folder.schedule.name, 0, 0},
                         fmt::format("has {} microbatches, and {} states {}", schedule_.microbatches, folder.run.name,
@@ -95,7 +109,7 @@ class StepCheck {
     }
     for (const auto& [step, is_one] : is_fitted) {
       for (const Deal deal : kDeals) {
-        if (met.contains({step, deal}) == (deal == Deal::given || file_.replicas > 1)) continue;
+        if (met.contains({step, deal}) == (deal == Deal::given || (file_.replicas > 1 && !amounts_))) continue;
         findings_.add(fmt::format("{}: step {} has {} row of the deal {}", folder_.steps.name, step,
                                   met.contains({step, deal}) ? "a" : "no", name(deal)));
       }
@@ -120,12 +134,15 @@ class StepCheck {
     const std::size_t failures = findings_.list().size();
     check_deal(step, rows);
     check_clocks(rows);
+    if (amounts_) {
+      if (const std::string fault = amounts_->fault(step.step, rows, pipeline_.ops()); !fault.empty()) fail(fault);
+    }
     if (findings_.list().size() != failures) return;
-    check_pair("predicted", step.predicted, rows, &ReplicaRow::predicted_s, step.deal);
+    check_pair("predicted", step.predicted, rows, kPredicted, step.deal);
     if (step.recorded.has_value() == rows.front().recorded_s.empty())
       fail("recorded times without figures, or figures without times");
     if (step.recorded && !rows.front().recorded_s.empty()) {
-      check_pair("recorded", *step.recorded, rows, &ReplicaRow::recorded_s, step.deal);
+      check_pair("recorded", *step.recorded, rows, kRecorded, step.deal);
     }
     const double lateness = step.predicted.plan.time_s / step.predicted.full_clocks.time_s - 1;
     report_.latest = std::max(report_.latest, lateness);
@@ -143,7 +160,9 @@ class StepCheck {
     return std::ranges::all_of(rows, [&](const ReplicaRow& row) {
       return row.origins.size() == static_cast<std::size_t>(file_.microbatches) && row.predicted_s.size() == ops &&
              row.recorded_s.size() == (rows.front().recorded_s.empty() ? 0 : ops) && row.clocks_mhz.size() == ops &&
-             row.flow_nw.size() == 1 + ops + pipeline_.precedences().size();
+             row.flow_nw.size() == 1 + ops + pipeline_.precedences().size() &&
+             std::ranges::all_of(std::array{&row.predicted_busy, &row.recorded_busy},
+                                 [&](const auto* busy) { return busy->empty() || busy->size() == ops; });
     });
   }
 
@@ -211,6 +230,14 @@ class StepCheck {
     return last;
   }
 
+  /// Lists of a replica's row: times of ops, and shares of them in which a mean GPU computes.
+  struct Columns {
+    std::vector<double> ReplicaRow::*full_s;
+    std::vector<double> ReplicaRow::*busy;
+  };
+  static constexpr Columns kPredicted{&ReplicaRow::predicted_s, &ReplicaRow::predicted_busy};
+  static constexpr Columns kRecorded{&ReplicaRow::recorded_s, &ReplicaRow::recorded_busy};
+
   /// Costs of a replica's ops at these clocks.
   [[nodiscard]] std::vector<simulator::OpCost> costs(const std::vector<double>& full_s,
                                                      const std::vector<int>& clocks_mhz,
@@ -236,7 +263,7 @@ class StepCheck {
 
   /// A step's figures, replayed.
   [[nodiscard]] StepFigures replayed(const std::vector<std::vector<simulator::OpCost>>& replicas,
-                                     const std::vector<ReplicaRow>& rows) const {
+                                     const std::vector<ReplicaRow>& rows, const Columns& columns) const {
     StepFigures step;
     double busy_s = 0;
     double busy_j = 0;
@@ -246,11 +273,13 @@ class StepCheck {
       const std::vector<simulator::OpCost>& of_replica = replicas[r];
       std::vector<double> times_s;
       for (std::size_t i = 0; i < of_replica.size(); ++i) {
+        const std::vector<double>& shares = rows[r].*columns.busy;
+        const double share = shares.empty() ? 1 : shares[i];
         times_s.push_back(of_replica[i].time_s);
-        busy_j += of_replica[i].energy_j;
-        busy_s += of_replica[i].time_s;
-        clock_s_mhz += of_replica[i].time_s * rows[r].clocks_mhz[i];
-        busy_of_rank_s[static_cast<std::size_t>(pipeline_.ops()[i].rank)] += of_replica[i].time_s;
+        busy_j += share * of_replica[i].energy_j;
+        busy_s += share * of_replica[i].time_s;
+        clock_s_mhz += share * of_replica[i].time_s * rows[r].clocks_mhz[i];
+        busy_of_rank_s[static_cast<std::size_t>(pipeline_.ops()[i].rank)] += share * of_replica[i].time_s;
       }
       std::vector<double> start_s(times_s.size());
       step.time_s = std::max(step.time_s, pipeline_.start_times<double>(times_s, start_s));
@@ -266,14 +295,14 @@ class StepCheck {
   }
 
   void check_pair(std::string_view times, const StepPair& stated, const std::vector<ReplicaRow>& rows,
-                  std::vector<double> ReplicaRow::*full_s, Deal deal) {
+                  const Columns& columns, Deal deal) {
     const std::vector<int> full = full_clocks();
     const std::vector<int> full_before = last_clocks(full);
     const std::vector<std::vector<int>>& before = before_[deal];
     std::vector<std::vector<simulator::OpCost>> at_full, planned;
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      at_full.push_back(costs(rows[r].*full_s, full, full_before));
-      planned.push_back(costs(rows[r].*full_s, rows[r].clocks_mhz, before.empty() ? full_before : before[r]));
+      at_full.push_back(costs(rows[r].*columns.full_s, full, full_before));
+      planned.push_back(costs(rows[r].*columns.full_s, rows[r].clocks_mhz, before.empty() ? full_before : before[r]));
     }
     const auto compare = [&](std::string_view what, const StepFigures& figures, const StepFigures& own) {
       if (!differ(figures.time_s, own.time_s) && !differ(figures.energy_j, own.energy_j) &&
@@ -283,8 +312,8 @@ class StepCheck {
       fail(fmt::format("{} with {} times is stated as {:.9g} s, {:.9g} J and replays to {:.9g} s, {:.9g} J", what,
                        times, figures.time_s, figures.energy_j, own.time_s, own.energy_j));
     };
-    compare("full clocks", stated.full_clocks, replayed(at_full, rows));
-    const StepFigures plan = replayed(planned, rows);
+    compare("full clocks", stated.full_clocks, replayed(at_full, rows, columns));
+    const StepFigures plan = replayed(planned, rows, columns);
     compare("the plan", stated.plan, plan);
     if (differ(stated.plan.clock_mhz, plan.clock_mhz)) {
       fail(fmt::format("the mean clock with {} times is stated as {:.9g} MHz and replays to {:.9g} MHz", times,
@@ -299,9 +328,12 @@ class StepCheck {
       for (std::size_t i = 0; i < row.predicted_s.size(); ++i) {
         const auto& op = pipeline_.ops()[i];
         const double work = row.predicted_s[i] / profile_.at_max_clock(op.stage, op.kind).time_s;
-        const double price_w =
-            w_from_nw(row.flow_nw[1 + i]) - file_.blocking_power_w[static_cast<std::size_t>(op.rank)];
-        const auto priced_j = [&](const profile::Measurement& m) { return m.energy_j + price_w * m.time_s; };
+        const double price_w = w_from_nw(row.flow_nw[1 + i]);
+        const double blocking_w = file_.blocking_power_w[static_cast<std::size_t>(op.rank)];
+        const double share = row.predicted_busy.empty() ? 1 : row.predicted_busy[i];
+        const auto priced_j = [&](const profile::Measurement& m) {
+          return share * (m.energy_j - blocking_w * m.time_s) + price_w * m.time_s;
+        };
         const auto options = profile_.measurements(op.stage, op.kind);
         double least_j = priced_j(options.front());
         for (const profile::Measurement& m : options) least_j = std::min(least_j, priced_j(m));
@@ -348,6 +380,7 @@ class StepCheck {
   schedule::Schedule schedule_;
   schedule::PipelineDag dag_;
   planner::verifier::Pipeline pipeline_;
+  std::optional<AmountsCheck> amounts_;
   std::map<StepDeal, std::vector<ReplicaRow>> rows_;
   std::map<Deal, std::vector<std::vector<int>>> before_;
   planner::verifier::Findings findings_;

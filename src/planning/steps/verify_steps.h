@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct StepFolder {
   planner::PlanFolder::File schedule;  ///< schedule.csv
   planner::PlanFolder::File steps;     ///< steps.csv
   planner::PlanFolder::File replicas;  ///< replicas.csv
+  /// amounts.csv: of steps planned by the amounts of earlier ones, or by loads of experts.
+  std::optional<planner::PlanFolder::File> amounts = {};
 };
 
 struct StepVerifyReport {
@@ -37,6 +40,7 @@ struct StepVerifyReport {
 ///   - times, energies, waiting and clocks of full clocks and plan are replayed to their figures, predicted and
 ///   recorded, and a
 ///     plan whose clocks change in time ends no later than full clocks as predicted,
+///   - where amounts are stated, predicted times are those of the step's own or, as planned, of earlier steps alone,
 ///   - flows are non-negative and conserved, and prove the bound, which no plan is below.
 /// Throws InputError when a file cannot be read at all.
 [[nodiscard]] StepVerifyReport verify_steps(const StepFolder& folder, Progress& progress);

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "planning/schedule/generators.h"
+#include "planning/steps/expert_loads.h"
 
 namespace lowgear::steps {
 
@@ -56,6 +57,33 @@ SampleFiles sample_files(int steps, int replicas, int stages, int microbatches, 
     }
   }
   return files;
+}
+
+LoadedSteps::LoadedSteps(int changed_step) {
+  std::mt19937 random(11);
+  std::uniform_int_distribution<int> tokens(100, 400);
+  std::vector<planner::PlanFolder::File> loads{{"e.csv", "step,replica,microbatch,layer,expert_tokens\n"}};
+  for (int step = 0; step < kSteps; ++step) {
+    for (int place = 0; place < kReplicas * kMicrobatches * 4; ++place) {
+      const int first = tokens(random) + 10 * step;
+      const int second = tokens(random);
+      fmt::format_to(std::back_inserter(loads[0].text), "{},{},{},{},{} {} 50 {}\n", step, place / 4 / kMicrobatches,
+                     place / 4 % kMicrobatches, place % 4, first, second, step == changed_step ? 500 + second : 80);
+    }
+  }
+  lengths = read_expert_loads(loads, kRanks, kStages);
+  std::string text = "step,dp_rank,stage,op,microbatch,duration_us\n";
+  for (const Lengths::Step& step : lengths.steps) {
+    for (int place = 0; place < kReplicas * kStages * kMicrobatches; ++place) {
+      const int replica = place / kStages / kMicrobatches, stage = place / kMicrobatches % kStages;
+      const double time_us =
+          1e6 * (kConstantS + kLoadS * step.amounts[lengths.place(replica, place % kMicrobatches, stage)].tokens);
+      fmt::format_to(std::back_inserter(text),
+                     "{0},{1},{2},forward-compute,{3},{4}\n{0},{1},{2},backward-compute,{3},{5}\n", step.number,
+                     replica, stage, place % kMicrobatches, time_us, 2 * time_us);
+    }
+  }
+  trace = read_trace(text, "t.csv");
 }
 
 std::vector<double> random_work(const schedule::PipelineDag& dag, std::mt19937& random) {

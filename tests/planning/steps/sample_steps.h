@@ -35,6 +35,19 @@ struct SampleFiles {
 };
 [[nodiscard]] SampleFiles sample_files(int steps, int replicas, int stages, int microbatches, double noise);
 
+/// Loads of four experts on two ranks, in four layers on two stages, that drift and scatter, and times of their units
+/// at full clocks: kConstantS + kLoadS x tokens of the fullest rank, backwards twice as long.
+struct LoadedSteps {
+  static constexpr int kSteps = 12, kReplicas = 2, kStages = 2, kMicrobatches = 3, kRanks = 2;
+  static constexpr double kLoadS = 4e-5;
+
+  Lengths lengths;
+  Trace trace;
+
+  /// One step may have other loads than without a change.
+  explicit LoadedSteps(int changed_step = -1);
+};
+
 /// The work of every op of a random replica: between 0.3 and 3.
 [[nodiscard]] std::vector<double> random_work(const schedule::PipelineDag& dag, std::mt19937& random);
 

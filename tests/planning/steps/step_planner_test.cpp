@@ -15,13 +15,13 @@ namespace {
 
 /// Least effective energy of a replica, by Clp from the profile's rows.
 double least_by_linear_program(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
-                               const std::vector<double>& work, double deadline_s) {
+                               const std::vector<double>& work, const std::vector<double>& busy, double deadline_s) {
   std::vector<std::vector<planner::CostCorner>> corners;
   for (std::size_t op = 0; op < work.size(); ++op) {
     const auto options = profile::pareto_options(profile.measurements(dag.ops[op].stage, dag.ops[op].kind), kBlockingW);
     std::vector<planner::CostCorner>& of_op = corners.emplace_back();
     for (const std::size_t i : profile::lower_convex_hull(options)) {
-      of_op.push_back({work[op] * options[i].time_s, work[op] * options[i].effective_energy_j});
+      of_op.push_back({work[op] * options[i].time_s, busy[op] * work[op] * options[i].effective_energy_j});
     }
   }
   std::vector<std::pair<int, int>> edges;
@@ -37,17 +37,23 @@ TEST(StepPlanner, BoundsAreThoseOfTheLinearProgram) {
     const profile::StageProfile profile = sample_profile(stages);
     const std::vector<double> power_w(static_cast<std::size_t>(stages), kBlockingW);
     const StepPlanner planner(dag, profile, power_w, {});
-    std::vector<std::vector<double>> work;
+    std::vector<std::vector<double>> work, busy;
     double longest_s = 0;
     for (int replica = 0; replica < 3; ++replica) {
       work.push_back(random_work(dag, random));
       longest_s = std::max(longest_s, planner.full_time_s(work.back()));
+      busy.push_back(random_work(dag, random));
+      for (double& share : busy.back()) share = step % 2 == 0 ? 1 : share / 3;
     }
     double bound_j = 0;
     double least_j = 0;
-    for (const std::vector<double>& of_replica : work) {
-      bound_j += planner.bound(of_replica, longest_s).effective_energy_j;
-      least_j += least_by_linear_program(dag, profile, of_replica, longest_s);
+    for (std::size_t r = 0; r < work.size(); ++r) {
+      bound_j += planner.bound(work[r], longest_s, busy[r]).effective_energy_j;
+      least_j += least_by_linear_program(dag, profile, work[r], busy[r], longest_s);
+      const ReplicaPlan plan = planner.plan(work[r], longest_s, {}, busy[r]);
+      EXPECT_GE(plan.figures.effective_energy_j + stages * kBlockingW * longest_s,
+                (planner.bound(work[r], longest_s, busy[r]).effective_energy_j + stages * kBlockingW * longest_s) *
+                    (1 - 1e-9));
     }
     // Of the step's energy, waiting included: effective energies may cancel.
     const double energy_j = least_j + 3 * stages * kBlockingW * longest_s;

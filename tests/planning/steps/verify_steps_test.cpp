@@ -48,6 +48,36 @@ StepFolder folder_of(ClocksPer clocks_per, double late_by_s = 0) {
           {"replicas.csv", write_replicas_table(run)}};
 }
 
+/// Of loads of experts, whose steps are planned as `foresight` says.
+StepFolder folder_of_loads(Foresight foresight) {
+  const LoadedSteps steps;
+  const schedule::PipelineDag dag = sample_dag(LoadedSteps::kStages, LoadedSteps::kMicrobatches);
+  const profile::StageProfile profile = sample_profile(LoadedSteps::kStages);
+  const std::vector<double> power_w(LoadedSteps::kStages, kBlockingW);
+  Quiet progress;
+  const PredictedSteps predicted = predict_steps(dag, steps.lengths, steps.trace, LoadedSteps::kSteps, foresight);
+  const StepRun run = plan_steps(predicted, dag, profile, power_w, {}, progress);
+  const StepsFile file{.version = "1",
+                       .schedule = "1f1b",
+                       .steps = LoadedSteps::kSteps,
+                       .fitted_steps = LoadedSteps::kSteps,
+                       .replicas = LoadedSteps::kReplicas,
+                       .ranks = LoadedSteps::kStages,
+                       .microbatches = LoadedSteps::kMicrobatches,
+                       .foresight = foresight,
+                       .expert_ranks = LoadedSteps::kRanks,
+                       .blocking_power_w = power_w,
+                       .margins = run.margins,
+                       .model = predicted.model};
+  return {{"run.json", write_steps_file(file)},
+          {"profile.csv", profile::write_profile_file({.profile = profile})},
+          {"schedule.csv",
+           write_torch_csv(schedule::one_f_one_b_schedule(LoadedSteps::kStages, LoadedSteps::kMicrobatches))},
+          {"steps.csv", write_steps_table(run)},
+          {"replicas.csv", write_replicas_table(run)},
+          planner::PlanFolder::File{"amounts.csv", write_amounts_table(steps.lengths)}};
+}
+
 StepVerifyReport verify(const StepFolder& folder) {
   Quiet progress;
   return verify_steps(folder, progress);
@@ -120,6 +150,36 @@ TEST(VerifyStepsOf, ChangedFilesFail) {
   change_cell(folder.steps.text, "0,given", 17, [](const std::string& cell) { return cell + "1"; });
   folder.steps.text.replace(folder.steps.text.find("\n1,given,1,") + 11, 1, "9");
   EXPECT_NE(failures(folder).find("replays to"), std::string::npos);
+}
+
+TEST(VerifyStepsOf, AmountsOfTheStepsBeforeMakePredictions) {
+  for (const Foresight foresight : {Foresight::own, Foresight::last, Foresight::mean}) {
+    const StepFolder whole = folder_of_loads(foresight);
+    EXPECT_EQ(failures(whole), "");
+    EXPECT_EQ(verify(whole).steps, foresight == Foresight::own ? 12U : 11U);
+    for (const int step : {2, 3}) {
+      StepFolder folder = whole;
+      change_cell(folder.amounts->text, fmt::format("{},1,2,0", step), 4,
+                  [](const std::string& cell) { return fmt::format("{}", std::stod(cell) + 1); });
+      const std::string all = failures(folder);
+      const auto fails = [&](int at) {
+        return all.find(fmt::format("step {}, given: replica 1: ", at)) != std::string::npos;
+      };
+      const bool own = foresight == Foresight::own;
+      EXPECT_EQ(fails(step - 1), false) << all;
+      EXPECT_TRUE(fails(step)) << all;  // at least the share of its own times
+      EXPECT_EQ(fails(step + 1), !own) << all;
+    }
+    StepFolder folder = whole;
+    change_cell(folder.replicas.text, "5,given,1", 8,
+                [](const std::string& cell) { return "0.5" + cell.substr(cell.find(' ')); });
+    EXPECT_NE(failures(folder).find("a mean rank is not busy for that share"), std::string::npos);
+    folder = whole;
+    folder.amounts->text.erase(folder.amounts->text.rfind('\n', folder.amounts->text.size() - 2) + 1);
+    EXPECT_THROW((void)verify(folder), InputError);
+    folder.amounts.reset();
+    EXPECT_THROW((void)verify(folder), InputError);
+  }
 }
 
 TEST(VerifyStepsOf, ABoundThatItsFlowsDoNotProveFails) {

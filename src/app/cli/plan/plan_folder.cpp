@@ -110,11 +110,13 @@ bool is_steps_folder(const fs::path& folder) {
 
 steps::StepFolder read_steps_folder(const fs::path& folder) {
   require_run(folder);
-  return {.run = read_part(folder, output_file::kRun),
-          .profile = read_part(folder, output_file::kProfile),
-          .schedule = read_part(folder, output_file::kSchedule),
-          .steps = read_part(folder, output_file::kSteps),
-          .replicas = read_part(folder, output_file::kReplicas)};
+  steps::StepFolder files{.run = read_part(folder, output_file::kRun),
+                          .profile = read_part(folder, output_file::kProfile),
+                          .schedule = read_part(folder, output_file::kSchedule),
+                          .steps = read_part(folder, output_file::kSteps),
+                          .replicas = read_part(folder, output_file::kReplicas)};
+  if (file_exists(folder / output_file::kAmounts)) files.amounts = read_part(folder, output_file::kAmounts);
+  return files;
 }
 
 planner::PlanFolder read_plan_folder(const fs::path& folder) {

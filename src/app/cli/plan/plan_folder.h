@@ -32,6 +32,7 @@ inline constexpr std::string_view kReport = "report.html";
 /// Of a plan of steps.
 inline constexpr std::string_view kSteps = "steps.csv";
 inline constexpr std::string_view kReplicas = "replicas.csv";
+inline constexpr std::string_view kAmounts = "amounts.csv";
 /// Fits and plans of the policy perseus, as pictures.
 inline constexpr std::string_view kPerseusPlots = "perseus.html";
 [[nodiscard]] std::string plan(int number);                             ///< plans/00007.json

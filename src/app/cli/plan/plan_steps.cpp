@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -21,19 +22,23 @@
 #include "planning/profile/profile_file.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/torch_csv.h"
+#include "planning/steps/expert_loads.h"
 
 namespace lowgear::cli {
 namespace {
 
 constexpr auto kClocksPerWords = std::to_array<std::string_view>({"unit", "replica"});
-constexpr auto kStepsAlone = std::to_array<const char*>({"--recorded", "--fit-steps", "--late-steps", "--clocks-per"});
+constexpr auto kPredictWords = std::to_array<std::string_view>({"last", "mean"});
+constexpr auto kStepsAlone = std::to_array<const char*>(
+    {"--recorded", "--fit-steps", "--predict", "--expert-ranks", "--late-steps", "--clocks-per"});
 constexpr double kPerCent = 100;
 
 /// What `plan --lengths` takes besides.
 constexpr auto kTaken = std::to_array<std::string_view>(
-    {"profile",      "lengths",        "recorded",  "fit-steps",      "late-steps", "clocks-per",     "out",
-     "stages",       "microbatches",   "schedule",  "virtual-stages", "p2p",        "blocking-power", "gpu",
-     "accept-units", "switch-latency", "ask-ahead", "json",           "quiet",      "help",           "help-all"});
+    {"profile",        "lengths", "recorded",     "fit-steps",      "predict",   "expert-ranks",   "late-steps",
+     "clocks-per",     "out",     "stages",       "microbatches",   "schedule",  "virtual-stages", "p2p",
+     "blocking-power", "gpu",     "accept-units", "switch-latency", "ask-ahead", "json",           "quiet",
+     "help",           "help-all"});
 
 /// A pipeline whose steps are planned.
 struct StepsPipeline {
@@ -96,22 +101,48 @@ struct StepsInput {
   std::optional<steps::Lengths> lengths;  ///< none: those of the trace are not stated
 };
 
+/// The file, or of a folder, which is a recording, its files of expert loads.
+std::vector<planner::PlanFolder::File> load_lengths(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::vector<planner::PlanFolder::File> files;
+  if (!fs::is_directory(path)) return {{path, read_file(path, kMaxFileBytes)}};
+  std::set<fs::path> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+    if (entry.path().filename().string().starts_with(steps::kExpertLoadsFiles)) names.insert(entry.path());
+  }
+  for (const fs::path& name : names) files.push_back({name.string(), read_file(name, kMaxFileBytes)});
+  if (!files.empty()) return files;
+  throw_input_error({path, 0, 0}, fmt::format("is a folder without {}*.csv", steps::kExpertLoadsFiles),
+                    "name a file, or a recording of a model with experts");
+}
+
 StepsInput load_input(const StepsArguments& arguments) {
-  const std::string text = read_file(arguments.lengths, kMaxFileBytes);
-  if (steps::is_trace(text, arguments.lengths)) {
+  const std::vector<planner::PlanFolder::File> files = load_lengths(arguments.lengths);
+  const auto& [source, text] = files.front();
+  const bool has_loads = steps::is_expert_loads(text, source);
+  if (has_loads != (arguments.expert_ranks > 0)) {
+    throw InputError(has_loads ? "--lengths: states loads of experts; add --expert-ranks N, the ranks that they are on"
+                               : "--expert-ranks: goes with loads of experts, which --lengths does not name");
+  }
+  if (steps::is_trace(text, source)) {
     if (!arguments.recorded.empty()) {
       throw InputError("--recorded: goes with a file of lengths, and --lengths names a trace, which has times itself");
     }
-    return {steps::read_trace(text, arguments.lengths), std::nullopt};
+    if (arguments.foresight != steps::Foresight::own) {
+      throw InputError("--predict: predicts lengths or loads, and --lengths names a trace, which states none");
+    }
+    return {steps::read_trace(text, source), std::nullopt};
   }
-  steps::Lengths lengths = steps::read_lengths(text, arguments.lengths);
   if (arguments.recorded.empty()) {
     throw InputError(
         "--lengths: the file states lengths alone; add --recorded FILE, times of some of its steps at full clocks, "
         "from "
         "which times by length are fitted");
   }
-  return {steps::read_trace(read_file(arguments.recorded, kMaxFileBytes), arguments.recorded), std::move(lengths)};
+  steps::Trace recorded = steps::read_trace(read_file(arguments.recorded, kMaxFileBytes), arguments.recorded);
+  steps::Lengths lengths =
+      has_loads ? read_expert_loads(files, arguments.expert_ranks, recorded.stages) : steps::read_lengths(text, source);
+  return {std::move(recorded), std::move(lengths)};
 }
 
 /// One line for each step that runs at full clocks, up to a few.
@@ -175,8 +206,9 @@ void warn_of_lateness(const StepsPlan& plan, std::vector<std::string>& warnings)
 void add_steps_options(CLI::App& app, StepsArguments& arguments) {
   app.add_option(
          "--lengths", arguments.lengths,
-         "Plan every step for its own lengths: a CSV of the documents' lengths in each microbatch, or a trace of "
-         "times at full clocks (step,dp_rank,stage,op,microbatch,duration_us)")
+         "Plan every step for its own lengths: a CSV of the documents' lengths in each microbatch, loads of experts "
+         "(also the folder of a recording), or a trace of times at full clocks "
+         "(step,dp_rank,stage,op,microbatch,duration_us)")
       ->type_name("FILE");
   app.add_option("--recorded", arguments.recorded,
                  "Trace of some of these steps at full clocks, from which times by length are fitted")
@@ -184,6 +216,15 @@ void add_steps_options(CLI::App& app, StepsArguments& arguments) {
   add_whole_number(app, "--fit-steps", {1, 1'000'000}, into(arguments.fit_steps),
                    "Steps, from the first recorded one, on which times are fitted; the others show how well they are "
                    "predicted (default: half)");
+  add_choice(
+      app, "--predict", kPredictWords,
+      [&arguments](std::size_t place) {
+        arguments.foresight = place == 0 ? steps::Foresight::last : steps::Foresight::mean;
+      },
+      "Plan each step by the lengths or loads of earlier ones, for work that is known only afterwards: a mean in which "
+      "the newest count most (last), or one of all (mean), as a plan made once has it");
+  add_whole_number(app, "--expert-ranks", {1, 65'536}, into(arguments.expert_ranks),
+                   "Ranks of each replica that share its experts, neighbours together (needs loads of experts)");
   add_number(
       app, "--late-steps", {0, kPerCent}, into(arguments.late_pct),
       "Steps in per cent that may take over 0.5 % longer than at full clocks; the margin follows from the errors "
@@ -194,8 +235,9 @@ void add_steps_options(CLI::App& app, StepsArguments& arguments) {
         arguments.clocks_per = place == 0 ? steps::ClocksPer::unit : steps::ClocksPer::replica;
       },
       "One clock for each unit of a step (unit, the default), or one for each replica and step (replica)");
-  group_options(app, "Steps of their own lengths",
-                {"--lengths", "--recorded", "--fit-steps", "--late-steps", "--clocks-per"});
+  group_options(
+      app, "Steps of their own lengths",
+      {"--lengths", "--recorded", "--fit-steps", "--predict", "--expert-ranks", "--late-steps", "--clocks-per"});
 }
 
 bool plans_steps(const CLI::App& app) {
@@ -221,9 +263,9 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
 
   progress.update("fitting times", -1);
   const int fit_steps = request.steps.fit_steps;
-  const steps::PredictedSteps predicted = input.lengths
-                                              ? predict_steps(pipeline.dag, *input.lengths, input.recorded, fit_steps)
-                                              : predict_steps(pipeline.dag, input.recorded, fit_steps);
+  const steps::PredictedSteps predicted =
+      input.lengths ? predict_steps(pipeline.dag, *input.lengths, input.recorded, fit_steps, request.steps.foresight)
+                    : predict_steps(pipeline.dag, input.recorded, fit_steps);
   StepsPlan plan;
   plan.out = request.out;
   plan.replaced = replaced_text(request.out);
@@ -246,6 +288,8 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
                .replicas = predicted.replicas,
                .ranks = pipeline.schedule.rank_count(),
                .microbatches = pipeline.schedule.microbatches,
+               .foresight = request.steps.foresight,
+               .expert_ranks = request.steps.expert_ranks,
                .blocking_power_w = pipeline.blocking.by_rank_w,
                .clocks_per = options.clocks_per,
                .clock_lead_s = latency.lead_s,
@@ -268,6 +312,7 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
   folder.write(output_file::kSchedule, write_torch_csv(pipeline.schedule));
   folder.write(output_file::kSteps, write_steps_table(plan.run));
   folder.write(output_file::kReplicas, write_replicas_table(plan.run));
+  if (predicted.deals_are_given) folder.write(output_file::kAmounts, write_amounts_table(*input.lengths));
   folder.write(output_file::kReport, steps_page(plan));
   folder.commit();
   return plan;

@@ -18,11 +18,13 @@ struct StepsArguments {
   std::string lengths;   ///< file; empty: one iteration is planned
   std::string recorded;  ///< file; empty: `lengths` is a trace
   int fit_steps = 0;     ///< 0: half
+  steps::Foresight foresight = steps::Foresight::own;
+  int expert_ranks = 0;  ///< 0: not given
   double late_pct = 10;
   steps::ClocksPer clocks_per = steps::ClocksPer::unit;
 };
 
-/// `--lengths`, `--recorded`, `--fit-steps`, `--late-steps`, `--clocks-per`.
+/// `--lengths`, `--recorded`, `--fit-steps`, `--predict`, `--expert-ranks`, `--late-steps`, `--clocks-per`.
 void add_steps_options(CLI::App& app, StepsArguments& arguments);
 /// Whether the call plans steps. Throws InputError where it has options that plans of steps, or of one iteration, do
 /// not take.

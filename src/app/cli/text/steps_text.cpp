@@ -43,6 +43,10 @@ ShownSteps shown_steps(const StepsPlan& plan) {
 
 std::string words(const StepsPlan& plan, const ShownSteps& shown) {
   if (shown.times == Times::predicted) return "planned, with predicted times";
+  if (plan.file.foresight != steps::Foresight::own) {
+    return "planned by the steps before, replayed with own loads: with recorded times, or where there are none with "
+           "those of the fit";
+  }
   if (shown.which == Which::all) return "replayed with recorded times, the steps that were fitted";
   return plan.file.inferred ? "replayed with recorded times; coefficients are fitted on other steps, lengths are "
                               "inferred from the step's own other units: nobody could have planned it beforehand"
@@ -132,6 +136,15 @@ std::string latency_words(const StepsPlan& plan) {
 }
 
 std::string amounts_words(const StepsPlan& plan) {
+  const std::string what = plan.file.expert_ranks > 0 ? fmt::format("loads of experts on {}, which meet in every layer",
+                                                                    counted(plan.file.expert_ranks, "rank", "ranks"))
+                                                      : std::string("lengths of documents");
+  if (plan.file.foresight == steps::Foresight::last) {
+    return fmt::format("predicted from the {} in the steps before, of which the newest counts {:.0f} %", what,
+                       kHundred * steps::kNewestShare);
+  }
+  if (plan.file.foresight == steps::Foresight::mean) return fmt::format("predicted from the mean {} before", what);
+  if (plan.file.expert_ranks > 0) return fmt::format("predicted from the {} in the same step", what);
   return plan.file.inferred
              ? "the trace states no lengths: those of a unit are inferred from the other units of its microbatch in "
                "the same step, so that nobody could have planned it beforehand; coefficients are fitted on other steps"
@@ -318,6 +331,8 @@ Json steps_json(const StepsPlan& plan) {
           {"late_by_s", plan.file.late_by_s},
           {"clock_lead_s", plan.file.clock_lead_s},
           {"amounts_inferred", plan.file.inferred},
+          {"foresight", name(plan.file.foresight)},
+          {"expert_ranks", plan.file.expert_ranks},
           {"fit_error_pct", kHundred * plan.file.model.error()},
           {"prediction_error_pct", kHundred * plan.file.prediction_error},
           {"planning_s", {{"mean", time.mean_s}, {"most", time.most_s}}},
@@ -333,7 +348,8 @@ std::string steps_page(const StepsPlan& plan) {
   report::Page page{
       .lowgear_version = version(),
       .command = plan.file.command,
-      .title = "Clocks for every step's own lengths",
+      .title = plan.file.foresight == steps::Foresight::own ? "Clocks for every step's own lengths"
+                                                            : "Clocks predicted from the steps before",
       .headline = headline(given, balanced),
       .facts = {{"Job", facts_words(plan)},
                 {"Steps", fmt::format("{}; {}", steps_words(plan), basis)},
@@ -344,7 +360,7 @@ std::string steps_page(const StepsPlan& plan) {
       .warnings = plan.warnings,
       .plot = std::nullopt,
       .bars = {},
-      .tables = {{.title = "Four states of the same steps",
+      .tables = {{.title = plan.run.deals.size() > 1 ? "Four states of the same steps" : "The same steps",
                   .basis = basis,
                   .columns = state_columns(),
                   .rows = state_cells(state_rows(plan, shown)),
@@ -357,7 +373,8 @@ std::string steps_page(const StepsPlan& plan) {
                        plan.file.inferred ? "time of microbatches (their lengths are not stated)" : "tokens")},
           {"Late", "How much longer a step takes than at full clocks; steps that are early count as 0."},
           {"Energy",
-           "Of one GPU a rank, from the step's begin to the sum of gradients, waiting included. "
+           "Of one GPU a rank (where experts are on several, of a mean one), from the step's begin to the sum of "
+           "gradients, waiting included. "
            "Messages and the optimizer take no time here."}}};
   page.series = step_plots(plan, shown);
   return render_html_page(page);

@@ -105,6 +105,51 @@ TEST_F(PlanSteps, ARecordedStepThatLacksAUnitIsNamed) {
   EXPECT_NE(run_lowgear({"verify", out()}).err.find("replicas.csv"), std::string::npos);
 }
 
+TEST_F(PlanSteps, PlansLoadsOfExpertsByTheStepsBefore) {
+  std::string by_rank[2];
+  for (int step = 0; step < 8; ++step) {
+    for (int place = 0; place < 12; ++place) {
+      const int replica = place / 6, microbatch = place / 2 % 3, layer = place % 2;
+      const int most = 1000 + 400 * microbatch + (replica == step % 2 ? 900 : 0);
+      by_rank[layer] += std::to_string(step) + ',' + std::to_string(replica) + ',' + std::to_string(microbatch) + ',' +
+                        std::to_string(layer) + ',' + std::to_string(most - 100) + " 100 300 " + std::to_string(place) +
+                        '\n';
+    }
+  }
+  std::filesystem::create_directory(folder_ / "rec");
+  for (const int rank : {0, 1}) {
+    write_text(folder_ / "rec" / ("expert_loads-0000" + std::to_string(rank) + ".csv"),
+               "step,replica,microbatch,layer,expert_tokens\n" + by_rank[rank]);
+  }
+  const std::string loads = (folder_ / "rec").string();
+  const ProgramResult result =
+      plan(loads, {"--recorded", trace_, "--expert-ranks", "2", "--predict", "last", "--late-steps", "100", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = parse_json(result.out, "stdout");
+  EXPECT_EQ(json["foresight"], "last");
+  EXPECT_EQ(json["safe_steps"], 1);
+  EXPECT_FALSE(json["deals"].contains("balanced"));
+  EXPECT_NE(result.err.find("step 0 runs at full clocks: no step before it states its amounts"), std::string::npos);
+  const std::string page = read_file(folder_ / "out/report.html");
+  EXPECT_NE(page.find("Clocks predicted from the steps before"), std::string::npos);
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+  std::filesystem::remove(folder_ / "out/amounts.csv");
+  EXPECT_NE(run_lowgear({"verify", out()}).err.find("amounts.csv"), std::string::npos);
+
+  const auto refusal = [&](const std::string& lengths, std::vector<std::string> others) {
+    const ProgramResult refused = plan(lengths, std::move(others));
+    EXPECT_EQ(refused.exit_code, 2);
+    return refused.err;
+  };
+  EXPECT_NE(refusal(loads, {"--recorded", trace_}).find("add --expert-ranks N"), std::string::npos);
+  EXPECT_NE(refusal(lengths_, {"--recorded", trace_, "--expert-ranks", "2"}).find("goes with loads"),
+            std::string::npos);
+  EXPECT_NE(refusal(trace_, {"--predict", "last"}).find("names a trace, which states none"), std::string::npos);
+  EXPECT_NE(refusal(loads, {"--recorded", trace_, "--expert-ranks", "3"}).find("among 3 ranks"), std::string::npos);
+  EXPECT_NE(refusal(folder_.path().string(), {"--recorded", trace_}).find("without expert_loads-*.csv"),
+            std::string::npos);
+}
+
 TEST_F(PlanSteps, SaysWhatDoesNotGoTogether) {
   const auto refusal = [](const ProgramResult& result) {
     EXPECT_EQ(result.exit_code, 2);
