@@ -12,15 +12,12 @@
 namespace lowgear::steps {
 namespace {
 
-constexpr int kReplicas = LoadedSteps::kReplicas;
-constexpr int kStages = LoadedSteps::kStages;
-constexpr int kMicrobatches = LoadedSteps::kMicrobatches;
-
 /// Mean over a replica's microbatches on a stage.
 double mean_tokens(const Lengths& lengths, std::size_t step, int replica, int stage) {
   double sum = 0;
-  for (int m = 0; m < kMicrobatches; ++m) sum += lengths.steps[step].amounts[lengths.place(replica, m, stage)].tokens;
-  return sum / kMicrobatches;
+  for (int m = 0; m < LoadedSteps::kMicrobatches; ++m)
+    sum += lengths.steps[step].amounts[lengths.place(replica, m, stage)].tokens;
+  return sum / LoadedSteps::kMicrobatches;
 }
 
 TEST(Foresight, IsTheMeanOfTheStepsBefore) {
@@ -37,11 +34,11 @@ TEST(Foresight, IsTheMeanOfTheStepsBefore) {
           weights[i] = 0.25 * std::pow(0.75, later);
         }
       }
-      for (int replica = 0; replica < kReplicas; ++replica) {
-        for (int stage = 0; stage < kStages; ++stage) {
+      for (int replica = 0; replica < LoadedSteps::kReplicas; ++replica) {
+        for (int stage = 0; stage < LoadedSteps::kStages; ++stage) {
           double expected = 0;
           for (std::size_t i = 0; i < step; ++i) expected += weights[i] * mean_tokens(lengths, i, replica, stage);
-          for (int m = 0; m < kMicrobatches; ++m) {
+          for (int m = 0; m < LoadedSteps::kMicrobatches; ++m) {
             EXPECT_NEAR(planned.steps[step].amounts[lengths.place(replica, m, stage)].tokens, expected,
                         1e-9 * expected);
           }
@@ -52,9 +49,9 @@ TEST(Foresight, IsTheMeanOfTheStepsBefore) {
 }
 
 StepRun run_of(const LoadedSteps& steps, Foresight foresight, int fit_steps = 6) {
-  const schedule::PipelineDag dag = sample_dag(kStages, kMicrobatches);
-  const profile::StageProfile profile = sample_profile(kStages);
-  const std::vector<double> power_w(kStages, kBlockingW);
+  const schedule::PipelineDag dag = sample_dag(LoadedSteps::kStages, LoadedSteps::kMicrobatches);
+  const profile::StageProfile profile = sample_profile(LoadedSteps::kStages);
+  const std::vector<double> power_w(LoadedSteps::kStages, kBlockingW);
   Quiet progress;
   return plan_steps(predict_steps(dag, steps.lengths, steps.trace, fit_steps, foresight), dag, profile, power_w, {},
                     progress);
@@ -100,13 +97,13 @@ TEST(Foresight, EnergyIsThatOfAMeanRank) {
   const LoadedSteps steps;
   const StepRun run = run_of(steps, Foresight::own, LoadedSteps::kSteps);
   const Lengths lengths = steps.lengths;
-  const schedule::PipelineDag dag = sample_dag(kStages, kMicrobatches);
-  const profile::StageProfile profile = sample_profile(kStages);
+  const schedule::PipelineDag dag = sample_dag(LoadedSteps::kStages, LoadedSteps::kMicrobatches);
+  const profile::StageProfile profile = sample_profile(LoadedSteps::kStages);
   EXPECT_EQ(run.deals.size(), 1U);
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     const StepFigures& full = run.steps[i].deals.at(0).recorded->full_clocks;
-    double energy_j = kReplicas * kStages * kBlockingW * full.time_s;
-    for (int replica = 0; replica < kReplicas; ++replica) {
+    double energy_j = LoadedSteps::kReplicas * LoadedSteps::kStages * kBlockingW * full.time_s;
+    for (int replica = 0; replica < LoadedSteps::kReplicas; ++replica) {
       for (const schedule::ComputeOp& op : dag.ops) {
         const double mean = lengths.steps[i].mean_tokens[lengths.place(replica, op.microbatch, op.stage)];
         const double busy_s = (op.kind == OpKind::forward ? 1 : 2) * (kConstantS + LoadedSteps::kLoadS * mean);

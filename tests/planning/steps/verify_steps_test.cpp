@@ -58,6 +58,10 @@ StepFolder folder_of_loads(Foresight foresight) {
   const PredictedSteps predicted = predict_steps(dag, steps.lengths, steps.trace, LoadedSteps::kSteps, foresight);
   const StepRun run = plan_steps(predicted, dag, profile, power_w, {}, progress);
   const StepsFile file{.version = "1",
+                       .command = "lowgear plan",
+                       .profile = "p.csv",
+                       .lengths = "rec",
+                       .recorded = "t.csv",
                        .schedule = "1f1b",
                        .steps = LoadedSteps::kSteps,
                        .fitted_steps = LoadedSteps::kSteps,

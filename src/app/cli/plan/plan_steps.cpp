@@ -140,8 +140,8 @@ StepsInput load_input(const StepsArguments& arguments) {
         "which times by length are fitted");
   }
   steps::Trace recorded = steps::read_trace(read_file(arguments.recorded, kMaxFileBytes), arguments.recorded);
-  steps::Lengths lengths =
-      has_loads ? read_expert_loads(files, arguments.expert_ranks, recorded.stages) : steps::read_lengths(text, source);
+  steps::Lengths lengths = has_loads ? steps::read_expert_loads(files, arguments.expert_ranks, recorded.stages)
+                                     : steps::read_lengths(text, source);
   return {std::move(recorded), std::move(lengths)};
 }
 
