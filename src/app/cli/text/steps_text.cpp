@@ -140,11 +140,11 @@ std::string amounts_words(const StepsPlan& plan) {
                                                                     counted(plan.file.expert_ranks, "rank", "ranks"))
                                                       : std::string("lengths of documents");
   if (plan.file.foresight == steps::Foresight::last) {
-    return fmt::format("predicted from the {} in the steps before, of which the newest counts {:.0f} %", what,
-                       kHundred * steps::kNewestShare);
+    return fmt::format("predicted from the steps before, of which the newest counts {:.0f} %: {}",
+                       kHundred * steps::kNewestShare, what);
   }
-  if (plan.file.foresight == steps::Foresight::mean) return fmt::format("predicted from the mean {} before", what);
-  if (plan.file.expert_ranks > 0) return fmt::format("predicted from the {} in the same step", what);
+  if (plan.file.foresight == steps::Foresight::mean) return "predicted from the mean of the steps before: " + what;
+  if (plan.file.expert_ranks > 0) return "predicted from the same step: " + what;
   return plan.file.inferred
              ? "the trace states no lengths: those of a unit are inferred from the other units of its microbatch in "
                "the same step, so that nobody could have planned it beforehand; coefficients are fitted on other steps"
