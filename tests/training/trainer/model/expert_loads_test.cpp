@@ -21,7 +21,8 @@ namespace {
 
 TEST(ExpertLoads, AreThoseOfEachForwardOfARecordedStep) {
   model::ModelConfig config = std::ranges::find(family_models(), "mixtral", &FamilyModel::name)->read();
-  for (const bool recompute : {false, true}) {
+  for (const launcher::Recompute recompute :
+       {launcher::Recompute::none, launcher::Recompute::attention, launcher::Recompute::full}) {
     InProcessHub hub;
     Communicators ranks;
     ranks.tensor = hub.group("tp", 0, 1);
