@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lowgear.adapters import torch_pipelining
 from lowgear.adapters.core import install
-from stand_ins import PEERS, Observed, load, needs, stand_ins
+from stand_ins import PEERS, Observed, Tensor, load, needs, stand_ins
 
 DIMENSIONS = PEERS / "torchtitan/torchtitan/distributed/parallel_dims.py"
 STAGE = "torch.distributed.pipelining.stage"
@@ -109,6 +109,18 @@ class OfPyTorch(Observed):
         schedule.on_loss = lambda: seen.append(list(self.session.open_units))
         schedule.step()
         self.assertEqual(seen, [[("forward", 1, 0)], [("forward", 1, 1)]])
+
+    def test_lengths_are_read_from_the_inputs_of_the_first_stage(self):
+        mask = Tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0], [1, 1, 1]])
+        for rank, told in ((0, [(at, [(4, 10), (5, 13)]) for at in range(2)]), (1, [])):
+            with self.subTest(rank=rank):
+                self.setUp()
+                self.load()
+                schedule = self.schedules.Schedule1F1B(self.stage.PipelineStage(rank, 2, rank, 2), 2)
+                for _ in range(2):
+                    schedule.step(attention_mask=mask)
+                schedule.step()
+                self.assertEqual(self.session.told, told)
 
     def test_an_evaluation_is_not_marked(self):
         self.load()

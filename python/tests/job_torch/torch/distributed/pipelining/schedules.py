@@ -28,7 +28,7 @@ class PipelineScheduleSingle(_PipelineSchedule):
         super().__init__([stage], n_microbatches)
         self._stage = stage
 
-    def step(self, *args, target=None, losses=None):
+    def step(self, *args, target=None, losses=None, **kwargs):
         self._stage.has_backward = self._has_backward
         self._step_microbatches()
 
@@ -66,7 +66,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
         self._stages = stages
         self.pipeline_order_with_comms = order
 
-    def step(self, *args, target=None, losses=None):
+    def step(self, *args, target=None, losses=None, **kwargs):
         for stage in self._stages:
             stage.has_backward = self._has_backward
         self._step_microbatches()
