@@ -44,7 +44,7 @@ class Lengths(WithSimulatedGpus):
 
     def run_job(self, iterations, how, *options):
         """What it says, and the clocks that each rank asked for, by iteration."""
-        recordings, store = self.folder / f"recordings-{how}", self.folder / f"store-{how}"
+        recordings, store = (self.folder / f"{name}-{how}-{len(options)}" for name in ("recordings", "store"))
         store.mkdir()
         run = self.run_attached(sys.executable, JOB, iterations, how, JOB_STORE=str(store), options=(
             "--steps", str(self.profile), "--record", str(recordings), *options))
@@ -64,16 +64,16 @@ class Lengths(WithSimulatedGpus):
         self.assertLessEqual({clock for rank in clocks for units in rank for clock in units}, {0, CLOCKS_MHZ[0]})
 
     def test_iterations_run_at_clocks_for_their_lengths(self):
-        for clocks_per in ("unit", "replica"):
-            with self.subTest(clocks_per):
-                said, clocks = self.run_job(10, "told", "--clocks-per", clocks_per)
+        for options in ((), ("--clocks-per", "replica")):
+            with self.subTest(options):
+                said, clocks = self.run_job(10, "told", *options)
                 self.assertRegex(said, r"step clocks were followed in [1-9] of 10 iterations; of the others 1 began before ")
                 # Iteration 0 was not told.
                 self.assertEqual(said.count("iteration 0 runs at full clocks: its lengths were not told"), 1, said)
                 second = clocks[1]
                 self.assertEqual(set(second[0]) - {0, CLOCKS_MHZ[0]}, set())
                 lower = [units for units in second if min(units) < CLOCKS_MHZ[0] and min(units) > 0]
-                if clocks_per == "unit":
+                if not options:
                     self.assertGreater(len(lower), 0, "the second stage has time")
                 else:
                     self.assertEqual(lower, [], "the longest replica has none, and here is only one")
@@ -82,8 +82,6 @@ class Lengths(WithSimulatedGpus):
                 told = {int(row["step"]) for row in rows}
                 self.assertLessEqual(set(range(1, 9)), told, "what lowgear profile needs")
                 self.assertEqual(len(rows), 3 * len(told))
-                self.recordings.rename(self.folder / f"told-{clocks_per}")
-                (self.folder / "store-told").rename(self.folder / f"store-{clocks_per}")
 
     def test_lengths_that_are_of_no_use_mean_full_clocks(self):
         reasons = {

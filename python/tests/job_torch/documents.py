@@ -6,7 +6,9 @@ import os
 import random
 import subprocess
 import sys
+import time
 
+from torch.distributed import distributed_c10d
 from torch.distributed.pipelining import schedules, stage
 import lowgear  # which `lowgear run` has brought by now
 
@@ -29,6 +31,14 @@ def tell(iteration):
         lowgear.tell_lengths(lengths[::-1], iteration=iteration)
 
 
+def meet(rank, iteration):
+    """As ranks of a pipeline do, which wait for each other's tensors."""
+    store = distributed_c10d._get_default_store()
+    store.set(f"job/{iteration}/{rank}", "")
+    while not store.check([f"job/{iteration}/{other}" for other in range(RANKS)]):
+        time.sleep(0.005)
+
+
 def train(rank):
     simulation = ctypes.CDLL(os.environ["JOB_SIMULATION"])
     simulation.lowgear_simgpu_run_kernel.argtypes = [ctypes.c_int] + [ctypes.c_double] * 4 + [ctypes.c_void_p]
@@ -47,6 +57,7 @@ def train(rank):
         if rank == 0:
             tell(iteration + 1)
         schedule.step()
+        meet(rank, iteration)
 
 
 if "RANK" in os.environ:
