@@ -26,9 +26,11 @@ class Figure {
   }
 }
 
+const kMeaningless = 'Times and energies of this job are meaningless.';
+
 const savingText = (job, basis) => {
   const {baseline, saved_pct: saved} = job;
-  if (invalidFigures(job)) return 'Times and energies of this job are meaningless.';
+  if (invalidFigures(job)) return kMeaningless;
   if (!baseline || !units.isNumber(baseline.energy_j)) {
     if (plansItself(job)) return 'The server measures no baseline of a job that plans its own steps.';
     return isBeforeFirstPlan(job) ? 'shown after the first plan' : 'Without a baseline the saving is unknown.';
@@ -61,7 +63,9 @@ const timeText = (job, basis) => {
     (stalled ? `, without ${counted(stalled, 'iteration')} of more than twice the predicted time` : '');
 };
 
-const showPrediction = (figure, {prediction}, basis) => {
+const showPrediction = (figure, job, basis) => {
+  const {prediction} = job;
+  if (invalidFigures(job)) return figure.show('Predicted times', units.fixed(null), kMeaningless);
   if (!prediction) return figure.show('Predicted times', units.fixed(null), 'no iteration has been predicted yet');
   const {iterations, stalled_iterations: stalled, mean_error_pct: mean, rms_error_pct: rms} = prediction;
   const without = stalled ? `, without ${counted(stalled, 'iteration')} of more than twice the predicted time` : '';

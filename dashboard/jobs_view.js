@@ -5,8 +5,8 @@ import {BudgetsPanel} from './budgets_panel.js';
 import {KeyedTable} from './keyed_table.js';
 import {LiveStream} from './live.js';
 import {message, panel, setClass, setText} from './parts.js';
-import {age_s, basisOf, counted, dateTime, duration, inCell, isOver, noSavingText, plansItself, profilingText, savedText, shortName,
-  stateShown, versusPlan_pct} from './words.js';
+import {age_s, basisOf, counted, dateTime, duration, inCell, invalidFigures, isOver, noSavingText, plansItself,
+  profilingText, savedText, shortName, stateShown, versusPlan_pct} from './words.js';
 
 const {element, interaction, units} = shared;
 
@@ -47,7 +47,7 @@ const two = (cell, first, second) => {
 
 const versusText = (job) => {
   if (!plansItself(job)) return `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`;
-  return job.prediction ? `predictions off by ${units.signedPercent(job.prediction.mean_error_pct, 1)}` : '';
+  return job.prediction && !invalidFigures(job) ? `predictions off by ${units.signedPercent(job.prediction.mean_error_pct, 1)}` : '';
 };
 
 const kColumns = [

@@ -530,6 +530,16 @@ class ShowsPredictions(DashboardTest):
         self.open(server)
         self.wait_text("predictions off by +", ".jobs tbody")
 
+    def test_a_meaningless_prediction_is_not_shown(self):
+        job = MockJob(policy="steps")
+        job.problems = [{"kind": "figures_invalid", "critical": False, "ranks": 4, "gpus": [],
+                         "text": "times and energies of this job are meaningless", "todo": "make kernels longer"}]
+        server = self.open_job(job)
+        self.assertEqual(self.text(".card:last-child .value"), "–")
+        self.open(server)
+        self.browser.wait("document.querySelector('.job-link')")
+        self.assertNotIn("predictions off", self.browser.value(TEXT))
+
     def test_steps_are_read_out_with_their_predictions(self):
         job, server = self.open_steps(3)
         server.iterate(job)
