@@ -90,6 +90,9 @@ class LoadTable {
                         fmt::format("{} experts cannot be divided among {} ranks", experts_, ranks_),
                         "give a divisor as --expert-ranks");
     }
+    if (std::ranges::all_of(tokens, [](double count) { return count == 0; })) {
+      throw_input_error(table.where(row, column), "no token chose an expert", "leave the step out");
+    }
     const std::size_t each = experts_ / static_cast<std::size_t>(ranks_);
     RankLoads loads;
     for (std::size_t first = 0; first < experts_; first += each) {

@@ -190,6 +190,12 @@ double held_out_error(const std::vector<StepUnits>& steps) {
   return count > 0 ? std::sqrt(squares / count) : 0;
 }
 
+bool are_possible(const std::vector<std::vector<double>>& times_s) {
+  return std::ranges::all_of(times_s, [](const std::vector<double>& of_replica) {
+    return std::ranges::all_of(of_replica, [](double time_s) { return time_s > 0 && time_s <= kMaxTimeS; });
+  });
+}
+
 /// Gives a step that has an impossible prediction a fault.
 void check_predictions(StepUnits& step) {
   for (std::size_t replica = 0; replica < step.predicted_s.size(); ++replica) {
@@ -411,7 +417,8 @@ PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Lengths& le
       of_step.recorded_s = by_op(dag, recorded, *times);
     if (step.fault.empty()) {
       StepTimes own = times_of(result.model, dag, lengths, step);
-      if (of_step.recorded_s.empty() && foresees) of_step.recorded_s = std::move(own.time_s);
+      if (of_step.recorded_s.empty() && foresees && are_possible(own.time_s))
+        of_step.recorded_s = std::move(own.time_s);
       of_step.recorded_busy = std::move(own.busy);
     } else if (are_groups) {
       of_step.recorded_s.clear();  // without loads nobody knows how long a mean rank computed

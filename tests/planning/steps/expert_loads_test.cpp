@@ -63,6 +63,7 @@ TEST(ExpertLoads, RefuseWhatCannotBe) {
   EXPECT_THAT(refusal("0,0,0,0,\n"), HasSubstr("has 0 experts"));
   EXPECT_THAT(refusal("0,0,0,0,3 4 5 6\n", 3), HasSubstr("4 experts cannot be divided among 3 ranks"));
   EXPECT_THAT(refusal("0,0,0,0,3 4\n0,0,0,0,3 4\n"), HasSubstr("e.csv:3:7: the same layer"));
+  EXPECT_THAT(refusal("0,0,0,0,0 0\n"), HasSubstr("e.csv:2:9: no token chose an expert"));
   EXPECT_THAT(refusal("0,0,0,-1,3 4\n"), HasSubstr("e.csv:2:7"));
   EXPECT_THAT(refusal(""), HasSubstr("has no rows"));
   EXPECT_TRUE(is_expert_loads(kHeader, "e.csv"));

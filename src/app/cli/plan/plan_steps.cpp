@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -105,9 +106,10 @@ struct StepsInput {
 std::vector<planner::PlanFolder::File> load_lengths(const std::string& path) {
   namespace fs = std::filesystem;
   std::vector<planner::PlanFolder::File> files;
-  if (!fs::is_directory(path)) return {{path, read_file(path, kMaxFileBytes)}};
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {{path, read_file(path, kMaxFileBytes)}};
   std::set<fs::path> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
     if (entry.path().filename().string().starts_with(steps::kExpertLoadsFiles)) names.insert(entry.path());
   }
   for (const fs::path& name : names) files.push_back({name.string(), read_file(name, kMaxFileBytes)});
