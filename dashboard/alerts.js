@@ -70,7 +70,9 @@ const alertsOf = ({summary: job}, rows, connection) => {
   const late = having(rows, 'old plan');
   if (late.length) add('warn', `Following an older plan: ${list(late)}.`);
   if (job.power_cap) add('info', capText(job.power_cap));
-  if (job.state === 'observing' && job.reason && !job.has_failed && !plansItself(job)) add('info', `Full clocks: ${job.reason}`);
+  if (job.state === 'observing' && job.reason && !job.has_failed && !plansItself(job)) {
+    add('info', `Full clocks: ${job.reason}`);
+  }
   return alerts;
 };
 

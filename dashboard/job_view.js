@@ -12,7 +12,8 @@ import {RanksPanel} from './ranks_panel.js';
 import {TimelinePanel} from './timeline_panel.js';
 import {announce, message, setClass, setText} from './parts.js';
 import {rankRows} from './rank_state.js';
-import {counted, dateTime, duration, isOver, parallelText, plansItself, shortName, stateShown, workText} from './words.js';
+import {counted, dateTime, duration, isOver, parallelText, plansItself, shortName, stateShown,
+  workText} from './words.js';
 
 const {element} = shared;
 

@@ -46,8 +46,11 @@ const two = (cell, first, second) => {
 };
 
 const versusText = (job) => {
-  if (!plansItself(job)) return `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`;
-  return job.prediction && !invalidFigures(job) ? `predictions off by ${units.signedPercent(job.prediction.mean_error_pct, 1)}` : '';
+  if (!plansItself(job)) {
+    return `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`;
+  }
+  if (!job.prediction || invalidFigures(job)) return '';
+  return `predictions off by ${units.signedPercent(job.prediction.mean_error_pct, 1)}`;
 };
 
 const kColumns = [

@@ -121,7 +121,8 @@ export class LineChart {
     this.redraw();
   }
 
-  // `points`: [{x, y, ...}] by x; `predicted`: likewise, of the same x; `steps`: [{x, y}], levels that change; `levels`: [{name, css, y}]; `marks`:
+  // `points`: [{x, y, ...}] by x; `predicted`: likewise, of the same x; `steps`: [{x, y}], levels that change;
+  // `levels`: [{name, css, y}]; `marks`:
   // [{x, text}]; `spans`: [{from, to}], shaded. Points and steps with `isAside` have no part in the scale. `summary`: a sentence for screen readers.
   update(data) {
     this.data = {predicted: [], ...data};

@@ -27,7 +27,8 @@ export const stateShown = (job) => {
   if (critical) return [kProblems[critical.kind] || critical.kind, 'chip state-failed', critical.text];
   if (job.has_failed) return ['no plan', 'chip state-failed', job.reason || ''];
   if (plansItself(job) && job.state === 'observing') {
-    return ['plans its own steps', 'chip state-running', 'each step has clocks for its own lengths, which the job plans'];
+    return ['plans its own steps', 'chip state-running',
+      'each step has clocks for its own lengths, which the job plans'];
   }
   return [job.state, `chip state-${job.state}`, kStates[job.state] || ''];
 };
