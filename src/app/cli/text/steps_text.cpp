@@ -44,8 +44,8 @@ ShownSteps shown_steps(const StepsPlan& plan) {
 std::string words(const StepsPlan& plan, const ShownSteps& shown) {
   if (shown.times == Times::predicted) return "planned, with predicted times";
   if (plan.file.foresight != steps::Foresight::own) {
-    return "planned by the steps before, replayed with own loads: with recorded times, or where there are none with "
-           "those of the fit";
+    return "planned by the steps before, replayed as each was: with recorded times, or where there are none with those "
+           "of the fit";
   }
   if (shown.which == Which::all) return "replayed with recorded times, the steps that were fitted";
   return plan.file.inferred ? "replayed with recorded times; coefficients are fitted on other steps, lengths are "
