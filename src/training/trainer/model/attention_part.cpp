@@ -13,7 +13,7 @@ struct PartInputs {
   bool beside = false;
 };
 
-/// The sum is kept in any case: the next norm adds to it. Neither the last product nor the sum over the ranks is
+/// Keeps the sum, as the layer does without recomputation. Neither the last product nor the sum over the ranks is
 /// computed again.
 struct RecomputedPart : torch::autograd::Function<RecomputedPart> {
   // NOLINTNEXTLINE(readability-identifier-naming): names that autograd asks for
@@ -24,7 +24,6 @@ struct RecomputedPart : torch::autograd::Function<RecomputedPart> {
         object_of<const AttentionPart>(at::IValue(part))
             .up_to_product({residual, has.branch ? branch : at::Tensor()}, given, LinearOutput::computed);
     const at::Tensor sum = has.branch ? computed.residual : residual.view_as(residual);
-    context->set_materialize_grads(false);
     context->save_for_backward({sum, given});
     context->saved_data["has_branch"] = has.branch;
     context->saved_data["part"] = part;
@@ -39,13 +38,7 @@ struct RecomputedPart : torch::autograd::Function<RecomputedPart> {
         saved[1].defined() ? saved[1].detach().requires_grad_(saved[1].requires_grad()) : at::Tensor();
     const Activations computed = object_of<const AttentionPart>(context->saved_data["part"])
                                      .up_to_product({sum}, beside, LinearOutput::left_out);
-    variable_list outputs = {computed.branch};
-    variable_list of_outputs = {gradients[1]};
-    if (gradients[0].defined()) {
-      outputs.push_back(computed.residual);
-      of_outputs.push_back(gradients[0]);
-    }
-    torch::autograd::backward(outputs, of_outputs);
+    torch::autograd::backward({computed.residual, computed.branch}, gradients);
     return {sum.grad(),
             context->saved_data["has_branch"].toBool() ? sum.grad() : at::Tensor(),
             beside.defined() ? beside.grad() : at::Tensor(),
