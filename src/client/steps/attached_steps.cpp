@@ -42,8 +42,8 @@ AttachedSteps::AttachedSteps(AttachedStepsOptions options, Client& client)
 }
 
 void AttachedSteps::tell(std::int64_t iteration, int replica, std::span<const steps::Amounts> microbatches) {
-  told_.tell(iteration, replica, microbatches);
-  if (clocks_) clocks_->lengths_change(iteration);
+  const bool is_news = told_.tell(iteration, replica, microbatches);
+  if (is_news && clocks_) clocks_->lengths_change(iteration);
 }
 
 void AttachedSteps::iteration_begins(std::uint64_t number) noexcept {

@@ -28,7 +28,7 @@ std::string fault_of(int replica, std::span<const steps::Amounts> microbatches, 
 
 }  // namespace
 
-void ToldLengths::tell(std::int64_t iteration, int replica, std::span<const steps::Amounts> microbatches) {
+bool ToldLengths::tell(std::int64_t iteration, int replica, std::span<const steps::Amounts> microbatches) {
   if (replica < 0 || replica >= replicas_) {
     throw InputError(fmt::format("there is no replica {} of {}", replica, replicas_));
   }
@@ -41,11 +41,13 @@ void ToldLengths::tell(std::int64_t iteration, int replica, std::span<const step
   Told& told = iterations_[iteration];
   const auto [before, is_new] =
       told.replicas.try_emplace(replica, std::vector<steps::Amounts>(microbatches.begin(), microbatches.end()));
+  if (!is_new && std::ranges::equal(before->second, microbatches)) return false;
   std::string fault = fault_of(replica, microbatches, microbatches_);
-  if (!is_new && !std::ranges::equal(before->second, microbatches)) {
+  if (!is_new) {
     fault = fmt::format("the lengths of replica {} were changed after they were told", replica);
   }
   if (told.fault.empty()) told.fault = std::move(fault);
+  return true;
 }
 
 std::string ToldLengths::what_is_missing(const Told& told) const {

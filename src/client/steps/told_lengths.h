@@ -23,8 +23,9 @@ class ToldLengths {
   ToldLengths(int replicas, int microbatches) : replicas_(replicas), microbatches_(microbatches) {}
 
   /// Lengths that do not add up, or others than those that this replica told before, make the iteration one that is
-  /// not planned. Throws InputError where there is no such replica, or too many iterations wait.
-  void tell(std::int64_t iteration, int replica, std::span<const steps::Amounts> microbatches);
+  /// not planned. Returns whether this is news: false where the same were told before. Throws InputError where there is
+  /// no such replica, or too many iterations wait.
+  bool tell(std::int64_t iteration, int replica, std::span<const steps::Amounts> microbatches);
   [[nodiscard]] StepLengths of(std::int64_t iteration) const;
   /// Those of earlier iterations are not needed any more.
   void forget_before(std::int64_t iteration);

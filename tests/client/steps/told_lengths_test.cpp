@@ -26,8 +26,8 @@ TEST(ToldLengths, AreKnownOnceEveryReplicaHasToldThem) {
   told.tell(7, 1, kOther);
   EXPECT_EQ(told.of(7).state, State::awaited);
   EXPECT_EQ(told.of(7).reason, "its lengths were not told by replica 0");
-  told.tell(7, 0, kFirst);
-  told.tell(7, 0, kFirst);
+  EXPECT_TRUE(told.tell(7, 0, kFirst));
+  EXPECT_FALSE(told.tell(7, 0, kFirst)) << "a plan that was made of them stays";
   EXPECT_EQ(told.of(7).state, State::known);
   EXPECT_EQ(told.of(7).amounts, (std::vector<Amounts>{{10, 60}, {20, 400}, {30, 900}, {40, 800}})) << "by replica";
   EXPECT_EQ(told.of(8).reason, "its lengths were not told, those of iteration 7 were last");
@@ -37,9 +37,9 @@ TEST(ToldLengths, AreKnownOnceEveryReplicaHasToldThem) {
 
 TEST(ToldLengths, AreInvalidOnceTheyChange) {
   ToldLengths told(1, 2);
-  told.tell(0, 0, kFirst);
-  told.tell(0, 0, kOther);
-  told.tell(0, 0, kFirst);
+  EXPECT_TRUE(told.tell(0, 0, kFirst));
+  EXPECT_TRUE(told.tell(0, 0, kOther));
+  EXPECT_FALSE(told.tell(0, 0, kFirst));
   EXPECT_EQ(told.of(0).state, State::invalid);
   EXPECT_EQ(told.of(0).reason, "the lengths of replica 0 were changed after they were told");
 }
