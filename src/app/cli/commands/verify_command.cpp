@@ -84,9 +84,8 @@ std::string step_report_text(const VerifyArguments& arguments, const steps::Step
   constexpr double kPercent = 100;
   return fmt::format(
       "{}: verified\n"
-      "  steps     {} replayed to their figures in both deals, {} at full clocks, the latest {:.3g} % after full "
-      "clocks "
-      "by predicted times\n"
+      "  steps     {} replayed to their figures in each deal, {} at full clocks, the latest {:.3g} % after full "
+      "clocks by predicted times\n"
       "  replicas  {}: clocks measured, flow conserved; largest proven gap of a step {:.3g} %\n",
       arguments.folder, report.steps, report.safe_steps, kPercent * report.latest,
       counted(report.replicas, "plan", "plans"), report.max_gap_pct);

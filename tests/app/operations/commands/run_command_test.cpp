@@ -315,8 +315,10 @@ TEST(RunCommand, PassesASignalOnOnce) {
 
 TEST(RunCommand, RefusesWhatMakesNoSense) {
   const TemporaryFolder folder;
-  EXPECT_THAT(run({"--", "true"}).err,
-              HasSubstr("add --server ADDRESS, --plan DIR, --search slowdown=2%, --record DIR or --share"));
+  EXPECT_THAT(
+      run({"--", "true"}).err,
+      HasSubstr(
+          "add --server ADDRESS, --plan DIR, --steps PROFILE.csv, --search slowdown=2%, --record DIR or --share"));
   EXPECT_THAT(run({"--plan", folder / "none", "--", "true"}).err,
               HasSubstr("none: no such file or folder; name a plan or an output folder of lowgear plan"));
   const ProgramResult both = run({"--server", "http://a", "--plan", folder / "x", "--", "touch", folder / "it_ran"});
