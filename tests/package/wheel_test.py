@@ -21,7 +21,7 @@ platform_wheel = importlib.import_module("platform_wheel")
 
 COMPILED = {name: Path(os.environ[name.upper()]) for name in ("command", "library", "planning_library", "simulated_nvml")}
 NAME = f"lowgear-{VERSION}"
-MOST_BYTES = 18_000_000
+MOST_BYTES = 19_000_000
 # Those of the C library. Everything else has to be inside.
 SYSTEM_LIBRARIES = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2",
                     "ld-linux-aarch64.so.1"}

@@ -199,12 +199,12 @@ class Marks:
         return True
 
     def _open_client(self, job: Job, refused: Optional[str]) -> None:
-        for reason in (refused, "it could not be opened otherwise"):
+        for _ in range(2):  # the second time only to measure
             try:
-                self._clients.open(job, reason)
+                self._clients.open(job, refused)
                 break
             except Exception as error:
-                self._refused = self._refused or str(error)
+                self._refused = refused = self._refused or str(error) or type(error).__name__
                 problem = error
         if self._session is None:
             self._off = True
