@@ -12,6 +12,7 @@
 #include "planning/plan/plan.h"
 #include "planning/planner/frontier/frontier.h"
 #include "planning/planner/frontier/frontier_solver.h"
+#include "planning/planner/planners/latency_planner.h"
 #include "planning/planner/planners/rounding.h"
 #include "planning/profile/options.h"
 
@@ -230,7 +231,11 @@ ReplicaPlan StepPlanner::plan(std::span<const double> work, double deadline_s, s
     double asked_s = deadline_s;  // clocks that change late need an earlier one
     for (int tried = 0; tried < kTighterDeadlines && asked_s > 0; ++tried) {
       if (try_clocks(clocks_per_unit(work, busy, asked_s))) return plan;
-      asked_s -= plan.figures.time_s - deadline_s;
+      const double late_s = plan.figures.time_s - deadline_s;
+      // A replica without slack has no earlier deadline: its rises are requested units before.
+      if (try_clocks(planner::rises_in_advance(*dag_, *profile_, options_.late_by_s, plan.clocks_mhz, work)))
+        return plan;
+      asked_s -= late_s;
     }
   }
   if (common_clocks_mhz_.empty() || !try_clocks(one_clock(work, busy, deadline_s))) (void)try_clocks(full_clocks_mhz_);

@@ -18,6 +18,11 @@ constexpr std::size_t kMaxSearchedOps = 20'000'000;
 /// Relative; what is less comes of rounding.
 constexpr double kLeastGain = 1e-9;
 
+bool has_clock(const schedule::ComputeOp& op, const profile::StageProfile& profile, int clock_mhz) {
+  const auto measurements = profile.measurements(op.stage, op.kind);
+  return std::ranges::find(measurements, clock_mhz, &profile::Measurement::clock_mhz) != measurements.end();
+}
+
 /// The ops of every (stage, kind), rank by rank.
 std::vector<std::vector<std::vector<int>>> cells_by_rank(const schedule::PipelineDag& dag) {
   std::vector<std::vector<std::vector<int>>> cells_of_ranks(static_cast<std::size_t>(dag.ranks));
@@ -104,36 +109,15 @@ std::optional<ReplayedClocks> LatencyPlanner::slowest_in_time(const Proposal& pr
   return best;
 }
 
-/// Ranks repeat their ops for ever, so that the first op's clock is asked for at the end of the iteration.
 std::vector<int> LatencyPlanner::rises_in_advance(const std::vector<int>& clocks_mhz) const {
-  std::vector<int> raised = clocks_mhz;
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(dag_->ranks); ++rank) {
-    const int begin = dag_->rank_begin[rank];
-    const int end = dag_->rank_begin[rank + 1];
-    for (int op = begin; op < end; ++op) {
-      const int wanted_mhz = clocks_mhz[static_cast<std::size_t>(op)];
-      double lead_s = 0;
-      int before = op;
-      for (int steps = 1; steps < end - begin && lead_s < latency_s_; ++steps) {
-        before = before == begin ? end - 1 : before - 1;
-        int& clock_mhz = raised[static_cast<std::size_t>(before)];
-        if (clock_mhz < wanted_mhz && have_clock(std::span(&before, 1), wanted_mhz)) clock_mhz = wanted_mhz;
-        const schedule::ComputeOp& running = dag_->ops[static_cast<std::size_t>(before)];
-        lead_s += profile_->at_clock(running.stage, running.kind, clock_mhz).time_s;
-        report_visits(1);
-      }
-    }
-  }
-  return raised;
+  report_visits(clocks_mhz.size());
+  return planner::rises_in_advance(*dag_, *profile_, latency_s_, clocks_mhz, {});
 }
 
 bool LatencyPlanner::have_clock(std::span<const int> ops, int clock_mhz) const {
   report_visits(ops.size());
-  return std::ranges::all_of(ops, [&](int op) {
-    const schedule::ComputeOp& of = dag_->ops[static_cast<std::size_t>(op)];
-    const auto measurements = profile_->measurements(of.stage, of.kind);
-    return std::ranges::find(measurements, clock_mhz, &profile::Measurement::clock_mhz) != measurements.end();
-  });
+  return std::ranges::all_of(
+      ops, [&](int op) { return has_clock(dag_->ops[static_cast<std::size_t>(op)], *profile_, clock_mhz); });
 }
 
 /// The best plan with another clock for these ops, if that is in time.
@@ -211,6 +195,29 @@ void LatencyPlanner::improve_by_cell(Search& search) const {
   for (const auto& cells : cells_of_ranks) {
     for (const std::vector<int>& ops : cells) slow_down(search, ops);
   }
+}
+
+std::vector<int> rises_in_advance(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+                                  double latency_s, std::span<const int> clocks_mhz, std::span<const double> work) {
+  std::vector<int> raised(clocks_mhz.begin(), clocks_mhz.end());
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(dag.ranks); ++rank) {
+    const int begin = dag.rank_begin[rank];
+    const int end = dag.rank_begin[rank + 1];
+    for (int op = begin; op < end; ++op) {
+      const int wanted_mhz = clocks_mhz[static_cast<std::size_t>(op)];
+      double lead_s = 0;
+      int before = op;
+      for (int steps = 1; steps < end - begin && lead_s < latency_s; ++steps) {
+        before = before == begin ? end - 1 : before - 1;
+        const auto place = static_cast<std::size_t>(before);
+        const schedule::ComputeOp& running = dag.ops[place];
+        if (raised[place] < wanted_mhz && has_clock(running, profile, wanted_mhz)) raised[place] = wanted_mhz;
+        lead_s +=
+            (work.empty() ? 1 : work[place]) * profile.at_clock(running.stage, running.kind, raised[place]).time_s;
+      }
+    }
+  }
+  return raised;
 }
 
 namespace {

@@ -52,9 +52,7 @@ class LatencyPlanner {
 
   [[nodiscard]] PlanGranularity granularity() const { return granularity_; }
 
-  /// The same clocks, but where one rises, ops that run within the latency before ask for it already: no op then takes
-  /// longer than its own clock lets it, so that a plan that would be in time without latency is. Only of ops that were
-  /// measured at the higher clock can it be asked.
+  /// As the function of this name.
   [[nodiscard]] std::vector<int> rises_in_advance(const std::vector<int>& clocks_mhz) const;
 
   /// Whether these ops were all measured at this clock.
@@ -86,6 +84,14 @@ class LatencyPlanner {
   WorkReport* work_;
   simulator::TimingGraph graph_;
 };
+
+/// The same clocks, but where one rises, ops that run within the latency before ask for it already: no op then takes
+/// longer than its own clock lets it, so that a plan that would be in time without latency is. Only of ops that were
+/// measured at the higher clock can it be asked. Ranks are taken to repeat their ops for ever: the first op's clock is
+/// asked for at the end of the iteration. `work` by op: its time in that of the profile's rows; empty: 1.
+[[nodiscard]] std::vector<int> rises_in_advance(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
+                                                double latency_s, std::span<const int> clocks_mhz,
+                                                std::span<const double> work);
 
 /// Gives ops for which the clock makes no difference (an input gradient that takes no time) the clock of the op before
 /// on their rank, so that no change is requested for them: wherever the profile says that an op takes no longer and no
