@@ -149,8 +149,10 @@ fs::path make_temporary_beside(const fs::path& path, Create create) {
   throw_write_error(path, EEXIST);
 }
 
-/// Where a path leads, links followed as far as they lead somewhere.
+/// Where a path leads, links followed as far as they lead somewhere. Those of /dev/stdout to a pipe lead to no path.
 fs::path resolve(const fs::path& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode)) return path;
   std::error_code error;
   fs::path resolved = fs::weakly_canonical(fs::absolute(path, error), error);
   if (error) throw_write_error(path, error.value());
@@ -257,7 +259,7 @@ namespace {
 /// Of what is to be written. `-`, standard input where files are read, would become a file of that name.
 void require_name(const fs::path& path) {
   if (path.empty()) throw InputError("cannot write a file or folder without a name");
-  if (path == "-") throw InputError("\"-\" names no file or folder to write; for standard output name /dev/stdout");
+  if (path == "-") throw InputError("\"-\" is no name of a file or folder to write; name a file or folder");
 }
 
 }  // namespace

@@ -270,7 +270,7 @@ TEST_F(FileTest, TellsWhyAFileCannotBeWritten) {
               HasSubstr("Not a directory"));
   EXPECT_THAT(error_of([&] { write_file_atomically(folder_.path(), "x"); }), HasSubstr("Is a directory"));
   EXPECT_THAT(error_of([] { write_file_atomically("", "x"); }), HasSubstr("without a name"));
-  EXPECT_THAT(error_of([] { write_file_atomically("-", "x"); }), HasSubstr("/dev/stdout"));
+  EXPECT_THAT(error_of([] { write_file_atomically("-", "x"); }), HasSubstr("name a file or folder"));
   EXPECT_THAT(folder_.names(), ElementsAre("f"));
 }
 
@@ -282,6 +282,17 @@ TEST_F(FileTest, TellsBeforehandWhetherAFileCanBeWritten) {
   EXPECT_THAT(error_of([&] { check_writable(folder_.path()); }), HasSubstr("Is a directory"));
   EXPECT_THAT(folder_.names(), ElementsAre("f"));
   EXPECT_EQ(read_file(folder_ / "f"), "kept");
+}
+
+TEST_F(FileTest, WritesToAPipeThatIsNamedThroughItsProcess) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string name = "/proc/self/fd/" + std::to_string(ends[1]);  // as /dev/stdout is
+  check_writable(name);
+  write_file_atomically(name, "text");
+  ::close(ends[1]);
+  EXPECT_EQ(read_file("/proc/self/fd/" + std::to_string(ends[0])), "text");
+  ::close(ends[0]);
 }
 
 TEST_F(FileTest, RefusesAFolderWithoutPermission) {
