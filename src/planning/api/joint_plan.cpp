@@ -131,7 +131,7 @@ class JointPlanning {
   /// With late clocks each order says itself what it can keep.
   void require_possible() const {
     const std::optional<double> deadline_s = options_->deadlines.deadline_s;
-    if (!deadline_s || *deadline_s >= fastest_rated_s_ * (1 - kDeadlineRounding)) return;
+    if (!deadline_s || deadline_or_fastest_s(*deadline_s, fastest_rated_s_) >= fastest_rated_s_) return;
     throw InputError(
         fmt::format("deadline {} s cannot be kept: T_min, the fastest iteration of the orders that were found, is {} s",
                     *deadline_s, rounded_up(fastest_rated_s_)));

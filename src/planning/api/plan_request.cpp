@@ -12,8 +12,14 @@ constexpr double kSameTime = 1e-6;  // relative: nobody wants two plans that dif
 
 }  // namespace
 
+double deadline_or_fastest_s(double deadline_s, double fastest_s) {
+  constexpr double kPrintedRounding = 1e-5;
+  const bool is_printed = deadline_s < fastest_s && deadline_s >= fastest_s * (1 - kPrintedRounding);
+  return is_printed ? fastest_s : deadline_s;
+}
+
 std::optional<double> single_deadline_s(const Deadlines& deadlines, double fastest_s, double slowest_s) {
-  if (deadlines.deadline_s) return deadlines.deadline_s;
+  if (deadlines.deadline_s) return deadline_or_fastest_s(*deadlines.deadline_s, fastest_s);
   if (deadlines.slowdown_pct) return fastest_s * (1 + *deadlines.slowdown_pct / kPercent);
   if (deadlines.straggler_factor) return std::min(*deadlines.straggler_factor * fastest_s, slowest_s);
   return std::nullopt;

@@ -40,7 +40,12 @@ struct Deadlines {
 /// A deadline or time that misses a limit by no more than this, relative to it, keeps it: as the verifier has it.
 inline constexpr double kDeadlineRounding = 1e-9;
 
-/// The one deadline that was asked for, in seconds; empty when none was. `fastest_s` is T_min and `slowest_s` T*.
+/// The deadline, or T_min where that is later by no more than rounding to six digits, as times are printed, accounts
+/// for. Seconds.
+[[nodiscard]] double deadline_or_fastest_s(double deadline_s, double fastest_s);
+
+/// The one deadline that was asked for, in seconds, as deadline_or_fastest_s has it; empty when none was. `fastest_s`
+/// is T_min and `slowest_s` T*.
 [[nodiscard]] std::optional<double> single_deadline_s(const Deadlines& deadlines, double fastest_s, double slowest_s);
 
 /// From T_min to T*, in seconds, and the time that plans are compared with.

@@ -216,7 +216,7 @@ void check(const WorkReplanRequest& request) {
 }
 
 double new_deadline_s(const WorkReplanRequest& request, double old_time_s, double fastest_s) {
-  if (request.after_deadline_s) return *request.after_deadline_s;
+  if (request.after_deadline_s) return deadline_or_fastest_s(*request.after_deadline_s, fastest_s);
   if (request.step_time == StepTime::own_fastest) return fastest_s;
   return old_time_s * request.after.schedule.microbatches / request.before.schedule.microbatches;
 }
@@ -236,7 +236,8 @@ WorkReplan replan_work(const WorkReplanRequest& request, Progress* progress) {
   check(request);
   WorkReplan result;
   Candidate before(request, request.before, request.partition, progress);
-  const double before_deadline_s = request.deadline_s.value_or(before.fastest_s());
+  const double before_deadline_s =
+      deadline_or_fastest_s(request.deadline_s.value_or(before.fastest_s()), before.fastest_s());
   result.before = std::move(before).planned(before_deadline_s);
 
   const profile::Partition partition =

@@ -30,6 +30,14 @@ TEST(Deadlines, AreOneWhereThereIsNothingBetweenTheEnds) {
   EXPECT_THAT(deadlines_s({.plans = 1}, {2, 4}), ElementsAre(2));
 }
 
+TEST(Deadlines, AsPrintedWithSixDigitsAreTheFastestThatTheyRoundDown) {
+  constexpr double kFastestS = 15.679449;
+  EXPECT_THAT(single_deadline_s({.deadline_s = 15.6794}, kFastestS, 20), Optional(kFastestS));
+  EXPECT_THAT(single_deadline_s({.deadline_s = 1}, 1.000004, 20), Optional(1.000004));
+  EXPECT_THAT(single_deadline_s({.deadline_s = 15.679}, kFastestS, 20), Optional(15.679)) << "earlier than rounding";
+  EXPECT_THAT(single_deadline_s({.deadline_s = 15.6795}, kFastestS, 20), Optional(15.6795)) << "can be kept";
+}
+
 TEST(Deadlines, OfAStragglerAreNeverLaterThanUseful) {
   EXPECT_THAT(single_deadline_s({.straggler_factor = 1.5}, 2, 4), Optional(3.0));
   EXPECT_THAT(single_deadline_s({.straggler_factor = 9}, 2, 4), Optional(4.0));
