@@ -169,7 +169,7 @@ report::Table stacks_table(const estimator::JobEstimate& estimate) {
     if (stack.name == describe(estimate.job.stack)) table.chosen = table.rows.size();
     table.rows.push_back({stack.name, fmt::format("{} s", seconds_text(stack.time_s)),
                           fmt::format("{} %", signed_text(100 * (stack.time_s / estimate.iteration.time_s - 1), 1)),
-                          gib_text(stack.memory_bytes) + " GiB"});
+                          gib_text(stack.memory_bytes) + (stack.fits ? " GiB" : " GiB, does not fit")});
   }
   return table;
 }

@@ -152,7 +152,8 @@ std::string stacks_text(const estimator::JobEstimate& estimate) {
   Table table({{"software stack", Table::Align::left}, {"s"}, {"time %"}, {"GiB"}});
   for (const estimator::StackEstimate& stack : estimate.stacks) {
     table.add_row({stack.name, seconds_text(stack.time_s),
-                   signed_text(100 * (stack.time_s / estimate.iteration.time_s - 1), 1), gib_text(stack.memory_bytes)});
+                   signed_text(100 * (stack.time_s / estimate.iteration.time_s - 1), 1),
+                   gib_text(stack.memory_bytes) + (stack.fits ? "" : ", does not fit")});
   }
   return fmt::format("\nthe same job on other software; estimated for {}\n{}", describe(estimate.job.stack),
                      table.text());
@@ -301,7 +302,8 @@ std::string estimate_text(const estimator::JobEstimate& estimate) {
 Json estimate_json(const estimator::JobEstimate& estimate) {
   Json stacks = Json::array();
   for (const estimator::StackEstimate& stack : estimate.stacks) {
-    stacks.push_back({{"name", stack.name}, {"time_s", stack.time_s}, {"memory_bytes", stack.memory_bytes}});
+    stacks.push_back(
+        {{"name", stack.name}, {"time_s", stack.time_s}, {"memory_bytes", stack.memory_bytes}, {"fits", stack.fits}});
   }
   return {{"format", "lowgear.estimate/1"},
           {"fits", estimate.memory.within_capacity()},

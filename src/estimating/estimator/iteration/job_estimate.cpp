@@ -43,7 +43,8 @@ namespace {
 std::vector<StackEstimate> estimate_stacks(const JobEstimate& estimate, const CostSources& sources) {
   std::vector<StackEstimate> estimates;
   TrainingJob job = estimate.job;
-  const StackEstimate own{describe(job.stack), estimate.iteration.time_s, estimate.memory.peak()};
+  const StackEstimate own{describe(job.stack), estimate.iteration.time_s, estimate.memory.peak(),
+                          estimate.memory.within_capacity()};
   if (own.name != job.stack.name) estimates.push_back(own);
   for (const SoftwareStack& stack : software_stacks()) {
     if (stack.name == own.name) {
@@ -51,8 +52,9 @@ std::vector<StackEstimate> estimate_stacks(const JobEstimate& estimate, const Co
       continue;
     }
     job.stack = stack;
+    const MemoryEstimate memory = estimate_memory(job);
     estimates.push_back(
-        {std::string(stack.name), estimate_iteration(job, sources).time_s, estimate_memory(job).peak()});
+        {std::string(stack.name), estimate_iteration(job, sources).time_s, memory.peak(), memory.within_capacity()});
   }
   return estimates;
 }

@@ -47,6 +47,7 @@ struct StackEstimate {
   std::string name;         ///< as describe(SoftwareStack) has it
   double time_s = 0;        ///< of an iteration
   double memory_bytes = 0;  ///< of the fullest rank
+  bool fits = true;         ///< MemoryEstimate::within_capacity
 };
 
 /// The estimate of a job that has not run. All figures are *estimated*.

@@ -360,6 +360,26 @@ TEST(Estimate, ComparesAJobWithChangedStackMembersWithTheTable) {
   EXPECT_EQ(parse_json(plain.out, "out")["stacks"][0]["name"], "megatron");
 }
 
+TEST(Estimate, MarksSoftwareOnWhichTheJobDoesNotFit) {
+  const std::vector<std::string> command{"estimate", "--model",        "llama-2-7b", "--gpu",       "a100", "--gpus",
+                                         "8",        "--global-batch", "16",         "--seq",       "4096", "--zero",
+                                         "1",        "--microbatch",   "1",          "--memory-gb", "72"};
+  std::vector<std::string> as_json = command;
+  as_json.emplace_back("--json");
+  const Json found = parse_json(run_lowgear(as_json).out, "out");
+  const std::string text = run_lowgear(command).out;
+  std::size_t too_large = 0;
+  for (const Json& stack : found["stacks"]) {
+    const bool fits = stack["memory_bytes"] <= found["memory"]["capacity_bytes"];
+    EXPECT_EQ(stack["fits"], fits) << stack;
+    too_large += fits ? 0 : 1;
+    const std::string line = text.substr(text.find("\n" + stack["name"].get<std::string>() + " ") + 1);
+    EXPECT_EQ(line.substr(0, line.find('\n')).ends_with(", does not fit"), !fits) << stack;
+  }
+  EXPECT_GT(too_large, 0U);
+  EXPECT_LT(too_large, found["stacks"].size());
+}
+
 TEST(Estimate, ModelsSlidingWindows) {
   const TemporaryFolder folder;
   const Json full = long_sequence(model_file(folder, "null.json", {{"sliding_window", nullptr}}));
