@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -35,9 +37,16 @@ std::string grouped(double number) {
   return text;
 }
 
-std::string clock_text(const estimator::ClockSpread& clocks) {
-  if (clocks.lowest_mhz == clocks.highest_mhz) return fmt::to_string(clocks.highest_mhz);
-  return fmt::format("{} ({}-{})", clocks.median_mhz, clocks.lowest_mhz, clocks.highest_mhz);
+/// The clocks that run: where the power limit holds passes below the ones asked for, those that it allows.
+std::string clock_text(const estimator::PoweredLayout& layout) {
+  const auto& [lowest_mhz, median_mhz, highest_mhz] = layout.clocks;
+  const auto held_mhz = static_cast<int>(std::lround(layout.sustained.lowest_mhz));
+  const auto allowed_mhz = static_cast<int>(std::lround(layout.sustained.highest_mhz));
+  const int from_mhz = std::min(lowest_mhz, held_mhz);
+  const int to_mhz = std::min(highest_mhz, allowed_mhz);
+  if (from_mhz == to_mhz) return fmt::to_string(to_mhz);
+  if (median_mhz > held_mhz) return fmt::format("{}-{}", from_mhz, to_mhz);
+  return fmt::format("{} ({}-{})", median_mhz, from_mhz, to_mhz);
 }
 
 std::string mean_clock_text(const estimator::ClockSpread& clocks, int max_mhz) {
@@ -87,6 +96,11 @@ std::string answer(const PowerSearchResult& result) {
                      grouped(gpus_of(*found.reference)), tokens_text);
 }
 
+/// Where the best plan relies on a voltage that was not measured.
+std::string best_curve_note(const PowerSearchResult& result) {
+  return curve_note(result.request.job.gpu, "the best plan", result.found.best.clocks.lowest_mhz);
+}
+
 std::string reasons(const estimator::PowerSearchData& found) {
   const auto gain = found.gain();
   if (!gain || percent_more(gain->total()) < kTellingPct) return "";
@@ -121,7 +135,7 @@ std::vector<std::string> cells_of(const PowerSearchResult& result, const NamedLa
   const double tokens_per_s = tokens(result.request) / layout.figures.time_s;
   return {row.name,
           fmt::to_string(gpus_of(layout)),
-          clock_text(layout.clocks),
+          clock_text(layout),
           fmt::format("{:.0f}", tokens_per_s),
           power_text(layout.power_w),
           fmt::format("{:.4g}", layout.power_w / tokens_per_s),
@@ -141,11 +155,19 @@ Json row_json(const PowerSearchResult& result, const estimator::PoweredLayout& l
           {"j_per_token", layout.power_w / tokens_per_s},
           {"lowest_clock_mhz", layout.clocks.lowest_mhz},
           {"median_clock_mhz", layout.clocks.median_mhz},
-          {"highest_clock_mhz", layout.clocks.highest_mhz}};
+          {"highest_clock_mhz", layout.clocks.highest_mhz},
+          {"full_clocks_mhz", {{"lowest", layout.sustained.lowest_mhz}, {"highest", layout.sustained.highest_mhz}}}};
 }
 
 Json row_json(const PowerSearchResult& result, const std::optional<estimator::PoweredLayout>& layout) {
   return layout ? row_json(result, *layout) : Json(nullptr);
+}
+
+/// That on the best plan first.
+std::vector<std::string> power_search_notes(const PowerSearchResult& result) {
+  std::vector<std::string> notes = estimator::search_notes(result.request.job);
+  if (std::string note = best_curve_note(result); !note.empty()) notes.insert(notes.begin(), std::move(note));
+  return notes;
 }
 
 report::SeriesPlots picture(const PowerSearchResult& result) {
@@ -198,12 +220,14 @@ std::string power_search_text(const PowerSearchResult& result) {
                {"layout", Table::Align::left}});
   for (const NamedLayout& row : compared(result.found)) table.add_row(cells_of(result, row));
   const std::string why = reasons(result.found);
+  const std::string note = best_curve_note(result);
   return fmt::format(
       "{} on {} within {}, {}; global batch {} x {} tokens, stack {}\npower by clock {}\n{}. {:.2f} "
-      "s\n\n{}\n{}\n{}{}\n",
+      "s\n\n{}\n{}\n{}{}{}\n",
       job.model.name, describe(job.gpu), power_text(result.facility.limit_w), overhead_text(result.facility),
       job.batch.global, job.batch.sequence_length, describe(job.stack), job.gpu.power_source, counts_text(result.found),
-      result.found.search_s, table.text(), answer(result), why.empty() ? "" : why + "\n", bound_sentence(result));
+      result.found.search_s, table.text(), answer(result), note.empty() ? "" : "note: " + note + "\n",
+      why.empty() ? "" : why + "\n", bound_sentence(result));
 }
 
 Json power_search_json(const PowerSearchResult& result) {
@@ -241,7 +265,7 @@ Json power_search_json(const PowerSearchResult& result) {
           {"bound_tokens_per_s", tokens(result.request) / found.least_time_s},
           {"gap", found.gap()},
           {"counts", std::move(counts)},
-          {"notes", estimator::search_notes(result.request.job)}};
+          {"notes", power_search_notes(result)}};
 }
 
 report::Page power_search_page(const PowerSearchResult& result, std::string command) {
@@ -273,7 +297,7 @@ report::Page power_search_page(const PowerSearchResult& result, std::string comm
                  fmt::format("{} for each MW of the facility",
                              grouped(tokens_per_s / result.facility.limit_w * kWattsPerMw))},
                 {"At most, proven", fmt::format("{} %", signed_text(100 * found.gap(), 2)), bound_sentence(result)}},
-      .warnings = estimator::search_notes(job),
+      .warnings = power_search_notes(result),
       .plot = std::nullopt,
       .bars = {},
       .tables = {std::move(table)},

@@ -232,20 +232,24 @@ void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlan
   planned.rows.push_back({fmt::format("within {:.4g} s", *deadline_s), "planned", job.plan(*deadline_s)});
 }
 
-/// A saving by a lower voltage than any that was measured is less certain.
-void add_curve_note(PlannedEstimate& planned, const GpuModel& gpu, int lowest_clock_mhz) {
-  const power::VoltageCurve& voltage = gpu.power.voltage;
-  if (voltage.relative_v2(lowest_clock_mhz) >= voltage.relative_v2(voltage.measured_from_mhz())) return;
-  if (!planned.note.empty()) planned.note += "; ";
-  planned.note += gpu.power.voltage_basis == power::Basis::assumed
-                      ? "the voltage curve of this GPU is assumed"
-                      : fmt::format(
-                            "the plan of least energy runs down to {} MHz; below {:.0f} MHz the voltage curve "
-                            "is extrapolated",
-                            lowest_clock_mhz, voltage.measured_from_mhz());
+void add_note(PlannedEstimate& planned, const std::string& note) {
+  if (!planned.note.empty() && !note.empty()) planned.note += "; ";
+  planned.note += note;
 }
 
 }  // namespace
+
+/// A saving by a lower voltage than any that was measured is less certain.
+std::string curve_note(const GpuModel& gpu, std::string_view what, int lowest_clock_mhz) {
+  const power::VoltageCurve& voltage = gpu.power.voltage;
+  if (voltage.relative_v2(lowest_clock_mhz) >= voltage.relative_v2(voltage.measured_from_mhz())) return "";
+  if (gpu.power.voltage_basis == power::Basis::assumed) return "the voltage curve of this GPU is assumed";
+  std::string note = fmt::format("{} runs down to {} MHz; below {:.0f} MHz the voltage curve is extrapolated", what,
+                                 lowest_clock_mhz, voltage.measured_from_mhz());
+  const double table_from_mhz = voltage.points().front().clock_mhz;
+  if (lowest_clock_mhz >= table_from_mhz) return note;
+  return note + fmt::format(", and below {:.0f} MHz the voltage is taken as constant", table_from_mhz);
+}
 
 PlannedEstimate plan_estimate(const JobEstimate& estimate, const EstimatePlanOptions& options,
                               std::optional<std::uint64_t> available_bytes, Progress& progress) {
@@ -260,7 +264,7 @@ PlannedEstimate plan_estimate(const JobEstimate& estimate, const EstimatePlanOpt
   add_asked_row(planned, planner, options);
   planned.rows.push_back({"least energy", "planned", planner.plan(planner.slowest_s())});
   const std::vector<int> clocks_mhz = planner.clocks_mhz(planner.slowest_s());
-  add_curve_note(planned, job.gpu, *std::ranges::min_element(clocks_mhz));
+  add_note(planned, curve_note(job.gpu, "the plan of least energy", *std::ranges::min_element(clocks_mhz)));
   return planned;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -136,6 +137,10 @@ class PlannedJob {
 /// sustains. *Estimated*.
 [[nodiscard]] std::map<std::pair<int, OpKind>, power::ClockShare> clock_shares(const GpuModel& gpu,
                                                                                const IterationEstimate& estimate);
+
+/// That the energy of `what`, which runs down to this clock, relies on a voltage that was not measured: `the best plan
+/// runs down to 900 MHz; below 1359 MHz the voltage curve is extrapolated`. Empty where its voltage is measured.
+[[nodiscard]] std::string curve_note(const GpuModel& gpu, std::string_view what, int lowest_clock_mhz);
 
 /// How to plan a job from its estimate; as it stands: full clocks, no later than they, and least energy.
 struct EstimatePlanOptions {

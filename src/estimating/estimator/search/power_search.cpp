@@ -123,9 +123,11 @@ class PowerSearch {
     return facility_.limit_w - facility_.overhead_w(request_.job, gpus);
   }
 
-  [[nodiscard]] PoweredLayout powered(const SearchLayout& layout, const JobFigures& figures, ClockSpread clocks) const {
+  [[nodiscard]] PoweredLayout powered(const SearchLayout& layout, const IterationEstimate& estimate,
+                                      const JobFigures& figures, ClockSpread clocks) const {
     return {layout, figures, clocks,
-            figures.mean_power_w() + facility_.overhead_w(request_.job, layout.parallel.gpus())};
+            figures.mean_power_w() + facility_.overhead_w(request_.job, layout.parallel.gpus()),
+            sustained_clocks(request_.job.gpu, estimate)};
   }
 
   void look_at_counts(int least, int most) {
@@ -188,10 +190,11 @@ class PowerSearch {
         continue;
       }
       progress.update("estimating layouts", -1);
-      const CappedLayout capped(job, estimate_iteration(job, sources));
+      const IterationEstimate estimate = estimate_iteration(job, sources);
+      const CappedLayout capped(job, estimate);
       const JobFigures& full = capped.full_clocks();
       if (full.mean_power_w() <= power_w && faster(full, result.count.full_clocks)) {
-        result.count.full_clocks = powered(layout, full, {max_mhz, max_mhz, max_mhz});
+        result.count.full_clocks = powered(layout, estimate, full, {max_mhz, max_mhz, max_mhz});
       }
       if (const auto least_s = capped.fastest_s(power_w)) result.candidates.push_back({layout, *least_s});
     }
@@ -212,10 +215,11 @@ class PowerSearch {
       const Candidate& candidate = result.candidates[kept];
       if (best && candidate.least_time_s >= best->figures.time_s) break;
       apply(candidate.layout, job);
-      const auto point =
-          CappedLayout(job, estimate_iteration(job, sources)).one_clock(power_of_gpus_w(result.count.gpus));
+      const IterationEstimate estimate = estimate_iteration(job, sources);
+      const auto point = CappedLayout(job, estimate).one_clock(power_of_gpus_w(result.count.gpus));
       if (!point || !faster(point->figures, best)) continue;
-      best = powered(candidate.layout, point->figures, {point->clock_mhz, point->clock_mhz, point->clock_mhz});
+      best =
+          powered(candidate.layout, estimate, point->figures, {point->clock_mhz, point->clock_mhz, point->clock_mhz});
     }
     result.candidates.erase(result.candidates.begin() + static_cast<std::ptrdiff_t>(kept), result.candidates.end());
   }
@@ -230,7 +234,8 @@ class PowerSearch {
     TrainingJob job = request_.job;
     apply(layout, job);
     const double power_w = power_of_gpus_w(layout.parallel.gpus());
-    PlannedJob planner(job, estimate_iteration(job, sources), kEstimatePlannerOptions, &progress);
+    const IterationEstimate estimate = estimate_iteration(job, sources);
+    PlannedJob planner(job, estimate, kEstimatePlannerOptions, &progress);
     // Beyond T* energy does not fall, so that some time is always long enough.
     double time_s = *fastest_within(power_w, {planner.fastest_s(), planner.slowest_s(), 0},
                                     [&](double within_s) { return planner.least_energy_j(within_s); });
@@ -240,8 +245,8 @@ class PowerSearch {
       if (figures.mean_power_w() <= power_w) {
         std::vector<int> clocks_mhz = planner.clocks_mhz(time_s);
         std::ranges::sort(clocks_mhz);
-        planned.plan =
-            powered(layout, figures, {clocks_mhz.front(), clocks_mhz[clocks_mhz.size() / 2], clocks_mhz.back()});
+        planned.plan = powered(layout, estimate, figures,
+                               {clocks_mhz.front(), clocks_mhz[clocks_mhz.size() / 2], clocks_mhz.back()});
         break;
       }
       constexpr double kLeastStep = 1 + 1e-4;
@@ -305,9 +310,9 @@ class PowerSearch {
     TrainingJob job = request_.job;
     apply(found_.best.layout, job);
     const int max_mhz = job.gpu.clocks.max_mhz;
+    const IterationEstimate estimate = estimate_iteration(job, sources);
     found_.best_at_full_clocks =
-        powered(found_.best.layout, CappedLayout(job, estimate_iteration(job, sources)).full_clocks(),
-                {max_mhz, max_mhz, max_mhz});
+        powered(found_.best.layout, estimate, CappedLayout(job, estimate).full_clocks(), {max_mhz, max_mhz, max_mhz});
   }
 
   const SearchRequest& request_;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "estimating/estimator/iteration/job_energy.h"
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/search/search_run.h"
 
@@ -28,9 +29,10 @@ struct ClockSpread {
 /// A layout at clocks with which the facility's power suffices. One iteration of the whole job.
 struct PoweredLayout {
   SearchLayout layout;
-  JobFigures figures;  ///< of all GPUs
-  ClockSpread clocks;  ///< without power limits, which may hold a GPU below its highest clock
-  double power_w = 0;  ///< mean, overhead included
+  JobFigures figures;         ///< of all GPUs
+  ClockSpread clocks;         ///< without power limits, which may hold a GPU below its highest clock
+  double power_w = 0;         ///< mean, overhead included
+  SustainedClocks sustained;  ///< the highest that the power limit lets passes run
 
   [[nodiscard]] double energy_j() const { return power_w * figures.time_s; }
 };

@@ -146,6 +146,11 @@ TEST(PlannedEstimate, SaysThatItRunsWhereTheVoltageCurveIsExtrapolated) {
   };
   job.gpu = named_gpu("h100");
   EXPECT_THAT(note_of(job), testing::HasSubstr("below 1359 MHz the voltage curve is extrapolated"));
+  EXPECT_EQ(curve_note(job.gpu, "the plan", 1365), "");
+  EXPECT_EQ(curve_note(job.gpu, "the plan", 1200),
+            "the plan runs down to 1200 MHz; below 1359 MHz the voltage curve is extrapolated");
+  EXPECT_THAT(curve_note(job.gpu, "the plan", 660),
+              testing::EndsWith("is extrapolated, and below 1155 MHz the voltage is taken as constant"));
   job.gpu = named_gpu("b200");
   EXPECT_EQ(note_of(job), "the voltage curve of this GPU is assumed");
   job.gpu = named_gpu("a100");
