@@ -65,7 +65,7 @@ class TestJobs(InAFolder):
         printed = json.loads(command("search", "--job", "job.yaml", "--top", "2", "--objective", "energy", "--max-cp", "1",
                                      "--json", folder=self.folder))
         for document in (printed, found.document):
-            document.pop("evaluate_s", None)
+            document.pop("search_s", None)
         self.assertEqual(found.document, printed)
         self.assertEqual(found.notes, tuple(found.document["notes"]))
         best = found.best[0]

@@ -283,7 +283,7 @@ class PowerSearchResult:
 class SearchResult:
     """Layouts of a job, best first, with *estimated* figures.
 
-    best: the layouts that were planned. pareto: layouts that no other beats in both time and energy, fastest first. why:
+    best: the first layouts, planned. pareto: layouts that no other beats in both time and energy, fastest first. why:
     where the winner gains on the best layout with another tp or pp. document: everything, as `lowgear.search/1` of
     docs/formats.md. notes: assumptions, one line each.
     """

@@ -43,12 +43,12 @@ std::string head_text(const estimator::SearchRequest& request, const estimator::
   return fmt::format(
       "{} on {} {}, global batch {} x {} tokens, stack {}: best by {}\n"
       "power by clock {}\n"
-      "{} layouts estimated of {} that divide evenly; {} do not fit into memory. {:.2f} s, {:.0f} layouts per "
-      "second\n\n",
+      "{} layouts divide evenly: {} fit into memory and are estimated, {} do not fit\n"
+      "{}. Searched in {:.2f} s, planning included\n\n",
       request.job.model.name, request.limits.gpus, describe(request.job.gpu), request.job.batch.global,
       request.job.batch.sequence_length, describe(request.job.stack), name(request.objective),
-      request.job.gpu.power_source, found.results.size(), found.layouts, found.too_large, found.evaluate_s,
-      static_cast<double>(found.layouts) / found.evaluate_s);
+      request.job.gpu.power_source, found.layouts, found.results.size(), found.too_large,
+      planned_count_text(request, found), found.search_s);
 }
 
 std::string memory_text(const estimator::SearchResult& result) {
@@ -89,14 +89,15 @@ std::string reasons_text(const estimator::SearchReportData& found) {
   if (found.rival == 0) return "";
   const estimator::SearchResult& winner = found.results.front();
   const estimator::SearchResult& rival = found.results[found.rival];
+  const bool is_planned = found.rival < found.best.size();
+  const double more_j = is_planned ? found.best.front().no_later.energy_j - found.best[found.rival].no_later.energy_j
+                                   : winner.planned_energy_j - rival.planned_energy_j;
   std::string text = fmt::format(
       "\nwhy it is best: compared with the best layout of another tp or pp, number {}{} ({}),\n{} s in time and "
-      "{} "
-      "{} with clocks that cost no time\n",
-      found.rival + 1, found.rival < found.best.size() ? "" : fmt::format(", which --top {} shows", found.rival + 1),
-      describe(rival.layout), signed_text(winner.time_s - rival.time_s, 3),
-      energy_text(std::abs(winner.planned_energy_j - rival.planned_energy_j)),
-      winner.planned_energy_j > rival.planned_energy_j ? "more" : "less");
+      "{} {} with clocks that cost no time{}\n",
+      found.rival + 1, is_planned ? "" : ", which a larger --top shows", describe(rival.layout),
+      signed_text(winner.time_s - rival.time_s, 3), energy_text(std::abs(more_j)), more_j > 0 ? "more" : "less",
+      is_planned ? ", as planned" : ", both by a quick estimate");
   std::size_t reasons = 0;
   for (const estimator::TimeDifference& part : found.why) {
     const double change_s = part.winner_s - part.runner_up_s;
@@ -108,12 +109,12 @@ std::string reasons_text(const estimator::SearchReportData& found) {
 }
 
 std::string front_text(const estimator::SearchReportData& found) {
-  if (found.pareto.size() < 2) return "\none layout is best in both time and energy\n";
+  if (found.pareto.size() < 2) return "\none layout is best in both time and energy, by a quick estimate of energies\n";
   const estimator::SearchResult& fastest = found.results[found.pareto.front()];
   const estimator::SearchResult& leanest = found.results[found.pareto.back()];
   return fmt::format(
-      "\n{} layouts are not beaten in both time and energy, from {:.3f} s and {} ({})\n"
-      "to {:.3f} s and {} ({})\n",
+      "\n{} layouts are not beaten in both time and energy, from {:.3f} s and {} by a quick estimate ({})\n"
+      "to {:.3f} s and {} by a quick estimate ({})\n",
       found.pareto.size(), fastest.time_s, energy_text(fastest.planned_energy_j), describe(fastest.layout),
       leanest.time_s, energy_text(leanest.planned_energy_j), describe(leanest.layout));
 }
@@ -192,7 +193,9 @@ Json search_json(const estimator::SearchRequest& request, const PriceArguments& 
           {"invalid", found.invalid},
           {"too_large", found.too_large},
           {"estimated", found.results.size()},
-          {"evaluate_s", found.evaluate_s},
+          {"planned", found.planned},
+          {"open_rivals", found.open_rivals},
+          {"search_s", found.search_s},
           {"rival", found.rival > 0 ? result_json(request, found.results[found.rival]) : Json(nullptr)},
           {"best", std::move(best)},
           {"pareto", std::move(pareto)},

@@ -93,10 +93,12 @@ report::Table best_table(const estimator::SearchRequest& request, const PriceArg
   return table;
 }
 
-/// The objective of a layout, as the search ranks it; empty where that is the time, which the bars show.
+/// The objective of a layout, planned where the rival is; empty where that is the time, which the bars show.
 std::string objective_text(const estimator::SearchRequest& request, const PriceArguments& prices,
-                           const estimator::SearchResult& result) {
+                           const estimator::SearchReportData& found, std::size_t index) {
   if (request.objective == estimator::SearchObjective::time) return "";
+  estimator::SearchResult result = found.results[index];
+  if (found.rival < found.best.size()) result.planned_energy_j = found.best[index].no_later.energy_j;
   const double value = value_of(result, request.objective, prices.prices());
   return request.objective == estimator::SearchObjective::energy ? energy_text(value) : "$" + significant(value, 4);
 }
@@ -105,15 +107,16 @@ std::string objective_text(const estimator::SearchRequest& request, const PriceA
 report::Bars rival_bars(const estimator::SearchRequest& request, const PriceArguments& prices,
                         const estimator::SearchReportData& found) {
   const estimator::SearchResult& rival = found.results[found.rival];
-  const std::string first = objective_text(request, prices, found.results.front());
+  const std::string first = objective_text(request, prices, found, 0);
   std::string caption = fmt::format(
       "Time of the busiest pipeline rank, against number {}, the best with another tp or "
       "pp: {}.",
       found.rival + 1, describe(rival.layout));
   if (!first.empty()) {
     caption =
-        fmt::format("The objective is {}: number 1 takes {} an iteration, number {} {}, by a quick estimate. {}",
-                    name(request.objective), first, found.rival + 1, objective_text(request, prices, rival), caption);
+        fmt::format("The objective is {}: number 1 takes {} an iteration, number {} {}{}. {}", name(request.objective),
+                    first, found.rival + 1, objective_text(request, prices, found, found.rival),
+                    found.rival < found.best.size() ? ", as planned" : ", both by a quick estimate", caption);
   }
   report::Bars bars{
       .title = first.empty() ? "Why the first layout is best" : "Time of the first layout and of another kind",
@@ -194,6 +197,16 @@ std::vector<report::Card> cards_of(const estimator::SearchRequest& request, cons
 
 }  // namespace
 
+std::string planned_count_text(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
+  if (request.objective == estimator::SearchObjective::time)
+    return fmt::format("{} of them are planned", found.planned);
+  std::string text = fmt::format("{} of them are planned and ranked by their plans", found.planned);
+  if (found.planned == found.results.size()) return text;
+  text += fmt::format(", the others by a quick estimate of energy (within {:.1f} %)", 100 * estimator::kQuickPlanError);
+  if (found.open_rivals == 0) return text + ", of which none can beat the last shown";
+  return text + fmt::format(", of which {} may beat the last shown", found.open_rivals);
+}
+
 report::Page search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
                          const estimator::SearchReportData& found, std::string command) {
   return {
@@ -206,7 +219,8 @@ report::Page search_page(const estimator::SearchRequest& request, const PriceArg
                 {"Type", std::string(name(request.job.dtype))},
                 {"Software", describe(request.job.stack)},
                 {"Power by clock", request.job.gpu.power_source},
-                {"Searched in", fmt::format("{:.2g} s", found.evaluate_s)}},
+                {"Planned", planned_count_text(request, found)},
+                {"Searched in", fmt::format("{:.2g} s, planning included", found.search_s)}},
       .cards = cards_of(request, prices, found),
       .warnings = estimator::search_notes(request.job),
       .plot = plot_of(found),
@@ -218,7 +232,7 @@ report::Page search_page(const estimator::SearchRequest& request, const PriceArg
                    "it keeps up with the slowest rank: a quick approximation of a plan."},
                   {"Energy in the table",
                    "Full clocks as estimated; planned by Lowgear's planner, layout by layout, for "
-                   "the time of full clocks."},
+                   "the time of full clocks. Layouts that were not planned are ranked by the quick estimate."},
                   {"Fits", "Every GPU's memory holds its share with a margin for holes of the allocator."}}};
 }
 

@@ -8,6 +8,10 @@
 
 namespace lowgear::cli {
 
+/// `30 of them are planned and ranked by their plans, ...`: how the layouts are ranked.
+[[nodiscard]] std::string planned_count_text(const estimator::SearchRequest& request,
+                                             const estimator::SearchReportData& found);
+
 /// The page of `lowgear search --html`: time against energy of the layouts, the best ones, and the time, energy and
 /// memory of the first by part.
 [[nodiscard]] report::Page search_page(const estimator::SearchRequest& request, const PriceArguments& prices,

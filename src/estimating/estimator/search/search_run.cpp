@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,6 +20,10 @@ namespace {
 
 /// Layouts that a thread takes at a time.
 constexpr std::size_t kSliceLayouts = 64;
+/// Layouts that are planned at most, in multiples of those asked for.
+constexpr std::size_t kMostPlanned = 3;
+/// Layouts planned before their rivals are counted again: the same on any number of threads.
+constexpr std::size_t kRivalsTogether = 4;
 
 SearchOutcome evaluate_all(const SearchRequest& request, const SearchTools& tools,
                            std::span<const SearchLayout> layouts, Progress& progress) {
@@ -58,6 +63,57 @@ std::vector<PlannedLayout> plan_all(const SearchRequest& request, const SearchTo
         planned[i] = {results[i], planner.full_clocks(), planner.plan_in_time(), planner.plan(planner.slowest_s())};
       });
   return planned;
+}
+
+/// The result with its planner's figures.
+SearchResult planned_result(const SearchRequest& request, const PlannedLayout& layout) {
+  SearchResult result = layout.result;
+  result.planned_energy_j = layout.no_later.energy_j;
+  if (request.objective == SearchObjective::cost) result.time_s = layout.no_later.time_s;
+  return result;
+}
+
+/// Sorts layouts by their plans, best first.
+void rank_plans(const SearchRequest& request, std::vector<PlannedLayout>& planned) {
+  std::vector<SearchResult> order;
+  for (const PlannedLayout& layout : planned) order.push_back(planned_result(request, layout));
+  rank(order, request.objective, request.prices);
+  const auto layout_of_plan = [](const PlannedLayout& layout) { return layout.result.layout; };
+  std::vector<PlannedLayout> ranked;
+  for (const SearchResult& result : order) {
+    ranked.push_back(*std::ranges::find(planned, result.layout, layout_of_plan));
+  }
+  planned = std::move(ranked);
+}
+
+/// The number of the next results, ranked by quick estimates, whose plans may beat this one.
+std::size_t count_rivals(const SearchRequest& request, std::span<const SearchResult> next, const PlannedLayout& last) {
+  const double to_beat = value_of(planned_result(request, last), request.objective, request.prices);
+  const auto may_beat = [&](SearchResult result) {
+    result.planned_energy_j /= 1 + kQuickPlanError;
+    return value_of(result, request.objective, request.prices) < to_beat;
+  };
+  return static_cast<std::size_t>(std::ranges::find_if_not(next, may_beat) - next.begin());
+}
+
+/// Plans the first results and their rivals, and puts those planned in the order of their plans.
+void plan_best(const SearchRequest& request, const SearchTools& tools, const CostSources& sources,
+               SearchReportData& found, Progress& progress) {
+  const std::span<const SearchResult> results = found.results;
+  const auto top = std::min(results.size(), static_cast<std::size_t>(request.top));
+  const std::size_t most = std::min(results.size(), kMostPlanned * top);
+  std::vector<PlannedLayout> planned;
+  for (std::size_t count = top; count > 0;) {
+    const auto next = results.subspan(planned.size(), count);
+    std::ranges::move(plan_all(request, tools, next, sources, progress), std::back_inserter(planned));
+    rank_plans(request, planned);
+    found.open_rivals = count_rivals(request, results.subspan(planned.size()), planned[top - 1]);
+    count = std::min({found.open_rivals, most - planned.size(), kRivalsTogether});
+  }
+  found.planned = planned.size();
+  std::ranges::transform(planned, found.results.begin(), &PlannedLayout::result);
+  planned.resize(top);
+  found.best = std::move(planned);
 }
 
 /// The next layouts often are the winner with one detail changed: what is reported is how it beats another kind.
@@ -110,18 +166,17 @@ SearchReportData run_search(const SearchRequest& request, const SearchTools& too
   found.invalid = space.invalid;
   const double begin_s = tools.now_s ? tools.now_s() : 0;
   SearchOutcome outcome = evaluate_all(request, tools, space.layouts, progress);
-  if (tools.now_s) found.evaluate_s = tools.now_s() - begin_s;
   found.results = std::move(outcome.results);
   found.too_large = outcome.too_large;
   if (found.results.empty()) throw_nothing_fits(request, found);
   rank(found.results, request.objective, request.prices);
+  plan_best(request, tools, sources, found, progress);
   found.pareto = pareto_front(found.results);
-  const auto best = std::min(found.results.size(), static_cast<std::size_t>(request.top));
-  found.best = plan_all(request, tools, std::span(found.results).first(best), sources, progress);
   found.rival = rival_of_first(found.results);
   if (found.rival > 0) {
     found.why = compare_times(request.job, found.results[0].layout, found.results[found.rival].layout, sources);
   }
+  if (tools.now_s) found.search_s = tools.now_s() - begin_s;
   return found;
 }
 

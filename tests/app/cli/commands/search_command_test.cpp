@@ -15,6 +15,7 @@ namespace lowgear::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 std::vector<std::string> search(std::vector<std::string> others = {}) {
@@ -35,6 +36,9 @@ TEST(SearchCommand, ShowsTheBestAndWhy) {
   const ProgramResult result = run_lowgear(search());
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out,
+              ContainsRegex("[0-9]+ layouts divide evenly: [0-9]+ fit into memory and are estimated, [0-9]+ "
+                            "do not fit\n3 of them are planned. Searched in [0-9.]+ s, planning included\n"));
+  EXPECT_THAT(result.out,
               AllOf(HasSubstr("llama-2-7b on 8 a100"), HasSubstr(" tokens, stack megatron: best by time"),
                     HasSubstr("why it is best"),
                     HasSubstr("Plans save nothing in the same time where no stage waits for another (pp 1)"),
@@ -50,10 +54,26 @@ TEST(SearchCommand, RanksByWhatIsAskedFor) {
   const Json& fastest = by_time["best"][0];
   const Json& leanest = by_energy["best"][0];
   EXPECT_LE(fastest["time_s"].get<double>(), leanest["time_s"].get<double>());
-  EXPECT_LE(leanest["quick_planned_energy_j"].get<double>(), fastest["quick_planned_energy_j"].get<double>());
+  EXPECT_LE(leanest["no_later"]["energy_j"].get<double>(), fastest["no_later"]["energy_j"].get<double>());
+  double last_j = 0;
+  for (const Json& row : by_energy["best"]) {
+    EXPECT_GE(row["no_later"]["energy_j"].get<double>(), last_j);
+    last_j = row["no_later"]["energy_j"].get<double>();
+  }
   ASSERT_EQ(by_time["best"].size(), 3U);
   EXPECT_LE(by_time["best"][0]["time_s"].get<double>(), by_time["best"][1]["time_s"].get<double>());
   EXPECT_EQ(by_time["pareto"][0]["layout"], fastest["layout"]) << "the fastest is where the Pareto front begins";
+}
+
+TEST(SearchCommand, SaysWhichEnergiesAreQuickEstimates) {
+  const ProgramResult result =
+      run_lowgear({"search", "--model", "llama-3-8b", "--gpu",       "h100-sxm", "--gpus", "16", "--global-batch",
+                   "64",     "--seq",   "8192",       "--objective", "energy",   "--top",  "1",  "--tp",
+                   "1",      "--cp",    "1",          "--recompute", "none"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("3 of them are planned and ranked by their plans, the others by a quick "
+                                          "estimate of energy (within 2.7 %), of which "),
+                                HasSubstr("J by a quick estimate (dp "), HasSubstr(", both by a quick estimate\n")));
 }
 
 TEST(SearchCommand, TakesAGpuThatIsNotQuiteTheCatalogues) {
@@ -101,8 +121,8 @@ TEST(SearchCommand, TakesGpusFromTheJobFile) {
 TEST(SearchCommand, FindsTheSameOnAnyNumberOfThreads) {
   Json one = searched({"--threads", "1"});
   Json four = searched({"--threads", "4"});
-  one.erase("evaluate_s");
-  four.erase("evaluate_s");
+  one.erase("search_s");
+  four.erase("search_s");
   EXPECT_EQ(one, four);
 }
 
@@ -233,6 +253,30 @@ TEST(SearchCommand, FindsGpusAndClocksWithinAPower) {
   EXPECT_LT(found["gap"].get<double>(), 0.03);
   EXPECT_NEAR(found["gain"]["total"].get<double>(), best / found["reference"]["tokens_per_s"].get<double>(), 1e-9);
   EXPECT_THAT(read_file(page), AllOf(HasSubstr("Tokens a second by number of GPUs"), HasSubstr("the best plan")));
+}
+
+TEST(SearchCommand, SaysWhatTheClocksWithinAPowerRelyOn) {
+  const std::vector<std::string> command{
+      "search", "--model",          "llama-2-7b", "--gpu",  "h100-sxm", "--power",
+      "9kW",    "--gpus",           "32",         "--zero", "1",        "--cp",
+      "1",      "--global-batch",   "32",         "--seq",  "4096",     "--microbatch",
+      "1",      "--virtual-stages", "1"};
+  const std::string note = "below 1359 MHz the voltage curve is extrapolated, and below 1155 MHz";
+  const ProgramResult text = run_lowgear(command);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, ContainsRegex("tokens a second.\nnote: the best plan runs down to [0-9]+ MHz; " + note));
+  EXPECT_THAT(text.out, ContainsRegex("full clocks, estimated +[0-9]+ +1[0-9]{3}-1[0-8][0-9]{2} "))
+      << "at 700 W a GPU does not run at 1980 MHz";
+  const TemporaryFolder folder;
+  const auto page = (folder / "power.html").string();
+  std::vector<std::string> others = command;
+  others.insert(others.end(), {"--json", "--html", page});
+  const ProgramResult result = run_lowgear(others);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json found = parse_json(result.out, "stdout");
+  EXPECT_THAT(found["notes"][0].get<std::string>(), HasSubstr(note));
+  EXPECT_LT(found["reference"]["full_clocks_mhz"]["highest"], 1980);
+  EXPECT_THAT(read_file(page), HasSubstr(note));
 }
 
 TEST(SearchCommand, RefusesPowersThatDoNotSuffice) {

@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/core/error_of.h"
+#include "estimating/estimator/iteration/roofline_estimate.h"
 #include "estimating/estimator/job/model_catalogue.h"
 
 namespace lowgear::estimator {
@@ -54,7 +58,68 @@ TEST(SearchRun, FindsTheSameOnAnyNumberOfThreads) {
   ASSERT_EQ(three.best.size(), 2U);
   EXPECT_EQ(three.best[0].result.layout, three.results[0].layout);
   EXPECT_LE(three.best[0].no_later.energy_j, three.best[0].full_clocks.energy_j);
-  EXPECT_EQ(three.evaluate_s, 0) << "it was given no clock";
+  EXPECT_EQ(three.search_s, 0) << "it was given no clock";
+}
+
+/// The energies of the plans without slowdown of all layouts that fit, least first.
+std::vector<double> all_planned_j(const SearchRequest& request, const SearchReportData& found) {
+  std::vector<double> energies_j;
+  for (const SearchResult& result : found.results) {
+    TrainingJob job = request.job;
+    apply(result.layout, job);
+    PlannedJob planner(job, estimate(job));
+    energies_j.push_back(planner.plan_in_time().energy_j);
+  }
+  std::ranges::sort(energies_j);
+  return energies_j;
+}
+
+TEST(SearchRun, RanksByPlansWhereTheQuickEstimateErrs) {
+  SearchRequest request = small_request();
+  request.job.model = named_model("llama-3-8b");
+  request.job.gpu = named_gpu("h100-sxm");
+  request.job.cluster = default_cluster(request.job.gpu);
+  request.job.batch = {64, 1, 8192};
+  request.limits.gpus = 16;
+  request.limits.max_virtual_stages = 8;
+  request.limits.fixed.tp = 1;
+  request.limits.fixed.pp = 4;
+  request.limits.fixed.cp = 1;
+  request.limits.fixed.recompute = Recompute::none;
+  request.limits.fixed.zero = 1;
+  request.objective = SearchObjective::energy;
+  for (const int top : {1, 2}) {
+    request.top = top;
+    const SearchReportData found = search(request, {.run = run_in_turn, .now_s = {}, .available_bytes = {}});
+    const std::vector<double> planned_j = all_planned_j(request, found);
+    ASSERT_EQ(found.best.size(), static_cast<std::size_t>(top));
+    for (std::size_t i = 0; i < found.best.size(); ++i) {
+      EXPECT_DOUBLE_EQ(found.best[i].no_later.energy_j, planned_j[i]) << "number " << i + 1 << " of " << top;
+      EXPECT_EQ(found.best[i].result.layout, found.results[i].layout);
+    }
+    const SearchResult& leanest = *std::ranges::min_element(found.results, {}, &SearchResult::planned_energy_j);
+    EXPECT_NE(leanest.layout, found.best.front().result.layout) << "else the quick estimate would suffice";
+    EXPECT_LE(found.planned, 3U * static_cast<std::size_t>(top));
+    EXPECT_EQ(found.open_rivals, 0U);
+  }
+}
+
+TEST(SearchRun, PlansNoMoreThanAskedForWhereTheObjectiveIsExact) {
+  const SearchReportData found = search(small_request(), {.run = run_in_turn, .now_s = {}, .available_bytes = {}});
+  EXPECT_EQ(found.planned, 2U);
+  EXPECT_EQ(found.open_rivals, 0U);
+}
+
+TEST(SearchRun, CountsTheRivalsThatItDidNotPlan) {
+  SearchRequest request = small_request();
+  request.top = 1;
+  request.objective = SearchObjective::energy;
+  const SearchReportData found = search(request, {.run = run_in_turn, .now_s = {}, .available_bytes = {}});
+  EXPECT_EQ(found.planned, 3U);
+  const double to_beat_j = found.best.front().no_later.energy_j * (1 + kQuickPlanError);
+  const auto rivals = std::ranges::count_if(std::span(found.results).subspan(found.planned),
+                                            [&](const SearchResult& one) { return one.planned_energy_j < to_beat_j; });
+  EXPECT_EQ(found.open_rivals, static_cast<std::size_t>(rivals));
 }
 
 TEST(SearchRun, RefusesPlansThatMemoryDoesNotHold) {
