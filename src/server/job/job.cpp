@@ -13,6 +13,14 @@
 #include "server/job/reported_energy.h"
 
 namespace lowgear::server {
+namespace {
+
+/// Of a job whose other ranks have not come.
+std::string text_of_left(const RankRegistry& ranks) {
+  return fmt::format("{} of {} ranks had registered, and ended", ranks.registered(), ranks.size());
+}
+
+}  // namespace
 
 Job::Job(JobRecord record) : record_(std::move(record)), outbox_(record_.id) {}
 
@@ -44,6 +52,9 @@ RankRegistration Job::register_rank(const protocol::RankSpec& rank, std::string 
   record_.count_gpu_once(rank.rank);
   outbox_.changes().gpus_taken.push_back(rank.rank);
   outbox_.change_summary();
+  if (record_.state() == JobState::registering && !record_.status.reason.empty()) {
+    JobTransitions(record_, outbox_, now_s).enter(JobState::registering, {});
+  }
   if (record_.ranks.complete()) JobTransitions(record_, outbox_, now_s).begin(profiles);
   return registration;
 }
@@ -171,6 +182,9 @@ void Job::finish_rank(int rank, double now_s) {
   record_.history.finish(rank);
   outbox_.changes().gpus_left.push_back(rank);
   if (record_.ranks.all_finished()) return finish("all ranks have ended", now_s);
+  if (record_.ranks.none_left()) {
+    JobTransitions(record_, outbox_, now_s).enter(JobState::registering, text_of_left(record_.ranks));
+  }
   take_iterations(now_s);
   JobTransitions(record_, outbox_, now_s).end_trials();
 }
@@ -275,8 +289,13 @@ void Job::store_again(const std::set<int>& ranks) {
 }
 
 void finish_if_silent(Job& job, double now_s, double silence_s) {
+  const double silent_s = now_s - job.record().status.heard_s;
+  const RankRegistry& ranks = job.record().ranks;
+  if (!job.record().is_over() && ranks.none_left() && silent_s >= std::min(kSilentS, silence_s)) {
+    return job.finish("ended: " + text_of_left(ranks), now_s);
+  }
   job.watch_silence(now_s);
-  if (now_s - job.record().status.heard_s < silence_s) return;
+  if (silent_s < silence_s) return;
   job.lose(fmt::format("no rank has sent a request for {:.0f} s", silence_s), now_s);
 }
 

@@ -84,7 +84,8 @@ class Job {
   JobOutbox outbox_;
 };
 
-/// Shows a job as silent in time, and finishes it when no rank has been heard of for `silence_s`.
+/// Shows a job as silent in time, and finishes it when no rank has been heard of for `silence_s`; earlier, after
+/// `kSilentS`, where all ranks that had registered have ended.
 void finish_if_silent(Job& job, double now_s, double silence_s);
 
 }  // namespace lowgear::server

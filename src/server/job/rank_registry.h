@@ -93,6 +93,8 @@ class RankRegistry {
   [[nodiscard]] int registered() const { return registered_; }
   [[nodiscard]] bool complete() const { return registered_ == size(); }
   [[nodiscard]] bool all_finished() const { return finished_ == size(); }
+  /// Whether ranks have registered, and none of them runs any more.
+  [[nodiscard]] bool none_left() const { return registered_ > 0 && finished_ == registered_; }
   [[nodiscard]] bool simulated() const;
   /// The ranks that have this one's GPU, itself included, lowest first; empty: it has none.
   [[nodiscard]] const std::vector<int>& with_gpu_of(int rank) const;

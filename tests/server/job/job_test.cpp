@@ -471,6 +471,39 @@ TEST(Job, EndsWhenNobodyIsHeardOf) {
   EXPECT_TRUE(training.record().is_over());
 }
 
+TEST(Job, EndsOnceAllThatHadRegisteredHaveEndedAndNoOtherComes) {
+  SimulatedJob training(small_job(2));
+  const auto come = [&](int rank) {
+    (void)training.job().register_rank(training.rank_spec(rank), "key", {}, training.now_s());
+  };
+  come(0);
+  finish_if_silent(training.job(), training.now_s() + 500, 1'800);
+  EXPECT_FALSE(training.record().is_over()) << "it may still run";
+  training.job().finish_rank(0, training.now_s());
+  EXPECT_EQ(training.record().state(), JobState::registering);
+  EXPECT_EQ(training.record().status.reason, "1 of 2 ranks had registered, and ended");
+  finish_if_silent(training.job(), training.now_s() + 119, 1'800);
+  EXPECT_FALSE(training.record().is_over()) << "the other may still come";
+  finish_if_silent(training.job(), training.now_s() + 120, 1'800);
+  EXPECT_EQ(training.record().state(), JobState::finished);
+  EXPECT_EQ(training.record().status.reason, "ended: 1 of 2 ranks had registered, and ended");
+  training.settle();
+  EXPECT_THAT(training.reasons("finish"), testing::SizeIs(1));
+}
+
+TEST(Job, WaitsForItsRanksAgainOnceAnotherComes) {
+  SimulatedJob training(small_job(3));
+  const auto come = [&](int rank) {
+    (void)training.job().register_rank(training.rank_spec(rank), "key", {}, training.now_s());
+  };
+  come(0);
+  training.job().finish_rank(0, training.now_s());
+  come(1);
+  EXPECT_EQ(training.record().status.reason, "");
+  finish_if_silent(training.job(), training.now_s() + 500, 1'800);
+  EXPECT_FALSE(training.record().is_over());
+}
+
 TEST(Job, RefusesCellsOfAPlanThatProfilesNothing) {
   SimulatedJob training(small_job(2));
   training.register_all();
