@@ -417,7 +417,8 @@ std::string Client::followed() {
               : served.at_full_clocks > 0 ? "the server's dashboard says why"
                                           : "no plan came in time; the server's dashboard says what it waits for";
   }
-  return fmt::format("no plan was followed in {} iterations{}: {}", iterations, others, problem);
+  if (others.empty()) return fmt::format("no plan was followed in {} iterations: {}", iterations, problem);
+  return fmt::format("of {} iterations none followed a plan: {}; {}", iterations, others.substr(2), problem);
 }
 
 Status Client::status() {

@@ -188,7 +188,7 @@ std::string ServedRankStatus::other_iterations(std::uint64_t all) const {
   const std::uint64_t with_plan = planned + measured + at_full_clocks;
   if (with_plan == 0) return "";
   std::string others;
-  if (measured > 0) others += fmt::format("; in {} others the server measured the job", measured);
+  if (measured > 0) others += fmt::format("; in {} the server measured the job", measured);
   if (at_full_clocks > 0) others += fmt::format("; {} ran at full clocks in place of a plan", at_full_clocks);
   if (before_plans > 0) others += fmt::format("; {} ran before the server's first plan", before_plans);
   const std::uint64_t known = with_plan + before_plans;
