@@ -8,7 +8,7 @@ from .._lengths import Amounts, amounts_of
 from .._torch import current_cuda
 from .clients import Clients
 from .job import Job, Unit, first_difference, name_of
-from .messages import is_first_rank, say
+from .messages import is_first_rank, leave_reason, say
 from .session import Session
 
 #: Who marks where several adapters see a job: the one of the highest level, then the one that came first.
@@ -210,6 +210,7 @@ class Marks:
             self._off = True
             if job.place.speaks:
                 say(f"this job is not measured: {problem}")
+                leave_reason(str(problem))
             return
         atexit.unregister(self.close)  # of an earlier client
         atexit.register(self.close)

@@ -13,6 +13,17 @@ def say(text: str) -> None:
         pass
 
 
+def leave_reason(text: str) -> None:
+    """Why nothing attaches, which `lowgear run` repeats at its end."""
+    mark = os.environ.get("LOWGEAR_ATTACHED_MARK")
+    try:
+        if mark:
+            with open(f"{mark}.reason", "a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+    except Exception:
+        pass
+
+
 _SAID = set()
 
 

@@ -310,6 +310,7 @@ struct AttachedResult {
   bool attached = false;
   bool told = false;     ///< by its clients, which saw the mark
   std::string followed;  ///< what the clients of first ranks say of plans, one line each; empty: nothing
+  std::string problem;   ///< why a client could not be opened, as a rank says; empty: none says so
 };
 
 /// Null where no folder can be made for the mark. Training does not depend on that: without --strict it says so.
@@ -341,6 +342,8 @@ AttachedResult run_marked(const RunArguments& arguments, const std::map<std::str
   result.attached = result.told || recordings_in(recording) != before;
   std::ifstream said(mark);
   result.followed.assign(std::istreambuf_iterator<char>(said), std::istreambuf_iterator<char>());
+  std::ifstream reason(mark.string() + ".reason");
+  std::getline(reason, result.problem);
   return result;
 }
 
@@ -366,12 +369,15 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   }
   const int status = result.command.shell_status();
   if (status != 0 || result.attached) return static_cast<cli::ExitCode>(status);
-  const std::string text = fmt::format(
-      "nothing attached: on {} no process of the command trained with a framework that Lowgear observes (one in a "
-      "container without this machine's "
-      "temporary folder cannot say so); "
-      "lowgear doctor, in the environment of the job, says what it does with each (docs/attaching.md)",
-      host_name());
+  std::string text = fmt::format("nothing attached: {}", printable(result.problem, 1000));
+  if (result.problem.empty()) {
+    text = fmt::format(
+        "nothing attached: on {} no process of the command trained with a framework that Lowgear observes (one in a "
+        "container without this machine's "
+        "temporary folder cannot say so); "
+        "lowgear doctor, in the environment of the job, says what it does with each (docs/attaching.md)",
+        host_name());
+  }
   if (arguments.strict) {
     console.error(text);
     return cli::ExitCode::failed;

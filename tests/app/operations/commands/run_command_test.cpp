@@ -206,6 +206,15 @@ TEST(RunCommand, IsSilentWhereAClientOpenedOrARankRecorded) {
   EXPECT_EQ(run({"--record", folder / "out", "--strict", "--", "true"}).exit_code, 1) << "that recording is an old one";
 }
 
+TEST(RunCommand, SaysWhyNothingAttachedWhereARankDoes) {
+  const TemporaryFolder folder;
+  const std::string script = "echo out/rank-00000: there is a recording already > \"$LOWGEAR_ATTACHED_MARK.reason\"";
+  const ProgramResult result = run({"--record", folder / "out", "--", "sh", "-c", script});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("nothing attached: out/rank-00000: there is a recording already\n"));
+  EXPECT_THAT(result.err, testing::Not(HasSubstr("framework")));
+}
+
 TEST(RunCommand, EndsWithWhatTheClientsFollowed) {
   const auto of = [](const std::string& script) { return run({"--record", "out", "--", "sh", "-c", script}); };
   const ProgramResult ended = of("echo plans were followed in 3 of 4 iterations >> \"$LOWGEAR_ATTACHED_MARK\"");
