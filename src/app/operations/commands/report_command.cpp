@@ -14,6 +14,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/folder_manifest.h"
+#include "client/server/server_addresses.h"
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"
 
@@ -108,7 +109,11 @@ std::vector<usage::UsageRow> usage_of(const ReportArguments& arguments, const us
   if (arguments.usage_file.empty() == arguments.server.address.empty()) {
     throw InputError("--month: name a server with --server, or a file that it has exported with --usage");
   }
-  if (!arguments.server.address.empty()) return ask_usage(arguments.server, month);
+  if (!arguments.server.address.empty()) {
+    return ask_usage({.address = client::absolute_server_addresses(arguments.server.address),
+                      .token_file = arguments.server.token_file},
+                     month);
+  }
   return usage::read_usage(read_file(arguments.usage_file, kMaxUsageBytes), arguments.usage_file);
 }
 

@@ -234,12 +234,12 @@ Json account_json(const std::optional<EnergyAccount>& account, const EnergyFacto
   return {{"total", balance_json(account->total, factors)}, {"users", std::move(users)}, {"jobs", std::move(jobs)}};
 }
 
-report::Card saved_card(const Balance& total) {
-  if (!total.saving) return {.name = "Saved", .value = kNotKnown, .detail = "no baseline was measured"};
+report::Card saved_card(const char* basis, const Balance& total) {
+  if (!total.saving) return {.name = "Saved", .value = kNotKnown, .detail = "there is no baseline"};
   const usage::Saving& saving = *total.saving;
   return {.name = "Saved",
           .value = fmt::format("{} %", with_error({saving.saved_ratio.value * 100, saving.saved_ratio.error * 100})),
-          .detail = fmt::format("{} kWh against measured baselines", with_error(at_factor(saving.saved_j, 1)))};
+          .detail = fmt::format("{} kWh against {} baselines", with_error(at_factor(saving.saved_j, 1)), basis)};
 }
 
 std::vector<report::Card> cards_of(const char* basis, const Balance& total, const EnergyFactors& factors) {
@@ -247,7 +247,7 @@ std::vector<report::Card> cards_of(const char* basis, const Balance& total, cons
       {.name = "Energy",
        .value = fmt::format("{} kWh", number_text(at_factor(total.energy_j, 1).value)),
        .detail = fmt::format("{}, of {} iterations", basis, total.iterations - total.unmeasured_iterations)},
-      saved_card(total)};
+      saved_card(basis, total)};
   const auto add = [&](const char* name, const std::optional<double>& per_kwh, const char* factor, auto text) {
     if (!per_kwh) return;
     cards.push_back({.name = name,
@@ -264,9 +264,10 @@ std::vector<report::Card> cards_of(const char* basis, const Balance& total, cons
 report::Bars bars_of(const char* basis, const EnergyAccount& account) {
   report::Bars bars{.title = "Energy by user",
                     .basis = basis,
-                    .caption =
-                        "The number beside a bar is used plus saved: the energy without savings. Saved: against "
-                        "measured baselines, shown where it is above zero.",
+                    .caption = fmt::format(
+                        "The number beside a bar is used plus saved: the energy without savings. Saved: against {} "
+                        "baselines, shown where it is above zero.",
+                        basis),
                     .quantity = report::Quantity::account_energy,
                     .parts = {"used", "saved"},
                     .rows = {},
@@ -286,13 +287,13 @@ std::vector<report::Entry> reading_of(const EnergyFactors& factors) {
        "Of the GPUs of all jobs, in iterations that all ranks have measured: without CPUs, network and cooling, and "
        "without the time between iterations."},
       {"Saved",
-       "Energy of the same number of iterations at full clocks, by the baseline that was measured in the same job, "
-       "minus the energy of the iterations. Iterations before a baseline was measured have no saving. Trials of clocks "
+       "Energy of the same number of iterations at full clocks, by the baseline of the same job, minus the "
+       "energy of the iterations. Iterations before the baseline have no saving. Trials of clocks "
        "count."},
       {"\u00b1",
        "One standard error: that of the baselines, which is the same in all iterations that are compared with one, and "
        "that of the meters."},
-      {"Compared", "Share of the energy whose iterations have a measured baseline."},
+      {"Compared", "Share of the energy whose iterations have a baseline."},
       {"Slower", "Additional time of these iterations, as a share of the time of the same number at the baseline."},
       {"User", "As the job stated it when it registered; no process has checked it."},
       {"Month", "In UTC, by the hour in which iterations ended."}};
@@ -313,14 +314,16 @@ report::Table page_table(std::string title, const char* basis, const AccountCell
 std::string account_text(const PricedAccount& priced) {
   const auto accounts = accounts_of(priced.account);
   std::string text;
+  std::string bases;
   for (const auto& [basis, account] : accounts) {
+    bases += fmt::format("{}{}", bases.empty() ? "" : " and ", basis);
     text += fmt::format("{}{}, energy of GPUs in iterations, {}\n\n", text.empty() ? "" : "\n",
                         priced.account.month.name, basis);
     text += text_of(users_of(*account, priced.factors), 1) + '\n' + text_of(jobs_of(*account, priced.factors), 3);
     if (const std::string missing = missing_text(account->total); !missing.empty()) text += '\n' + missing + '\n';
   }
   if (accounts.empty()) return fmt::format("{}: no job has completed an iteration\n", priced.account.month.name);
-  return text + "\nsaved: against baselines measured at full clocks; \u00b1 is one standard error\n";
+  return text + fmt::format("\nsaved: against {} baselines at full clocks; \u00b1 is one standard error\n", bases);
 }
 
 Json account_json(const PricedAccount& priced) {

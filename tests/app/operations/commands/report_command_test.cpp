@@ -198,6 +198,7 @@ TEST_F(ReportCommand, ShowsAMonthAsTables) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("ada"), HasSubstr("10.00 \u00b1 0.10"), HasSubstr("(not stated)"),
                                 HasSubstr("10 of 210 iterations is not known"), Not(HasSubstr("$"))));
+  EXPECT_THAT(result.out, HasSubstr("saved: against measured baselines at full clocks"));
   EXPECT_THAT(run_lowgear({"runs", "report", "--month", "2026-01", "--usage", usage}).out,
               HasSubstr("no job has completed"));
 }
