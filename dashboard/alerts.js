@@ -50,7 +50,7 @@ const alertsOf = ({summary: job}, rows, connection) => {
   if (silent.length) add('bad', `No reports from ${list(silent)}: the figures shown are old.`);
   if (isPastGuard(job)) {
     add('bad', `Iterations take ${units.signedPercent(job.slowdown_pct, 1)} against the ${basisOf(job)} baseline, ` +
-      `above the guard of ${units.percent(guardLimit_pct(job), 1)}.`);
+      `above the guard of ${units.percent(guardLimit_pct(job), 1)}: it withdraws plans once the job as a whole is later.`);
   }
   for (const {rank, factor, cause} of job.stragglers.slice(0, kShownRanks)) {
     add('warn', `Rank ${rank} is slower by a factor of ${units.fixed(factor, 2)} (${cause}): ` +

@@ -20,13 +20,17 @@ const reason = ({technique, from_iteration: step, configuration, reason: text}) 
 const searched = ({configuration = '', reason: text}) => `${configuration} ${text}`.toLowerCase();
 
 // A plan repeats the reason of the decision that led to it, and a report may come twice: of two neighbours that say the
-// same at the same time the longer one is shown.
+// same at the same time the longer one is shown, with the kind of the one that led to it.
 const kTogether_s = 2;
 const isPartOf = (one, other) => other && !one.technique && !other.technique &&
   Math.abs(one.time_s - other.time_s) <= kTogether_s && one.reason.length > 0 &&
   other.reason.includes(one.reason) && (one.reason !== other.reason || one.id < other.id);
-const withoutRepeats = (decisions) => decisions.filter((decision, i) =>
-  !isPartOf(decision, decisions[i + 1]) && !isPartOf(decision, decisions[i - 1]));
+const withoutRepeats = (decisions) => decisions.flatMap((decision, i) => {
+  const neighbours = [decisions[i - 1], decisions[i + 1]].filter(Boolean);
+  if (neighbours.some((other) => isPartOf(decision, other))) return [];
+  const cause = neighbours.find((other) => isPartOf(other, decision));
+  return [cause ? {...decision, kind: cause.kind} : decision];
+});
 
 // Drift is reported as it changes: of neighbours the newest is shown, with their number.
 const subjectOf = ({kind, technique, reason: text}) => (kind === 'drift' && !technique ? text.split(' take')[0] : '');

@@ -3,7 +3,7 @@ import shared from './shared.js';
 import {kPowerWindow} from './job_store.js';
 import {serverNow_s} from './api.js';
 import {button, panel, setClass, setText} from './parts.js';
-import {basisOf, counted, duration, smClock, temperature} from './words.js';
+import {basisOf, counted, duration, isOver, smClock, temperature} from './words.js';
 
 const {element, units} = shared;
 
@@ -37,10 +37,10 @@ class Tile {
   update(row, points, {window_s, top_w}) {
     setClass(this.node, row.problems.length ? 'tile attention' : 'tile');
     setText(this.name, `GPU ${row.rank}${row.host ? ` · ${row.host}` : ''}`);
-    setText(this.power, row.finished ? 'ended' : units.isNumber(row.now.power_w) ? `${units.fixed(row.now.power_w, 0)}\u00a0W`
+    setText(this.power, row.ended ? 'ended' : units.isNumber(row.now.power_w) ? `${units.fixed(row.now.power_w, 0)}\u00a0W`
       : units.fixed(null));
-    const now = row.finished ? [] : [smClock(row.now, '\u00a0MHz'), temperature(row.now.temperature_c)];
-    setText(this.detail, [`${units.energy(row.report.energy_j)} per iteration`, ...now, ...row.problems].join(' · '));
+    const now = row.ended ? [] : [smClock(row.now, '\u00a0MHz'), temperature(row.now.temperature_c)];
+    setText(this.detail, [`${units.energy(row.report.energy_j)} in the last iteration`, ...now, ...row.problems].join(' · '));
     const end_s = serverNow_s();
     const x = (time_s) => kWidth * (1 - (end_s - time_s) / window_s);
     const y = (power_w) => kHeight - 2 - (kHeight - 4) * power_w / top_w;
@@ -110,8 +110,9 @@ export class GpuPanel {
     const window_s = Math.min(kPowerWindow, Math.max(kShortestWindow_s, serverNow_s() - first_s));
     shown.forEach((row, i) => this.tiles[i].update(row, points[i], {window_s, top_w}));
     const which = pages > 1 ? `${first + 1} to ${first + shown.length} of ${counted(this.rows.length, 'GPU')}. ` : '';
-    const isRead = this.rows.some((row) => !row.finished);
-    setText(this.caption, !isRead && this.rows.length ? `${which}The job has ended: its GPUs are not read any more.`
+    const isRead = this.rows.some((row) => !row.ended);
+    const who = isOver(this.store.summary) ? 'The job has ended: its' : 'The ranks that had registered have ended: their';
+    setText(this.caption, !isRead && this.rows.length ? `${which}${who} GPUs are not read any more.`
       : `${which}The last ${duration(window_s)} (at most ${kPowerWindow / 60} min, since this ` +
       `page was opened), all on the same scale from 0 to ${units.fixed(top_w, 0)} W. Dashed: the GPU's power limit.`);
   }

@@ -1,8 +1,8 @@
 // Time and energy over iterations.
 import shared from './shared.js';
 import {LineChart} from './line_chart.js';
-import {TableBehind, panel} from './parts.js';
-import {basisOf, counted, guardLimit_pct, predictionError_pct, versusPlan_pct} from './words.js';
+import {TableBehind, panel, setText} from './parts.js';
+import {basisOf, counted, guardLimit_pct, guardText, predictionError_pct, versusPlan_pct} from './words.js';
 
 const {dataTable, element, units} = shared;
 
@@ -62,13 +62,12 @@ const kPredictionColumns = [
 
 class IterationPanel {
   constructor({title, axis, member, plannedMember, predictedMember, unitOf, format, levelsOf, note}) {
-    Object.assign(this, {member, plannedMember, predictedMember, format, levelsOf});
+    Object.assign(this, {member, plannedMember, predictedMember, format, levelsOf, note});
     this.iterations = [];
     this.basis = '';
     this.chart = new LineChart({name: title, axis, unitOf, describe: (point) => this.describe(point.iteration)});
     this.empty = element('p', {class: 'empty', text: 'No iteration has been reported yet.'});
-    this.caption = element('p', {class: 'caption',
-      text: `${note} A triangle marks an iteration above the scale. The axis does not start at zero; drag over the plot to zoom.`});
+    this.caption = element('p', {class: 'caption'});
     this.legend = element('ul', {class: 'legend', 'aria-label': 'Legend'});
     this.table = new TableBehind(`The last ${kTableRows} iterations as a table`, () => this.iterationTable());
     const {node, setBasis} = panel(title, {tools: this.chart.tools},
@@ -81,6 +80,8 @@ class IterationPanel {
     this.store = store;
     this.iterations = iterations;
     this.basis = basisOf(summary);
+    setText(this.caption, `${this.note(summary)} A triangle marks an iteration above the scale. The axis does not start at ` +
+      'zero; drag over the plot to zoom.');
     const points = iterations.map((iteration) => ({x: iteration.iteration, y: iteration[this.member], iteration,
       isAside: store.isProfiling(iteration)}));
     const hasValues = points.some(({y}) => units.isNumber(y));
@@ -147,7 +148,9 @@ const isSet = (baseline, member) => baseline && units.isNumber(baseline[member])
 
 export const timePanel = () => new IterationPanel({
   title: 'Iteration time', axis: 'Time', member: 'time_s', plannedMember: 'planned_time_s', unitOf: units.timeUnit,
-  format: (value) => units.time(value), note: 'Guard: above it, plans are withdrawn.',
+  format: (value) => units.time(value),
+  note: (job) => `Guard (${guardText(job)}): above it on balance, plans are withdrawn before the job is two iterations ` +
+    'later than that.',
   levelsOf: (job) => {
     const {baseline} = job;
     if (!isSet(baseline, 'time_s')) return [];
@@ -161,7 +164,7 @@ export const timePanel = () => new IterationPanel({
 export const predictionPanel = () => new IterationPanel({
   title: 'Time of the units of each iteration', axis: 'Time', member: 'units_time_s', plannedMember: 'planned_time_s',
   predictedMember: 'predicted_time_s', unitOf: units.timeUnit, format: (value) => units.time(value),
-  note: 'From the begin of the iteration until the last unit of any rank ends, without gradient sums and optimizer, ' +
+  note: () => 'From the begin of the iteration until the last unit of any rank ends, without gradient sums and optimizer, ' +
     'against the predicted time of the longest replica\u2019s units at full clocks: the job plans clocks that keep it.',
   levelsOf: () => [],
 });
@@ -169,7 +172,7 @@ export const predictionPanel = () => new IterationPanel({
 export const energyPanel = () => new IterationPanel({
   title: 'Energy per iteration', axis: 'Energy', member: 'energy_j', plannedMember: 'planned_energy_j',
     unitOf: units.energyUnit,
-  format: (value) => units.energy(value), note: 'All ranks together.',
+  format: (value) => units.energy(value), note: () => 'All ranks together.',
   levelsOf: ({baseline}) => (isSet(baseline, 'energy_j')
     ? [{name: 'baseline', css: 'baseline', y: baseline.energy_j, value: units.energy(baseline.energy_j)}] : []),
 });

@@ -111,6 +111,20 @@ export class JobStore {
       : 'no plan is followed';
   }
 
+  // Of the iterations here that followed plans for training, against the baseline; null where there are none, or where
+  // the baseline was measured anew after them.
+  followedSaving() {
+    const {baseline} = this.summary;
+    const plans = this.decisions.filter(({purpose}) => purpose === 'train');
+    const newest = plans.length ? plans[plans.length - 1].id : Infinity;
+    if (this.decisions.some(({id, kind}) => kind === 'baseline' && id > newest)) return null;
+    const followed = this.iterations.filter(({plan_version: version, energy_j: energy}) =>
+      typeof energy === 'number' && (this.plans.get(version) || {}).purpose === 'train');
+    if (!followed.length) return null;
+    const mean_j = followed.reduce((sum, {energy_j: energy}) => sum + energy, 0) / followed.length;
+    return {iterations: followed.length, saved_pct: 100 * (1 - mean_j / baseline.energy_j)};
+  }
+
   isProfiling({plan_version: version, trial_mhz: trial}) {
     return typeof trial === 'number' || (this.plans.get(version) || {}).purpose === 'profile';
   }

@@ -95,7 +95,8 @@ export class JobView {
     if (name === 'gpu') store.takeGpu(event);
     if (name === 'decision' && store.takeDecision(event)) announce(`Decision: ${event.reason}`);
     if (name === 'job') {
-      const fresh = !store.summary || event.registered !== store.summary.registered;
+      const fresh = !store.summary || event.registered !== store.summary.registered ||
+        isOver(event) !== isOver(store.summary);
       store.takeSummary(event);
       if (this.panels && event.plan_version !== this.planVersion) {
         this.planVersion = event.plan_version;

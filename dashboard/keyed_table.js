@@ -87,8 +87,8 @@ export class KeyedTable {
     const key = this.key(row);
     let node = this.nodes.get(key);
     if (!node) {
-      node = element('tr', {role: 'row'}, this.columns.map(({head, css}, i) => element(i === 0 ? 'th' : 'td', {
-        role: i === 0 ? 'rowheader' : 'cell', class: css || '', 'data-label': head,
+      node = element('tr', {role: 'row'}, this.columns.map(({head, unit, css}, i) => element(i === 0 ? 'th' : 'td', {
+        role: i === 0 ? 'rowheader' : 'cell', class: css || '', 'data-label': unit ? `${head}, ${unit}` : head,
         ...(i === 0 ? {scope: 'row'} : {})})));
       this.nodes.set(key, node);
     }

@@ -50,6 +50,9 @@ export const noSavingReason = (job) => {
   const known = (job.problems || []).find(({kind}) => kNoSaving[kind]);
   return known && kNoSaving[known.kind];
 };
+// Whether iterations that followed plans before can be compared, although the present ones cannot.
+export const hasEarlierSaving = (job) => !invalidFigures(job) && !isBeforeFirstPlan(job) &&
+  [undefined, kNoSaving.baselines_clocks].includes(noSavingReason(job));
 export const noSavingText = (job) => {
   if (invalidFigures(job)) return 'figures are invalid';
   if (isBeforeFirstPlan(job)) return 'after the first plan';
@@ -122,6 +125,15 @@ export const savedText = (job) => {
 
 // How much longer than the baseline iterations may take before plans are withdrawn.
 export const guardLimit_pct = (job) => job.guard_limit_pct;
+
+// The same with its parts, where a budget or a signal adds nothing: "+4.0 % = your 2 % + 2 %".
+export const guardText = (job) => {
+  const {slowdown_pct: slowdown, guard_pct: guard} = job.settings;
+  const limit = guardLimit_pct(job);
+  const [own, more] = [slowdown, guard].map((pct) => units.percent(pct, Number.isInteger(pct) ? 0 : 1));
+  const parts = Math.abs(slowdown + guard - limit) < 1e-9 ? ` = your ${own} + ${more}` : '';
+  return `${units.signedPercent(limit, 1)}${parts}`;
+};
 
 // Waiting for a straggler is no fault of the plan.
 export const isPastGuard = (job) => !job.stragglers.length && units.isNumber(job.slowdown_pct) &&

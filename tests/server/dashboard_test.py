@@ -194,9 +194,9 @@ class IsLive(DashboardTest):
         self.wait_text("Now trying clocks: clock 3 of 6, about", ".progress")
         self.assertEqual(self.count(".line-chart .span"), 2)
         self.wait_text("profiling, not in the scale", ".legend")
-        ticks = "[...document.querySelectorAll('.line-chart')].map((node) => node.querySelector('.level.baseline')" \
-            ".getAttribute('y1'))"
-        self.assertLess(float(self.browser.value(ticks)[1]), 220, "the baseline is not at the foot of the plot")
+        above = "[...document.querySelectorAll('.line-chart')].map((node) => node.clientHeight - " \
+            "node.querySelector('.level.baseline').getAttribute('y1'))"
+        self.assertGreater(self.browser.value(above)[1], 50, "the baseline is not at the foot of the plot")
         self.open(server)
         self.wait_text("clock 3 of 6", ".jobs tbody")
         self.wait_text("after the first plan", ".jobs tbody")
@@ -209,6 +209,26 @@ class IsLive(DashboardTest):
         self.wait_text("rank 1 takes 1.2 times as long; from iteration 60", ".decisions li:first-child")
         self.assertEqual(self.count(".decisions li"), 4, "of 5")
         self.assertEqual(self.text(".decisions li:first-child .version"), "plan 2")
+
+    def test_a_plan_has_the_kind_of_the_decision_that_it_repeats(self):
+        job = MockJob(iterations=60)
+        job.decide("guard", "iterations are slower than allowed")
+        job.decide("plan", "full clocks: iterations are slower than allowed; from iteration 60", 4, purpose="full_clocks")
+        self.open_job(job)
+        self.wait_text("full clocks: iterations are slower than allowed", ".decisions li:first-child")
+        self.assertEqual(self.text(".decisions li:first-child .kind"), "guard")
+        self.assertIn("guard", self.text(".decisions-panel select"))
+
+    def test_the_end_of_a_job_reaches_its_ranks_and_gpus(self):
+        job = MockJob(iterations=60)
+        server = self.open_job(job)
+        self.wait_text("W", ".tile .power")
+        job.state_override, job.finished_s = "finished", time.time()
+        server.send("job", job.summary())
+        self.wait_text("ended", ".tile .power")
+        self.wait_text("The job has ended: its GPUs are not read any more.")
+        self.browser.wait("[...document.querySelectorAll('.ranks tbody tr')].every((row) => "
+                          "row.children[3].textContent === 'finished')", "all ranks are finished")
 
     def test_drift_is_one_line_and_a_doubt_stands_once(self):
         job = MockJob(iterations=60)
@@ -237,6 +257,20 @@ class IsLive(DashboardTest):
         self.assertNotIn("operating point", self.text(".legend.marks"))
         self.assertEqual(self.text(".decisions li:first-child .reason"),
                          "full clocks: the job is 4.9 s late; from iteration 60")
+
+    def test_what_plans_saved_stays_once_they_are_withdrawn(self):
+        job = MockJob(iterations=60)
+        followed = [i["energy_j"] for i in job.iterations if i["plan_version"] == 3]
+        job.decide("plan", "full clocks: late; from iteration 60", 4, purpose="full_clocks")
+        summary = {**job.summary(), "saved_pct": None, "saved_error_pct": None,
+                   "problems": [{"kind": "baselines_clocks", "critical": False, "ranks": 4, "gpus": [],
+                                 "text": "all units have the highest clock", "todo": "nothing"}]}
+        job.summary = lambda: summary
+        server = self.open_job(job)
+        less_pct = 100 * (1 - sum(followed) / len(followed) / summary["baseline"]["energy_j"])
+        self.wait_text(f"while it followed plans: \u2212{less_pct:.1f}\u00a0% in {len(followed)} iterations", ".card .detail")
+        server.send("decision", job.decide("baseline", "full clocks now take 2.5 s per iteration"))
+        self.wait_text("clocks of the baseline", ".card .detail")
 
     def test_a_stall_is_marked_and_out_of_the_scale(self):
         job = MockJob(iterations=60)
@@ -368,6 +402,17 @@ class SaysWhatIsWhat(DashboardTest):
         self.wait_text("Rank 2 is slower by a factor of 1.20 (reported)", ".alerts")
         self.assertEqual(self.count(".ranks tr.attention"), 2)
 
+    def test_the_guard_stands_with_what_it_does(self):
+        job = MockJob()
+        job.settings = {"slowdown_pct": 2, "guard_pct": 2}
+        self.open_job(job)
+        self.wait_text("guard +4.0\u00a0% = your 2\u00a0% + 2\u00a0%")
+        self.wait_text("above it on balance, plans are withdrawn")
+
+    def test_energies_of_gpus_are_those_of_the_last_iteration(self):
+        self.open_job(MockJob())
+        self.wait_text("J in the last iteration", ".tile .detail")
+
     def test_clocks_that_nobody_sets_are_red(self):
         job = MockJob()
         job.problems = [{"kind": "clocks_stuck", "critical": True, "ranks": 2, "todo": "start the agent on these nodes again",
@@ -405,6 +450,16 @@ class SaysWhatIsWhat(DashboardTest):
         self.wait_text("waiting for all ranks to register: 2 of 4 ranks")
         self.wait_text("No iteration has been reported yet")
         self.wait_text("There are no decisions yet")
+
+    def test_a_job_whose_ranks_ended_before_the_others_came_has_not_ended_yet(self):
+        job = MockJob(iterations=0, state="registering")
+        job.registered, job.reason = 2, "2 of 4 ranks had registered, and ended"
+        rank = job.rank
+        job.rank = lambda number: {**rank(number), "finished": True}
+        self.open_job(job)
+        self.wait_text("2 of 4 ranks had registered, and ended", ".progress")
+        self.wait_text("The ranks that had registered have ended: their GPUs are not read any more.")
+        self.assertNotIn("The job has ended", self.browser.value(TEXT))
 
     def test_hostile_names_are_text(self):
         hostile = '<img id="injected" src=x onerror="throw 1">'
@@ -707,6 +762,15 @@ class IsUsable(DashboardTest):
                     self.browser.wait("!document.body.innerText.includes('Loading')")
                     time.sleep(0.3)
                     self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth - innerWidth"), 0)
+
+    def test_ranks_are_cards_on_a_telephone(self):
+        self.browser.resize(390, 844)
+        self.open_job(MockJob())
+        self.browser.wait("document.querySelectorAll('.ranks tbody td').length > 10")
+        self.assertLessEqual(self.browser.value(
+            "(() => { const box = document.querySelector('.ranks .table-box'); return box.scrollWidth - box.clientWidth; })()"), 0)
+        self.assertEqual(self.browser.value(
+            "getComputedStyle(document.querySelector('.ranks td[data-label^=Power]'), '::before').content"), '"Power, W"')
 
     def test_a_long_model_name_hides_no_column(self):
         job = MockJob()
