@@ -107,6 +107,7 @@ class Jobs(Attached):
         run = self.train(1, 3, options=("--record", "/proc/none"))
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("this job is not measured: /proc/none", run.stderr)
+        self.assertRegex(run.stderr, r"nothing attached: /proc/none[^\n]*\n\Z")
 
     def test_a_plan_that_does_not_fit_is_said_and_the_job_is_measured(self):
         plan = self.folder / "plan.json"
@@ -121,7 +122,8 @@ class Jobs(Attached):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("this job is not measured: liblowgear.so is not found", run.stderr)
         self.assertEqual(run.stderr.count("lowgear:"), 2)
-        self.assertIn("lowgear: warning: nothing attached", run.stderr)
+        self.assertIn("lowgear: warning: nothing attached: liblowgear.so is not found", run.stderr)
+        self.assertNotIn("no process", run.stderr)
 
     def test_a_library_that_is_another_one_is_said_and_the_job_runs(self):
         text = self.folder / "libtext.so"

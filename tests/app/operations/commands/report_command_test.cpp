@@ -203,6 +203,26 @@ TEST_F(ReportCommand, ShowsAMonthAsTables) {
               HasSubstr("no job has completed"));
 }
 
+TEST_F(ReportCommand, CallsBaselinesOfSimulatedJobsSimulated) {
+  std::string rows = kUsage;
+  for (std::size_t at = rows.find("false"); at != std::string::npos; at = rows.find("false"))
+    rows.replace(at, 5, "true");
+  const std::string usage = write_text(path("usage.csv"), rows);
+  const ProgramResult result =
+      run_lowgear({"runs", "report", "--month", "2026-11", "--usage", usage, "--html", path("page.html")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("saved: against simulated baselines"), Not(HasSubstr("measured baselines"))));
+  EXPECT_THAT(content(path("page.html")),
+              AllOf(HasSubstr("against simulated baselines"), Not(HasSubstr("measured baselines"))));
+}
+
+TEST_F(ReportCommand, FindsAServerByARelativeSocket) {
+  const ProgramResult result =
+      run_lowgear({"runs", "report", "--month", "2026-11", "--server", "unix:none/server.sock"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("/none/server.sock"), Not(HasSubstr("starts with /"))));
+}
+
 TEST_F(ReportCommand, RefusesAMonthWithoutASourceOrWithRuns) {
   const std::string usage = write_text(path("usage.csv"), kUsage);
   const auto refusal = [](std::vector<std::string> words) {
