@@ -39,7 +39,7 @@ const alertsOf = ({summary: job}, rows, connection) => {
   const add = (severity, text) => alerts.push([severity, text]);
   if (connection.state === 'away') {
     add('bad', 'The server does not respond: this page shows its last response. ' +
-      'Training continues with its last plan.');
+      `Training continues${plansItself(job) ? '' : ' with its last plan'}.`);
   }
   if (job.has_failed) {
     add('bad', `The job runs at full clocks, because planning failed: ${job.reason.replace(/\.?$/, '.')} ` +

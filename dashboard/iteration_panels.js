@@ -2,7 +2,7 @@
 import shared from './shared.js';
 import {LineChart} from './line_chart.js';
 import {TableBehind, panel, setText} from './parts.js';
-import {basisOf, counted, guardLimit_pct, guardText, predictionError_pct, versusPlan_pct} from './words.js';
+import {basisOf, counted, guardLimit_pct, guardText, plansItself, predictionError_pct, versusPlan_pct} from './words.js';
 
 const {dataTable, element, units} = shared;
 
@@ -60,6 +60,7 @@ const kPredictionColumns = [
   {head: ['Prediction', 'off by'], text: (row) => units.signedPercent(predictionError_pct(row), 2)},
   {head: ['Clocks'], css: 'text', text: clocksText}];
 
+// `plannedMember` or `predictedMember`: what `member` is compared with; none: it is alone.
 class IterationPanel {
   constructor({title, axis, member, plannedMember, predictedMember, unitOf, format, levelsOf, note}) {
     Object.assign(this, {member, plannedMember, predictedMember, format, levelsOf, note});
@@ -88,7 +89,7 @@ class IterationPanel {
     for (const node of [this.chart.node, this.caption, this.table.node, this.legend]) node.hidden = !hasValues;
     this.empty.hidden = hasValues;
     if (!hasValues) return;
-    const steps = plannedSteps(iterations, this.plannedMember, store);
+    const steps = this.plannedMember ? plannedSteps(iterations, this.plannedMember, store) : [];
     const levels = this.levelsOf(summary);
     const spans = profiledSpans(iterations, store);
     const predicted = this.predictedMember
@@ -116,7 +117,8 @@ class IterationPanel {
     const value = iteration[this.member];
     return {title: `Iteration ${iteration.iteration.toLocaleString('en')}`, rows: [
       [this.basis[0].toUpperCase() + this.basis.slice(1), this.format(value)],
-      ...(this.predictedMember ? predictionRows(iteration) : this.planRows(iteration)),
+      ...(this.predictedMember ? predictionRows(iteration) : []),
+      ...(this.plannedMember ? this.planRows(iteration) : []),
       ['Mean power, all GPUs', units.power(iteration.power_w)],
       ...(units.isNumber(iteration.trial_mhz) ? [['Clock on trial', `${iteration.trial_mhz} MHz`]] : [])]};
   }
@@ -129,7 +131,7 @@ class IterationPanel {
   }
 
   iterationTable() {
-    const columns = this.predictedMember ? kPredictionColumns : [
+    const planned = [
       {head: ['Time', 'planned'], text: (row) => units.time(row.planned_time_s)},
       {head: ['Energy', 'planned'], text: (row) => units.energy(row.planned_energy_j)},
       {head: ['Plan'], css: 'text', text: (row) => this.store.planName(row.plan_version)}];
@@ -137,7 +139,8 @@ class IterationPanel {
       {head: ['Iteration'], text: (row) => String(row.iteration)},
       {head: ['Time', this.basis], text: (row) => units.time(row.time_s)},
       {head: ['Energy', this.basis], text: (row) => units.energy(row.energy_j)},
-      ...columns,
+      ...(this.predictedMember ? kPredictionColumns : []),
+      ...(this.plannedMember ? planned : []),
     ], this.iterations.slice(-kTableRows).reverse());
   }
 
@@ -162,16 +165,16 @@ export const timePanel = () => new IterationPanel({
 
 // Of a job that plans its own steps.
 export const predictionPanel = () => new IterationPanel({
-  title: 'Time of the units of each iteration', axis: 'Time', member: 'units_time_s', plannedMember: 'planned_time_s',
+  title: 'Time of the units of each iteration', axis: 'Time', member: 'units_time_s',
   predictedMember: 'predicted_time_s', unitOf: units.timeUnit, format: (value) => units.time(value),
   note: () => 'From the begin of the iteration until the last unit of any rank ends, without gradient sums and optimizer, ' +
     'against the predicted time of the longest replica\u2019s units at full clocks: the job plans clocks that keep it.',
   levelsOf: () => [],
 });
 
-export const energyPanel = () => new IterationPanel({
-  title: 'Energy per iteration', axis: 'Energy', member: 'energy_j', plannedMember: 'planned_energy_j',
-    unitOf: units.energyUnit,
+export const energyPanel = (job) => new IterationPanel({
+  title: 'Energy per iteration', axis: 'Energy', member: 'energy_j',
+  plannedMember: plansItself(job) ? null : 'planned_energy_j', unitOf: units.energyUnit,
   format: (value) => units.energy(value), note: () => 'All ranks together.',
   levelsOf: ({baseline}) => (isSet(baseline, 'energy_j')
     ? [{name: 'baseline', css: 'baseline', y: baseline.energy_j, value: units.energy(baseline.energy_j)}] : []),

@@ -132,7 +132,7 @@ export class JobView {
     const [frontier, timeline] = [new FrontierPanel(), new TimelinePanel()];
     const time = plansItself(this.store.summary) ? predictionPanel() : timePanel();
     const decisions = new DecisionsPanel();
-    this.panels = [time, energyPanel(), frontier, decisions, this.gpuPanel, timeline, this.ranksPanel];
+    this.panels = [time, energyPanel(this.store.summary), frontier, decisions, this.gpuPanel, timeline, this.ranksPanel];
     if (plansItself(this.store.summary)) {
       for (const {node} of [frontier, timeline]) node.hidden = true;
       decisions.node.classList.add('wide');

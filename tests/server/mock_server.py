@@ -28,6 +28,8 @@ CONTENT_TYPES = {
 }
 # Where the story of a made-up job turns.
 BASELINE_UNTIL, PROFILE_UNTIL = 6, 40
+# The iteration that stalls in a job that plans its own steps.
+STALLED = 88
 
 
 def content_security_policy():
@@ -51,6 +53,12 @@ def asset(path):
 def wave(*numbers):
     """Between -1 and 1, the same for the same numbers, without a pattern that one sees."""
     return math.sin(12.9898 * sum((i + 1.7) * n for i, n in enumerate(numbers))) % 2 - 1
+
+
+def has_stalled(iteration):
+    """Against its prediction, by the server's rule."""
+    predicted_s = iteration.get("predicted_time_s")
+    return predicted_s is not None and iteration["units_time_s"] > 2 * predicted_s
 
 
 class MockJob:
@@ -126,7 +134,7 @@ class MockJob:
         the length is beyond the fit."""
         length = math.exp(0.4 * wave(number * number % 97))
         predicted = None if number % 17 == 16 else 2.4 * length
-        units = 2.4 * length * (1 - 0.004 + 0.012 * wave(number * number % 89))
+        units = 2.4 * length * (1 - 0.004 + 0.012 * wave(number * number % 89)) * (2.5 if number == STALLED else 1)
         iteration = {"job": self.id, "iteration": number, "time_s": units + 0.11, "energy_j": 1302.6 * self.world * length,
                      "power_w": 1302.6 * self.world * length / (units + 0.11), "plan_version": 0, "trial_mhz": None,
                      "planned_time_s": None, "planned_energy_j": None, "units_time_s": units,
@@ -142,10 +150,12 @@ class MockJob:
                 self.heard_s[rank] = now
 
     def prediction(self):
-        errors = [i["predicted_time_s"] / i["units_time_s"] - 1 for i in self.iterations if i.get("predicted_time_s")]
-        return errors and {"iterations": len(errors), "stalled_iterations": 0,
-                           "mean_error_pct": 100 * sum(errors) / len(errors),
-                           "rms_error_pct": 100 * math.sqrt(sum(e * e for e in errors) / len(errors))} or None
+        predicted = [i for i in self.iterations if i.get("predicted_time_s")]
+        errors = [i["predicted_time_s"] / i["units_time_s"] - 1 for i in predicted if not has_stalled(i)]
+        return predicted and {"iterations": len(errors), "stalled_iterations": len(predicted) - len(errors),
+                              "mean_error_pct": 100 * sum(errors) / len(errors) if errors else None,
+                              "rms_error_pct": 100 * math.sqrt(sum(e * e for e in errors) / len(errors))
+                              if errors else None} or None
 
     def planned(self, number):
         if number < BASELINE_UNTIL:
@@ -171,7 +181,8 @@ class MockJob:
     def summary(self):
         with self.lock:
             number = len(self.iterations)
-            recent = self.iterations[-20:]
+            stalled = sum(map(has_stalled, self.iterations[-20:]))
+            recent = [i for i in self.iterations[-20:] if not has_stalled(i)] or self.iterations[-20:]
             is_planned = self.policy != "steps"
             has_baseline = is_planned and number > BASELINE_UNTIL
             trains = is_planned and number > PROFILE_UNTIL
@@ -195,7 +206,7 @@ class MockJob:
                 "saved_error_pct": 0.3 if trains else None,
                 "slowdown_pct": 100 * (time_s / 2.40 - 1) if trains else None,
                 "slowdown_error_pct": 0.2 if trains else None,
-                "stalled_iterations": 0, "policy": self.policy, "prediction": self.prediction(),
+                "stalled_iterations": stalled, "policy": self.policy, "prediction": self.prediction(),
                 "stragglers": self.stragglers, "problems": self.problems, "power_cap": self.power_cap,
                 "settings": self.settings,
                 "guard_limit_pct": self.settings["guard_pct"] + self.settings["slowdown_pct"],
