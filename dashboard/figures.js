@@ -61,14 +61,19 @@ const slowdownText = (job, basis) => {
   return baseline ? `${basis} baseline ${units.time(baseline.time_s)}` : isBeforeFirstPlan(job) ? 'compared after the first plan' : 'no baseline';
 };
 
-const timeText = (job, basis) => {
+const kFarOff = 'took more than twice the predicted time';
+// A clause on iterations that a figure leaves out.
+const withoutFarOff = (count) => (count ? `, without ${counted(count, 'iteration')} that ${kFarOff}` : '');
+
+const timeText = ({summary: job, iterations}, basis) => {
   if (!plansItself(job)) {
     return [`mean of up to ${kMeanOf} iterations of this plan`, slowdownText(job, basis),
       `guard ${guardText(job)}`, `planned ${units.time(job.planned_time_s)}`].join(' · ');
   }
   const {stalled_iterations: stalled} = job;
+  const areAll = stalled > 0 && stalled >= Math.min(kMeanOf, iterations.length);
   return `mean of up to ${kMeanOf} iterations of their own lengths` +
-    (stalled ? `, without ${counted(stalled, 'iteration')} of more than twice the predicted time` : '');
+    (areAll ? `, all of which ${kFarOff}` : withoutFarOff(stalled));
 };
 
 const showPrediction = (figure, job, basis) => {
@@ -76,10 +81,12 @@ const showPrediction = (figure, job, basis) => {
   if (invalidFigures(job)) return figure.show('Predicted times', units.fixed(null), kMeaningless);
   if (!prediction) return figure.show('Predicted times', units.fixed(null), 'no iteration has been predicted yet');
   const {iterations, stalled_iterations: stalled, mean_error_pct: mean, rms_error_pct: rms} = prediction;
-  const without = stalled ? `, without ${counted(stalled, 'iteration')} of more than twice the predicted time` : '';
+  if (!iterations) {
+    return figure.show('Predicted times', units.fixed(null), `all ${counted(stalled, 'iteration')} ${kFarOff}`);
+  }
   return figure.show('Predicted times', `off by ${units.signedPercent(mean, 1)}`,
-    `predicted against ${basis}, on average; ${units.percent(rms, 1)} rms over ${counted(iterations, 'step')}` +
-    `${without} · units of the longest replica at full clocks`);
+    `predicted against ${basis}, on average; ${units.percent(rms, 1)} rms over ${counted(iterations, 'iteration')}` +
+    `${withoutFarOff(stalled)} · units of the longest replica at full clocks`);
 };
 
 // Which iterations follow the newest plan.
@@ -109,7 +116,7 @@ export class Figures {
     const basis = basisOf(job);
     const [saved, time, energy, power, plan] = this.figures;
     saved.show(`Energy saved, ${basis}`, savedText(job), savingText(store, basis), mood(job));
-    time.show(`Iteration time, ${basis}`, units.time(job.time_s), timeText(job, basis), isPastGuard(job) ? 'bad' : '');
+    time.show(`Iteration time, ${basis}`, units.time(job.time_s), timeText(store, basis), isPastGuard(job) ? 'bad' : '');
     energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j),
       [`mean of the same iterations`, `all ${counted(job.ranks, 'rank')}`,
         ...(plansItself(job) ? [] : [`planned ${units.energy(job.planned_energy_j)}`])].join(' · '));

@@ -50,6 +50,7 @@ const versusText = (job) => {
     return `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`;
   }
   if (!job.prediction || invalidFigures(job)) return '';
+  if (!job.prediction.iterations) return 'more than twice the predictions';
   return `predictions off by ${units.signedPercent(job.prediction.mean_error_pct, 1)}`;
 };
 

@@ -562,8 +562,10 @@ class ShowsPredictions(DashboardTest):
         job, _ = self.open_steps()
         error = job.prediction()
         self.wait_text(f"off by +{error['mean_error_pct']:.1f}", ".card:last-child .value")
-        self.assertIn(f"{error['rms_error_pct']:.1f}\u00a0% rms over {error['iterations']} steps",
-                      self.text(".card:last-child .detail"))
+        self.assertIn(f"{error['rms_error_pct']:.1f}\u00a0% rms over {error['iterations']} iterations, "
+                      "without 1 iteration that took more than twice the predicted time", self.text(".card:last-child .detail"))
+        self.assertIn("without 1 iteration that took more than twice the predicted time",
+                      self.text(".card:nth-child(2) .detail"))
         self.browser.wait("document.querySelector('.line-chart .predicted').getTotalLength() > 0", "predictions are drawn")
         self.assertIn("predicted at full clocks", self.text(".legend"))
         self.assertIn("without gradient sums and optimizer", self.text(".panel .caption"))
@@ -576,6 +578,33 @@ class ShowsPredictions(DashboardTest):
           return [line.y - clip.y, clip.y + clip.height - line.y - line.height];
         })()""")
         self.assertGreaterEqual(min(boxes), 0)
+
+    def test_predictions_that_are_all_far_off_are_no_missing_ones(self):
+        job = MockJob(iterations=5, policy="steps")
+        for iteration in job.iterations:
+            iteration["units_time_s"] *= 3
+        server = self.open_job(job)
+        self.assertEqual(self.text(".card:last-child .value"), "–")
+        self.assertEqual(self.text(".card:last-child .detail"), "all 5 iterations took more than twice the predicted time")
+        self.assertIn("all of which took more than twice the predicted time", self.text(".card:nth-child(2) .detail"))
+        self.open(server)
+        self.wait_text("more than twice the predictions", ".jobs tbody")
+
+    def test_nothing_is_said_of_plans_that_there_are_none_of(self):
+        _, server = self.open_steps()
+        for panel in (1, 2):
+            self.browser.value(f"document.querySelector('.panel:nth-child({panel}) .behind').open = true")
+            self.wait_text("Energy", f".panel:nth-child({panel}) .behind table")
+            self.assertNotRegex(self.text(f".panel:nth-child({panel}) .behind table"), "[Pp]lan")
+            self.browser.value(f"document.querySelector('.panel:nth-child({panel}) svg').focus()")
+            for key in ("ArrowRight", "ArrowLeft"):
+                self.browser.key(key)
+            self.wait_text("Mean power", "#readout")
+            self.assertNotRegex(self.text("#readout"), "[Pp]lan")
+        self.expected_complaints = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE|ERR_CONNECTION_RESET"
+        server.stop()
+        self.servers.clear()
+        self.wait_text("Training continues.", ".alerts")
 
     def test_it_is_no_job_that_waits_for_a_plan(self):
         _, server = self.open_steps()

@@ -89,8 +89,12 @@ bool stalls_by_prediction(const JobIteration& iteration) {
 }  // namespace
 
 IterationMeans means_by_predictions(std::span<const JobIteration> iterations) {
+  if (iterations.empty()) return {};
   const IterationMeans means = means_without(iterations, stalls_by_prediction);
-  return means.iterations > 0 ? means : means_up_to(iterations, std::numeric_limits<double>::infinity());
+  if (means.iterations > 0) return means;
+  IterationMeans all = means_up_to(iterations, std::numeric_limits<double>::infinity());
+  all.stalled = means.stalled;
+  return all;
 }
 
 std::optional<PredictionError> prediction_error(const std::deque<JobIteration>& iterations) {
@@ -108,7 +112,7 @@ std::optional<PredictionError> prediction_error(const std::deque<JobIteration>& 
     sum += difference;
     squares += difference * difference;
   }
-  if (error.iterations == 0) return std::nullopt;
+  if (error.iterations == 0) return error.stalled > 0 ? std::optional(error) : std::nullopt;
   error.mean = sum / error.iterations;
   error.rms = std::sqrt(squares / error.iterations);
   return error;

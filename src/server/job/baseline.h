@@ -13,10 +13,11 @@
 
 namespace lowgear::server {
 
-/// Time and energy of one iteration as means over several, with standard errors. Iterations that stalled are left out.
+/// Time and energy of one iteration as means over several, with standard errors. Iterations that stalled are left out,
+/// unless `means_by_predictions` finds no others.
 struct IterationMeans {
   int iterations = 0;  ///< that they are means of; 0: there are none, and no means
-  int stalled = 0;     ///< left out
+  int stalled = 0;     ///< left out, or all of them
   double time_s = 0;
   double time_error_s = 0;         ///< from the scatter of iterations; 0 of a single one
   double time_spread_s = 0;        ///< standard deviation of single iterations
@@ -36,12 +37,13 @@ struct IterationMeans {
 [[nodiscard]] IterationMeans means_without_stalls(std::span<const JobIteration> iterations);
 
 /// The same of iterations whose lengths differ: one has stalled whose units took more than twice their predicted time.
+/// Where all have, the means are those of all.
 [[nodiscard]] IterationMeans means_by_predictions(std::span<const JobIteration> iterations);
 
 /// How far predicted times of iterations are from measured ones, as shares of these: above 0 where they are too long.
 struct PredictionError {
-  int iterations = 0;  ///< of which both are known, and that have not stalled; at least 1
-  int stalled = 0;
+  int iterations = 0;  ///< of which both are known, and that have not stalled; 0: all have, and there are no errors
+  int stalled = 0;     ///< of which both are known
   double mean = 0;
   double rms = 0;
 };

@@ -31,8 +31,8 @@ Json prediction_json(const JobRecord& job) {
   if (!error) return nullptr;
   return {{"iterations", error->iterations},
           {"stalled_iterations", error->stalled},
-          {"mean_error_pct", error->mean * 100},
-          {"rms_error_pct", error->rms * 100}};
+          {"mean_error_pct", error->iterations > 0 ? Json(error->mean * 100) : Json(nullptr)},
+          {"rms_error_pct", error->iterations > 0 ? Json(error->rms * 100) : Json(nullptr)}};
 }
 
 /// How far the trials of the newest plan have come; null while no clocks are tried.

@@ -94,12 +94,15 @@ TEST(IterationMeans, JudgeStallsByThePredictionsOfIterations) {
   for (JobIteration& iteration : iterations) iteration.predicted_time_s.reset();
   EXPECT_EQ(means_by_predictions(iterations).iterations, 8) << "no length is known";
   EXPECT_EQ(means_by_predictions({}).iterations, 0);
+  EXPECT_FALSE(means_by_predictions({}).energy_j);
 }
 
 TEST(IterationMeans, CountAllWhereEveryPredictionIsFarOff) {
   const std::vector<JobIteration> iterations{predicted(1, 3, 3), predicted(1, 4, 4)};
-  EXPECT_EQ(means_by_predictions(iterations).iterations, 2);
-  EXPECT_EQ(means_by_predictions(iterations).stalled, 0);
+  const IterationMeans means = means_by_predictions(iterations);
+  EXPECT_EQ(means.iterations, 2);
+  EXPECT_EQ(means.stalled, 2) << "which is said";
+  EXPECT_DOUBLE_EQ(means.time_s, 3.5);
 }
 
 TEST(PredictionError, IsOfUnitsThatHaveNotStalled) {
@@ -113,6 +116,13 @@ TEST(PredictionError, IsOfUnitsThatHaveNotStalled) {
   EXPECT_NEAR(error->rms, std::sqrt((0.01 + 0.0025) / 2), 1e-12);
   EXPECT_FALSE(prediction_error({}));
   EXPECT_FALSE(prediction_error({of_times({4}).front()}));
+}
+
+TEST(PredictionError, CountsIterationsThatHaveAllStalled) {
+  const auto error = prediction_error({predicted(1, 2.5, 3), predicted(1, 3, 3), of_times({4}).front()});
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->iterations, 0);
+  EXPECT_EQ(error->stalled, 2);
 }
 
 class BaselineTest : public testing::Test {

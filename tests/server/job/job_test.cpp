@@ -344,6 +344,18 @@ TEST(Job, IsWatchedAndNotPlannedWhereItPlansItsOwnSteps) {
   expect_watched();
 }
 
+TEST(Job, SaysThatEveryPredictionOfItsStepsIsFarOff) {
+  SimulatedJob training(steps_job());
+  training.register_all();
+  for (int i = 0; i < 6; ++i) report_step(training, i, 1, 2.3);
+  const Json summary = summary_json(training.record());
+  EXPECT_EQ(
+      summary["prediction"],
+      (Json{{"iterations", 0}, {"stalled_iterations", 6}, {"mean_error_pct", nullptr}, {"rms_error_pct", nullptr}}));
+  EXPECT_EQ(summary["stalled_iterations"], 6);
+  EXPECT_NEAR(summary["time_s"].get<double>(), 2.4, 1e-12) << "measured times count all the same";
+}
+
 TEST(Job, PlansItsOwnStepsAlsoOnceAProfileOfItsModelIsKnown) {
   SimulatedJob first(small_job(2));
   first.train();
@@ -357,7 +369,7 @@ TEST(Job, PlansItsOwnStepsAlsoOnceAProfileOfItsModelIsKnown) {
   EXPECT_EQ(training.record().state(), JobState::observing);
   training.restart_server();
   EXPECT_EQ(training.record().state(), JobState::observing);
-  (void)training.job().set(SlowdownTarget{.slowdown_pct = 5, .guard_pct = {}}, training.now_s());
+  training.job().set_signal(5, "the grid is short of power", training.now_s());
   training.settle();
   EXPECT_EQ(training.record().plan_version(), 0);
 }
