@@ -48,9 +48,12 @@ void take_time(JobIteration& whole) {
 
 /// All ranks predict the same time, but one that has planned too late knows none.
 void take_prediction(JobIteration& whole) {
-  bool all_have_units = whole.lacking.empty() && !whole.apart;
+  bool all_have_units = !whole.apart;
   for (const auto& report : whole.reports) {
-    if (!report) continue;
+    if (!report) {  // also of a rank that has ended
+      all_have_units = false;
+      continue;
+    }
     whole.full_clocks = whole.full_clocks || report->full_clocks;
     whole.predicted_time_s = std::max(whole.predicted_time_s, report->predicted_time_s);
     whole.units_time_s = std::max(whole.units_time_s, report->units_time_s);

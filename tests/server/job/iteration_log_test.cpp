@@ -81,6 +81,20 @@ TEST(IterationLog, KnowsWhatAnyRankHasPredictedAndTheUnitsOfAll) {
   EXPECT_FALSE(unmeasured->full_clocks);
 }
 
+TEST(IterationLog, KnowsNoTimeOfUnitsWhereARankHasEnded) {
+  IterationLog log(2);
+  (void)log.add(predicted(0, 0, 2, 1), 0);
+  (void)log.add(predicted(1, 0, 2, 2), 0);
+  EXPECT_EQ(log.next(0)->units_time_s, 2);
+  log.finish(1);
+  (void)log.add(predicted(0, 1, 2, 1), 0);
+  const auto iteration = log.next(0);
+  ASSERT_TRUE(iteration);
+  EXPECT_TRUE(iteration->lacking.empty());
+  EXPECT_FALSE(iteration->units_time_s) << "units of rank 1 take longer";
+  EXPECT_EQ(iteration->predicted_time_s, 2);
+}
+
 TEST(IterationLog, CountsByThePlanOfTheRanksThatFollowOne) {
   IterationLog log(3);
   const std::vector<std::vector<int>> versions{{0, 0, 0}, {0, 4, 4}, {4, 0, 0}, {4, 0, 5}};
