@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
@@ -163,12 +165,14 @@ PeerRule parse_allow(YamlSection section, const NameLookup& lookup) {
 
 protocol::JobPolicy parse_policy(const YamlSection& root, const std::string& text) {
   const auto policy = protocol::find_job_policy(text);
+  std::vector<std::string_view> known(protocol::kJobPolicies.begin(), protocol::kJobPolicies.end());
+  std::erase(known, name(protocol::JobPolicy::steps));
   if (policy == protocol::JobPolicy::steps) {
-    root.fail_at("policy", "steps is of jobs that plan their own steps and state it: use lowgear or perseus");
+    root.fail_at("policy", fmt::format("steps is of jobs that plan their own steps and state it: use one of {}",
+                                       fmt::join(known, ", ")));
   }
   if (policy) return *policy;
-  root.fail_at("policy", fmt::format("there is no policy {}; there are {}", quote(text),
-                                     fmt::join(protocol::kJobPolicies, ", ")));
+  root.fail_at("policy", fmt::format("there is no policy {}; there are {}", quote(text), fmt::join(known, ", ")));
 }
 
 }  // namespace

@@ -286,7 +286,7 @@ class Policies(ServerTest):
         refused = check()
         self.assertEqual(refused.returncode, 2)
         self.assertRegex(refused.stderr,
-                         r'server\.yaml:2:9: policy: there is no policy "zeus"; there are lowgear, perseus, envpipe')
+                         r'(?m)server\.yaml:2:9: policy: there is no policy "zeus"; there are lowgear, perseus, envpipe$')
 
 
 class Documents(ServerTest):
