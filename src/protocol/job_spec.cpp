@@ -131,6 +131,19 @@ void read_schedule(const JsonView& value, JobSpec& spec) {
   if (spec.schedule.size() > kMaxScheduleBytes) value.fail(fmt::format("more than {} bytes", kMaxScheduleBytes));
 }
 
+/// Of a job that plans its own steps. Its ranks may state the defaults.
+void require_no_plans(const JsonView& body, const JobSpec& spec) {
+  if (has_value(body, "profile")) {
+    body.at("profile").fail("the server tries no clocks out in a job that plans its own steps", "leave out profile");
+  }
+  const auto refuse = [&](const char* member) {
+    body.at(member).fail("the server does not plan a job that plans its own steps",
+                         fmt::format("leave out {}", member));
+  };
+  if (spec.slowdown_pct != JobSpec().slowdown_pct) refuse("slowdown_pct");
+  if (spec.guard_pct != JobSpec().guard_pct) refuse("guard_pct");
+}
+
 Json schedule_json(const JobSpec& spec) {
   if (!spec.schedule_is_csv) return spec.schedule;
   return {{"csv", spec.schedule}};
@@ -193,9 +206,7 @@ JobSpec read_job_spec(const JsonView& body) {
     spec.switch_latency_ms = number_in(body.at("switch_latency_ms"), 0, kMaxSwitchLatencyMs);
   }
   if (has_value(body, "policy")) spec.policy = read_policy(body.at("policy"));
-  if (spec.policy == JobPolicy::steps && has_value(body, "profile")) {
-    body.at("profile").fail("the server tries no clocks out in a job that plans its own steps", "leave out profile");
-  }
+  if (spec.policy == JobPolicy::steps) require_no_plans(body, spec);
   if (!body.has("profile")) {
     if (spec.policy != JobPolicy::steps) spec.profiling.emplace();
   } else if (has_value(body, "profile")) {

@@ -79,7 +79,7 @@ TEST(JobSpec, KeepsThePolicyThatItStatesAndNoOther) {
     if (policy == "steps") unstated["profile"] = nullptr;
     EXPECT_EQ(first_difference(spec, read_spec(unstated)), "policy");
   }
-  EXPECT_THAT(refusal("policy", "zeus"), HasSubstr("use one of lowgear, perseus, envpipe"));
+  EXPECT_THAT(refusal("policy", "zeus"), HasSubstr("use one of lowgear, perseus, envpipe, steps"));
   EXPECT_THAT(refusal("policy", 1), HasSubstr("$.policy"));
 }
 
@@ -91,6 +91,18 @@ TEST(JobSpec, TriesNoClocksOutWhereTheJobPlansItsOwnSteps) {
   EXPECT_FALSE(read_spec(body).profiling);
   body["profile"] = {{"clocks", 6}};
   EXPECT_THAT(error_of([&] { (void)read_spec(body); }), HasSubstr("$.profile: the server tries no clocks out"));
+}
+
+TEST(JobSpec, HasNeitherSlowdownNorGuardWhereTheJobPlansItsOwnSteps) {
+  for (const char* const member : {"slowdown_pct", "guard_pct"}) {
+    Json body = job();
+    body["policy"] = "steps";
+    body[member] = 5;
+    EXPECT_THAT(error_of([&] { (void)read_spec(body); }),
+                HasSubstr(std::string("$.") + member + ": the server does not plan a job that plans its own steps"));
+    body["policy"] = "lowgear";
+    EXPECT_NO_THROW((void)read_spec(body));
+  }
 }
 
 TEST(JobSpec, HasOneFormOnTheWire) {

@@ -279,6 +279,17 @@ class Misuse(ServerTest):
         answer = self.reports(job, "a key that no store keeps any more", 0, [1])
         self.assertEqual((answer.status, answer.code), (409, "job_over"))
 
+    def test_changes_of_plans_of_a_job_that_plans_its_own_steps(self):
+        job, _ = self.register(policy="steps")
+        before = self.ok("GET", f"/v1/jobs/{job}/decisions")
+        for what, body in (("straggler", {"rank": 0, "factor": 2}), ("power_cap", {"watts": 300}),
+                           ("settings", {"slowdown_pct": 7})):
+            answer = self.refused(409, "disagrees", "POST", f"/v1/jobs/{job}/{what}", body)
+            self.assertIn("this job plans its own steps", answer.text)
+        summary = self.ok("GET", f"/v1/jobs/{job}")["job"]
+        self.assertEqual((summary["stragglers"], summary["power_cap"]), ([], None))
+        self.assertEqual(self.ok("GET", f"/v1/jobs/{job}/decisions"), before)
+
     def test_paths_and_parameters_that_are_none(self):
         job, keys = self.register()
         for method, path, status in (("GET", "/v2/jobs", 404), ("GET", "/v1/jobs/", 404), ("GET", "/v1/jobs/none", 404),

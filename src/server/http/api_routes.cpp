@@ -306,8 +306,17 @@ const JobRecord& open_job(ApiCall& call) {
   return job;
 }
 
+/// The job, whose plans are to be changed: throws HttpError 409 also when the server makes none for it.
+const JobRecord& planned_job(ApiCall& call) {
+  const JobRecord& job = open_job(call);
+  if (!job.plans_itself()) return job;
+  throw http::HttpError(http::ErrorCode::disagrees,
+                        "this job plans its own steps, so stragglers, power caps and settings would change nothing: "
+                        "leave this out, or start the job again without energy.steps");
+}
+
 void set_straggler(ApiCall& call) {
-  const JobRecord& open = open_job(call);
+  const JobRecord& open = planned_job(call);
   const JsonView body = call.body();
   require_members(body, {"rank", "factor"});
   const int rank = body.at("rank").integer_in(0, open.spec.parallel.world_size() - 1);
@@ -320,7 +329,7 @@ void set_straggler(ApiCall& call) {
 }
 
 void set_power_cap(ApiCall& call) {
-  const JobRecord& open = open_job(call);
+  const JobRecord& open = planned_job(call);
   const JsonView body = call.body();
   require_members(body, {"scope", "watts", "swing_w"});
   api::PowerCap cap;
@@ -336,7 +345,7 @@ void set_power_cap(ApiCall& call) {
 }
 
 void set_settings(ApiCall& call) {
-  const JobRecord& open = open_job(call);
+  const JobRecord& open = planned_job(call);
   const JsonView body = call.body();
   require_members(body, {"slowdown_pct", "guard_pct"});
   const auto optional = [&](std::string_view name) {
