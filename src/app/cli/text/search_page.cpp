@@ -202,7 +202,7 @@ std::string planned_count_text(const estimator::SearchRequest& request, const es
     return fmt::format("{} of them are planned", found.planned);
   std::string text = fmt::format("{} of them are planned and ranked by their plans", found.planned);
   if (found.planned == found.results.size()) return text;
-  text += fmt::format(", the others by a quick estimate of energy (within {:.1f} %)", 100 * estimator::kQuickPlanError);
+  text += ", the others by a quick estimate of energy";
   if (found.open_rivals == 0) return text + ", of which none can beat the last shown";
   return text + fmt::format(", of which {} may beat the last shown", found.open_rivals);
 }
