@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
@@ -21,6 +23,16 @@ inline constexpr double kMaxTokens = 1e12;
     throw_input_error(table.where(row, column), fmt::format("{} is not in 0 to {}", value, most));
   }
   return static_cast<int>(value);
+}
+
+/// Calls `visit` with each word of a cell whose words have one blank between them; two blanks make an empty word.
+template <typename Visit>
+void for_each_word(std::string_view cell, Visit visit) {
+  while (!cell.empty()) {
+    const std::string_view word = cell.substr(0, cell.find(' '));
+    visit(word);
+    cell.remove_prefix(std::min(word.size() + 1, cell.size()));
+  }
 }
 
 /// Throws InputError for more units than a file may state.

@@ -37,14 +37,11 @@ Deal deal_at(const CsvTable& table, std::size_t row, std::size_t column) {
 template <typename Read>
 auto words_at(const CsvTable& table, std::size_t row, std::size_t column, Read read) {
   std::vector<typename decltype(read(std::string_view()))::value_type> values;
-  std::string_view rest = table.text(row, column);
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find(' '), rest.size());
-    auto value = read(rest.substr(0, end));
-    if (!value) throw_input_error(table.where(row, column), fmt::format("cannot read {}", quote(rest.substr(0, end))));
+  for_each_word(table.text(row, column), [&](std::string_view word) {
+    auto value = read(word);
+    if (!value) throw_input_error(table.where(row, column), fmt::format("cannot read {}", quote(word)));
     values.push_back(std::move(*value));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
+  });
   return values;
 }
 
@@ -173,18 +170,19 @@ std::string write_steps_table(const StepRun& run) {
   for (const std::string_view prefix : {"", "recorded_"}) {
     for (const char* const column : kPairColumns) fmt::format_to(std::back_inserter(out), ",{}{}", prefix, column);
   }
-  out += ",bound_j,gap_pct,note\n";
+  out += ",bound_j,gap_pct,note,replayed_by_fit\n";
   for (const PlannedStep& step : run.steps) {
     for (const Deal deal : run.deals) {
       fmt::format_to(std::back_inserter(out), "{},{},{},", step.number, name(deal), step.fitted ? 1 : 0);
       if (step.deals.empty()) {
-        out += std::string(2 * kPairColumns.size() + 2, ',') + csv_cell(step.fault) + '\n';
+        out += std::string(2 * kPairColumns.size() + 2, ',') + csv_cell(step.fault) + ",0\n";
         continue;
       }
       const PlannedDeal& dealt = step.deals[place(deal)];
-      fmt::format_to(std::back_inserter(out), "{},{},{},{},\n", pair_cells(dealt.predicted),
+      fmt::format_to(std::back_inserter(out), "{},{},{},{},,{}\n", pair_cells(dealt.predicted),
                      dealt.recorded ? pair_cells(*dealt.recorded) : std::string(kPairColumns.size() - 1, ','),
-                     dealt.bound_j, kPercent * (dealt.predicted.plan.energy_j / dealt.bound_j - 1));
+                     dealt.bound_j, kPercent * (dealt.predicted.plan.energy_j / dealt.bound_j - 1),
+                     step.replayed_by_fit ? 1 : 0);
     }
   }
   return out;
@@ -231,6 +229,8 @@ std::vector<StepRow> read_steps_table(const planner::PlanFolder::File& file) {
                  .bound_j = 0,
                  .gap_pct = 0,
                  .recorded = std::nullopt,
+                 .replayed_by_fit = table.has_column("replayed_by_fit") &&
+                                    whole_at(table, row, table.column("replayed_by_fit"), 1) == 1,
                  .line = table.where(row, note).line};
     if (step.note.empty()) {
       step.predicted = pair_at(table, row, "");

@@ -64,6 +64,7 @@ struct StepRow {
   double bound_j = 0;
   double gap_pct = 0;
   std::optional<StepPair> recorded = {};
+  bool replayed_by_fit = false;  ///< `recorded` is with the model's times for the step's own amounts
   int line = 0;
 };
 

@@ -95,12 +95,8 @@ struct StatedAmounts {
 
 StatedAmounts of_documents(const CsvTable& table, std::size_t row, std::size_t column) {
   StatedAmounts stated;
-  std::string_view rest = table.text(row, column);
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find(' '), rest.size());
-    const std::string_view word = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (word.empty()) continue;
+  for_each_word(table.text(row, column), [&](std::string_view word) {
+    if (word.empty()) return;
     const std::optional<long long> length = parse_integer(word);
     if (!length || *length < 1 || static_cast<double>(*length) > kMaxTokens) {
       throw_input_error(table.where(row, column), fmt::format("{} is no length of a document", quote(word)),
@@ -109,7 +105,7 @@ StatedAmounts of_documents(const CsvTable& table, std::size_t row, std::size_t c
     const auto tokens = static_cast<double>(*length);
     stated.amounts.tokens += tokens;
     stated.amounts.squared_tokens += tokens * tokens;
-  }
+  });
   if (stated.amounts.tokens == 0) stated.fault = "has no documents";
   if (table.has_column("tokens")) {
     const double tokens = table.number(row, table.column("tokens"));
@@ -178,7 +174,7 @@ std::vector<MicrobatchTimes> microbatches_of(const Trace& trace, const Trace::St
 double held_out_error(const std::vector<StepUnits>& steps) {
   double squares = 0, count = 0;
   for (const StepUnits& step : steps) {
-    if (step.fitted || !step.fault.empty()) continue;
+    if (step.fitted || step.replayed_by_fit || !step.fault.empty()) continue;
     for (std::size_t replica = 0; replica < step.recorded_s.size(); ++replica) {
       for (std::size_t op = 0; op < step.recorded_s[replica].size(); ++op) {
         const double error = step.predicted_s[replica][op] / step.recorded_s[replica][op] - 1;
@@ -417,11 +413,14 @@ PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Lengths& le
       of_step.recorded_s = by_op(dag, recorded, *times);
     if (step.fault.empty()) {
       StepTimes own = times_of(result.model, dag, lengths, step);
-      if (of_step.recorded_s.empty() && foresees && are_possible(own.time_s))
+      if (of_step.recorded_s.empty() && foresees && are_possible(own.time_s)) {
         of_step.recorded_s = std::move(own.time_s);
+        of_step.replayed_by_fit = true;
+      }
       of_step.recorded_busy = std::move(own.busy);
-    } else if (are_groups) {
-      of_step.recorded_s.clear();  // without loads nobody knows how long a mean rank computed
+    } else {
+      if (foresees) of_step.not_replayed = step.fault;
+      if (foresees || are_groups) of_step.recorded_s.clear();  // a mean rank computes for a time that loads alone tell
     }
     if (!of_step.fault.empty()) continue;
     StepTimes predicted = times_of(result.model, dag, lengths, planned_by);

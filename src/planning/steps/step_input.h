@@ -43,6 +43,7 @@ struct Lengths {
   int microbatches = 0;
   int stages = 1;           ///< that have amounts of their own; 1: those of a microbatch are the same on all stages
   std::vector<Step> steps;  ///< by number
+  std::vector<std::string> doubts = {};  ///< what was assumed of them
 
   /// Numbers of amounts in a step.
   [[nodiscard]] std::size_t places() const {
@@ -79,12 +80,14 @@ struct StepUnits {
   bool fitted = false;     ///< whether the model saw its times
   std::string fault = {};  ///< why it is not planned but runs at full clocks; empty: it is planned
   std::vector<std::vector<double>> predicted_s;
-  std::vector<std::vector<double>> recorded_s;  ///< with its own amounts; empty: not recorded
+  std::vector<std::vector<double>> recorded_s;  ///< with its own amounts; empty: neither recorded nor modelled
   /// Of a replica whose experts are on several ranks: the share of an op's time in which its mean rank computes, by
   /// replica and op, by the amounts of either; empty: all.
   std::vector<std::vector<double>> predicted_busy = {};
   std::vector<std::vector<double>> recorded_busy = {};
   std::vector<std::vector<double>> tokens = {};  ///< by replica and microbatch; empty: not stated
+  bool replayed_by_fit = false;  ///< `recorded_s` are what the model predicts from its own amounts: it was not recorded
+  std::string not_replayed = {};  ///< why `recorded_s` is empty where earlier steps plan it: what its own amounts lack
 };
 
 /// Steps whose times were predicted.
@@ -97,7 +100,7 @@ struct PredictedSteps {
   std::vector<StepUnits> steps;
 };
 
-/// Predicts the units of a trace whose lengths nobody stated, each from the other units of its microbatch; the model is
+/// Predicts the units of a trace that states no lengths, each from the other units of its microbatch; the model is
 /// fitted on the first `fit_steps` usable ones (0: half of them). Throws InputError when none is usable, or the graph
 /// has other stages, microbatches or kinds than the trace.
 [[nodiscard]] PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Trace& trace, int fit_steps);
@@ -105,7 +108,8 @@ struct PredictedSteps {
 /// Predicts the units of all steps from the amounts that they are planned by (`foreseen`); the model is
 /// fitted on the own amounts of the first `fit_steps` usable steps that `recorded` has, too (0: half of them). Where
 /// amounts are foreseen, steps that were not recorded are replayed with the times that the model predicts from their
-/// own. Throws as the other one, and where no recorded step has lengths.
+/// own (`replayed_by_fit`), and steps whose own amounts have a fault are not (`not_replayed`). Throws as the other one,
+/// and where no recorded step has lengths.
 [[nodiscard]] PredictedSteps predict_steps(const schedule::PipelineDag& dag, const Lengths& lengths,
                                            const Trace& recorded, int fit_steps, Foresight foresight = Foresight::own);
 

@@ -43,7 +43,8 @@ class Planning {
     for (std::size_t i = 0; i < predicted_.steps.size(); ++i) {
       progress_.update("planning steps", static_cast<double>(i) / static_cast<double>(predicted_.steps.size()));
       const StepUnits& units = predicted_.steps[i];
-      PlannedStep& step = result.steps.emplace_back(PlannedStep{units.number, units.fitted, units.fault, {}, {}});
+      PlannedStep& step = result.steps.emplace_back(
+          PlannedStep{units.number, units.fitted, units.fault, {}, {}, units.replayed_by_fit, units.not_replayed});
       if (!units.fault.empty()) {
         for (const Deal deal : result.deals) {
           if (!units.recorded_s.empty()) step.safe.push_back(safe_pair(units, before.at(place(deal))));
@@ -379,11 +380,12 @@ StepRun plan_steps(const PredictedSteps& predicted, const schedule::PipelineDag&
 }
 
 const StepPair* figures(const PlannedStep& step, Deal deal, Times times) {
-  const bool is_recorded = times == Times::recorded;
-  if (step.deals.empty()) return is_recorded && place(deal) < step.safe.size() ? &step.safe[place(deal)] : nullptr;
+  const bool is_replay = times != Times::predicted;
+  if (is_replay && times != Times::replayed && step.replayed_by_fit != (times == Times::by_fit)) return nullptr;
+  if (step.deals.empty()) return is_replay && place(deal) < step.safe.size() ? &step.safe[place(deal)] : nullptr;
   if (place(deal) >= step.deals.size()) return nullptr;
   const PlannedDeal& dealt = step.deals[place(deal)];
-  if (!is_recorded) return &dealt.predicted;
+  if (!is_replay) return &dealt.predicted;
   return dealt.recorded ? &*dealt.recorded : nullptr;
 }
 

@@ -56,7 +56,7 @@ struct PlannedDeal {
   std::vector<ReplicaBound> bounds;          ///< by replica, for the time of full clocks
   double bound_j = 0;  ///< no plan that keeps the time of full clocks and ends as this one does uses less
   StepPair predicted;
-  std::optional<StepPair> recorded = {};  ///< replayed with recorded times
+  std::optional<StepPair> recorded = {};  ///< replayed with `recorded_s`
   double planning_s = 0;                  ///< time that choosing clocks took; 0 without a clock
 };
 
@@ -66,6 +66,8 @@ struct PlannedStep {
   std::string fault = {};           ///< why it runs at full clocks as dealt; then it has no deals
   std::vector<PlannedDeal> deals;   ///< by `place`
   std::vector<StepPair> safe = {};  ///< of a step with a fault, where it is recorded: by `place`, replayed
+  bool replayed_by_fit = false;     ///< as `StepUnits` has it
+  std::string not_replayed = {};    ///< as `StepUnits` has it
 };
 
 struct StepRunOptions {
@@ -83,7 +85,8 @@ inline constexpr double kLate = 0.005;
 /// Largest margin that is tried.
 inline constexpr double kMaxMargin = 0.08;
 
-enum class Times : unsigned char { predicted, recorded };
+/// Those by which a step is replayed are recorded, or the model's for its own amounts (`replayed_by_fit`).
+enum class Times : unsigned char { predicted, recorded, by_fit, replayed };
 
 struct StepRun {
   /// The given one alone where one replica has nothing to balance, or amounts are not known when it is dealt.
@@ -99,17 +102,17 @@ struct StepRun {
 [[nodiscard]] std::vector<std::vector<Origin>> balanced_deal(const std::vector<std::vector<double>>& load_s,
                                                              std::span<const double> slowness);
 
-/// Plans every step twice: as dealt, and balanced. A balanced replica runs its microbatches longest first, or long and
-/// short ones in turns where no rank may hold more tokens at once than one does as dealt (of replicas; times stand for
-/// tokens that are not stated); a step where neither order keeps to that stays as dealt. The margin is the least with
-/// which, of the last 32 fitted steps, no more than `late_share` are late when they are replayed with their recorded
-/// times (0 where none are recorded); where kMaxMargin is not enough, that or 0, whichever leaves fewer late.
-/// `progress` is told of every step.
+/// Plans every step as dealt, and where several deals are possible (`StepRun::deals`) balanced, too. A balanced replica
+/// runs its microbatches longest first, or long and short ones in turns where no rank may hold more tokens at once than
+/// one does as dealt (of replicas; times stand for tokens that are not stated); a step where neither order keeps to
+/// that stays as dealt. The margin is the least with which, of the last 32 fitted steps, no more than `late_share` are
+/// late when they are replayed with their recorded times (0 where none are recorded); where kMaxMargin is not enough,
+/// that or 0, whichever leaves fewer late. `progress` is told of every step.
 [[nodiscard]] StepRun plan_steps(const PredictedSteps& predicted, const schedule::PipelineDag& dag,
                                  const profile::StageProfile& profile, std::span<const double> blocking_power_w,
                                  const StepRunOptions& options, Progress& progress);
 
-/// Figures of a step in one deal; null where there are none: it is not recorded, or a fault leaves it unpredicted.
+/// Figures of a step in one deal; null where it has none with such times, or a fault leaves it unpredicted.
 [[nodiscard]] const StepPair* figures(const PlannedStep& step, Deal deal, Times times);
 
 /// Sums over steps of one deal that have such figures.

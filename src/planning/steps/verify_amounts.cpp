@@ -35,8 +35,8 @@ double amount_at(const CsvTable& table, std::size_t row, std::size_t column, dou
 
 }  // namespace
 
-AmountsCheck::AmountsCheck(const planner::PlanFolder::File& table, const StepsFile& file) : file_(&file) {
-  read(table);
+AmountsCheck::AmountsCheck(const planner::PlanFolder::File& table, const StepsFile& file, int stages) : file_(&file) {
+  read(table, stages);
   if (file.foresight == Foresight::own) return;
   Cells mean;
   double count = 0;
@@ -56,7 +56,7 @@ AmountsCheck::AmountsCheck(const planner::PlanFolder::File& table, const StepsFi
   }
 }
 
-void AmountsCheck::read(const planner::PlanFolder::File& file) {
+void AmountsCheck::read(const planner::PlanFolder::File& file, int stages) {
   const CsvTable table(file.text, file.name);
   const std::size_t step = table.column("step"), replica = table.column("replica"),
                     microbatch = table.column("microbatch"), stage = table.column("stage"),
@@ -64,6 +64,10 @@ void AmountsCheck::read(const planner::PlanFolder::File& file) {
                     mean = table.column("mean_tokens");
   for (std::size_t row = 0; row < table.rows(); ++row) {
     stages_ = std::max(stages_, whole_at(table, row, stage, profile::kMaxStages - 1) + 1);
+  }
+  if (stages_ != 1 && stages_ != stages) {
+    throw_input_error({file.name, 0, 0}, fmt::format("has {} stages, and the schedule {}", stages_, stages),
+                      "plan again");
   }
   const auto count = static_cast<std::size_t>(file_->replicas) * static_cast<std::size_t>(file_->microbatches) *
                      static_cast<std::size_t>(stages_);
@@ -115,33 +119,40 @@ const AmountsCheck::Cells* AmountsCheck::planned_by(int step) const {
   return first_not_before == after_.begin() ? nullptr : &std::prev(first_not_before)->second;
 }
 
-std::string AmountsCheck::fault(int step, std::span<const ReplicaRow> rows,
+std::string AmountsCheck::fault(const StepRow& step, std::span<const ReplicaRow> rows,
                                 std::span<const planner::verifier::PipelineOp> ops) const {
-  const Cells* const cells = planned_by(step);
+  const Cells* const cells = planned_by(step.step);
   if (cells == nullptr) return "has a plan, and no amounts to plan it by";
-  const auto own = own_.find(step);
+  const auto own = own_.find(step.step);
+  if (step.replayed_by_fit && own == own_.end()) return "is replayed by the fit, and has no amounts of its own";
   for (std::size_t r = 0; r < rows.size(); ++r) {
     const ReplicaRow& row = rows[r];
+    const auto replica = static_cast<int>(r);
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const auto& op = ops[i];
       const auto time_s = [&](const Amounts& amounts) {
-        return file_->model.time_s(row.replica, op.stage, op.kind, amounts);
+        return file_->model.time_s(replica, op.stage, op.kind, amounts);
       };
       const auto busy = [&](const Cell& cell) {
         return time_s({cell.mean_tokens, cell.amounts.squared_tokens}) / time_s(cell.amounts);
       };
-      const std::size_t at = place(row.replica, op.microbatch, op.stage);
+      const std::size_t at = place(replica, op.microbatch, op.stage);
       const Cell& cell = (*cells)[at];
       if (is_off(row.predicted_s[i], time_s(cell.amounts))) {
         return fmt::format(
             "replica {}: {} of microbatch {} on stage {} is predicted to take {:.9g} s, and by its "
             "amounts takes {:.9g} s",
-            row.replica, name(op.kind), op.microbatch, op.stage, row.predicted_s[i], time_s(cell.amounts));
+            replica, name(op.kind), op.microbatch, op.stage, row.predicted_s[i], time_s(cell.amounts));
+      }
+      if (step.replayed_by_fit && !row.recorded_s.empty() &&
+          is_off(row.recorded_s[i], time_s(own->second[at].amounts))) {
+        return fmt::format("replica {}: {} of microbatch {} on stage {} is not replayed with the time of the fit",
+                           replica, name(op.kind), op.microbatch, op.stage);
       }
       const bool is_busy_wrong =
           (!row.predicted_busy.empty() && is_off(row.predicted_busy[i], busy(cell))) ||
           (!row.recorded_busy.empty() && own != own_.end() && is_off(row.recorded_busy[i], busy(own->second[at])));
-      if (is_busy_wrong) return fmt::format("replica {}: a mean rank is not busy for that share", row.replica);
+      if (is_busy_wrong) return fmt::format("replica {}: a mean rank is not busy for that share", replica);
     }
   }
   return "";

@@ -15,11 +15,12 @@ namespace lowgear::steps {
 /// steps alone. Shares nothing with the planner but the model of times.
 class AmountsCheck {
  public:
-  /// Throws InputError where the table cannot be read, or lacks a microbatch of a step that it has. `file` outlives it.
-  AmountsCheck(const planner::PlanFolder::File& table, const StepsFile& file);
+  /// Throws InputError where the table cannot be read, lacks a microbatch of a step that it has, or has neither one
+  /// stage nor the schedule's `stages`. `file` outlives it.
+  AmountsCheck(const planner::PlanFolder::File& table, const StepsFile& file, int stages);
 
   /// What is wrong with a step's rows of the given deal; empty: nothing.
-  [[nodiscard]] std::string fault(int step, std::span<const ReplicaRow> rows,
+  [[nodiscard]] std::string fault(const StepRow& step, std::span<const ReplicaRow> rows,
                                   std::span<const planner::verifier::PipelineOp> ops) const;
 
  private:
@@ -29,7 +30,7 @@ class AmountsCheck {
   };
   using Cells = std::vector<Cell>;  ///< by replica, microbatch, stage
 
-  void read(const planner::PlanFolder::File& table);
+  void read(const planner::PlanFolder::File& table, int stages);
   [[nodiscard]] Cells of_mean_microbatches(const Cells& own) const;
   [[nodiscard]] const Cells* planned_by(int step) const;
   [[nodiscard]] std::size_t place(int replica, int microbatch, int stage) const {

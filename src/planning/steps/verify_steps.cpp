@@ -41,6 +41,12 @@ class StepCheck {
         schedule_(schedule::read_torch_csv(folder.schedule.text, folder.schedule.name)),
         dag_(build_dag(schedule_)),
         pipeline_(schedule_, profile_, powers_for(schedule_)) {
+    if (schedule_.microbatches != file_.microbatches) {
+      throw_input_error({folder.schedule.name, 0, 0},
+                        fmt::format("has {} microbatches, and {} states {}", schedule_.microbatches, folder.run.name,
+                                    file_.microbatches),
+                        "plan again");
+    }
     const bool needs_amounts = file_.foresight != Foresight::own || file_.expert_ranks > 0;
     if (needs_amounts && !folder.amounts) {
       throw_input_error({"amounts.csv", 0, 0}, fmt::format("is missing, and {} plans by it", folder.run.name),
@@ -52,13 +58,7 @@ class StepCheck {
       throw_input_error({folder.run.name, 0, 0},
                         fmt::format("has no coefficients of {} on stage {}", name(op.kind), op.stage), "plan again");
     }
-    amounts_.emplace(*folder.amounts, file_);
-    if (schedule_.microbatches != file_.microbatches) {
-      throw_input_error({folder.schedule.name, 0, 0},
-                        fmt::format("has {} microbatches, and {} states {}", schedule_.microbatches, folder.run.name,
-                                    file_.microbatches),
-                        "plan again");
-    }
+    amounts_.emplace(*folder.amounts, file_, schedule_.stages);
   }
 
   StepVerifyReport check(Progress& progress) {
@@ -135,7 +135,10 @@ class StepCheck {
     check_deal(step, rows);
     check_clocks(rows);
     if (amounts_) {
-      if (const std::string fault = amounts_->fault(step.step, rows, pipeline_.ops()); !fault.empty()) fail(fault);
+      if (const std::string fault = amounts_->fault(step, rows, pipeline_.ops()); !fault.empty()) fail(fault);
+    }
+    if (step.replayed_by_fit && (step.fitted || !step.recorded || file_.foresight == Foresight::own)) {
+      fail("is replayed by the fit, and is fitted, has no replay, or is planned by its own amounts");
     }
     if (findings_.list().size() != failures) return;
     check_pair("predicted", step.predicted, rows, kPredicted, step.deal);

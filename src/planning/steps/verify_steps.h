@@ -34,13 +34,14 @@ struct StepVerifyReport {
 
 /// Checks a folder from its inputs with code that shares nothing with the planner: it derives the dependencies again
 /// and checks for every step and deal that
-///   - there are as many steps and fitted ones as planned, each in both deals (in one, of a single replica),
+///   - there are as many steps and fitted ones as planned, each in both deals (of a single replica, or where amounts
+///   are stated, as given alone),
 ///   - each microbatch is run once, as many by each replica as before, with its own times on the worker that runs it,
 ///   - every clock was measured, and a replica has one clock where that was asked for,
 ///   - times, energies, waiting and clocks of full clocks and plan are replayed to their figures, predicted and
-///   recorded, and a
-///     plan whose clocks change in time ends no later than full clocks as predicted,
+///   recorded, and a plan whose clocks change in time ends no later than full clocks as predicted,
 ///   - where amounts are stated, predicted times are those of the step's own or, as planned, of earlier steps alone,
+///   and steps that are replayed by the fit have its times for their own,
 ///   - flows are non-negative and conserved, and prove the bound, which no plan is below.
 /// Throws InputError when a file cannot be read at all.
 [[nodiscard]] StepVerifyReport verify_steps(const StepFolder& folder, Progress& progress);

@@ -93,6 +93,47 @@ TEST(Foresight, StepsWithoutTimesAreReplayedWithThoseOfTheirOwnLoads) {
   }
 }
 
+TEST(Foresight, ModelledTimesAreNotCountedAsRecorded) {
+  LoadedSteps steps;
+  steps.trace.steps.resize(6);
+  const StepRun run = run_of(steps, Foresight::last, 3);
+  for (std::size_t i = 0; i < run.steps.size(); ++i) EXPECT_EQ(run.steps[i].replayed_by_fit, i >= 6) << i;
+  EXPECT_EQ(totals(run, Deal::given, Times::recorded).steps, 6);
+  EXPECT_EQ(totals(run, Deal::given, Times::recorded, Which::held_out).steps, 3);
+  EXPECT_EQ(totals(run, Deal::given, Times::by_fit).steps, LoadedSteps::kSteps - 6);
+  EXPECT_EQ(totals(run, Deal::given, Times::replayed).steps, LoadedSteps::kSteps);
+
+  // Units that were recorded slower than the model says: their error is that of the recorded steps alone.
+  const schedule::PipelineDag dag = sample_dag(LoadedSteps::kStages, LoadedSteps::kMicrobatches);
+  for (std::size_t i = 3; i < 6; ++i) {
+    for (double& time_s : steps.trace.steps[i].time_s) time_s *= 2;
+  }
+  const PredictedSteps predicted = predict_steps(dag, steps.lengths, steps.trace, 3, Foresight::last);
+  double squares = 0, count = 0;
+  for (std::size_t i = 3; i < 6; ++i) {
+    for (int r = 0; r < LoadedSteps::kReplicas; ++r) {
+      for (std::size_t op = 0; op < dag.ops.size(); ++op, ++count) {
+        const StepUnits& step = predicted.steps[i];
+        const double error =
+            step.predicted_s[static_cast<std::size_t>(r)][op] / step.recorded_s[static_cast<std::size_t>(r)][op] - 1;
+        squares += error * error;
+      }
+    }
+  }
+  EXPECT_NEAR(predicted.error, std::sqrt(squares / count), 1e-9);
+}
+
+TEST(Foresight, AStepWithoutItsOwnAmountsIsPlannedAndNotReplayed) {
+  LoadedSteps steps;
+  steps.lengths.steps[7].fault = "a layer is missing";
+  const StepRun run = run_of(steps, Foresight::last);
+  EXPECT_EQ(run.steps[7].not_replayed, "a layer is missing");
+  ASSERT_EQ(run.steps[7].deals.size(), 1U);
+  EXPECT_FALSE(run.steps[7].deals[0].recorded);
+  EXPECT_EQ(run.steps[8].not_replayed, "");
+  EXPECT_EQ(totals(run, Deal::given, Times::replayed).steps, LoadedSteps::kSteps - 1);
+}
+
 TEST(Foresight, EnergyIsThatOfAMeanRank) {
   const LoadedSteps steps;
   const StepRun run = run_of(steps, Foresight::own, LoadedSteps::kSteps);

@@ -49,8 +49,9 @@ StepFolder folder_of(ClocksPer clocks_per, double late_by_s = 0) {
 }
 
 /// Of loads of experts, whose steps are planned as `foresight` says.
-StepFolder folder_of_loads(Foresight foresight) {
-  const LoadedSteps steps;
+StepFolder folder_of_loads(Foresight foresight, std::size_t recorded = LoadedSteps::kSteps) {
+  LoadedSteps steps;
+  steps.trace.steps.resize(recorded);
   const schedule::PipelineDag dag = sample_dag(LoadedSteps::kStages, LoadedSteps::kMicrobatches);
   const profile::StageProfile profile = sample_profile(LoadedSteps::kStages);
   const std::vector<double> power_w(LoadedSteps::kStages, kBlockingW);
@@ -64,7 +65,7 @@ StepFolder folder_of_loads(Foresight foresight) {
                        .recorded = "t.csv",
                        .schedule = "1f1b",
                        .steps = LoadedSteps::kSteps,
-                       .fitted_steps = LoadedSteps::kSteps,
+                       .fitted_steps = static_cast<int>(recorded),
                        .replicas = LoadedSteps::kReplicas,
                        .ranks = LoadedSteps::kStages,
                        .microbatches = LoadedSteps::kMicrobatches,
@@ -184,6 +185,46 @@ TEST(VerifyStepsOf, AmountsOfTheStepsBeforeMakePredictions) {
     folder.amounts.reset();
     EXPECT_THROW((void)verify(folder), InputError);
   }
+}
+
+TEST(VerifyStepsOf, FilesOfAnotherShapeAreRefused) {
+  const auto refusal = [](const StepFolder& folder) -> std::string {
+    try {
+      (void)verify(folder);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  StepFolder folder = folder_of(ClocksPer::unit);
+  const auto at = folder.run.text.find("\"microbatches\": 4");
+  folder.run.text.replace(at, 17, "\"microbatches\": 3");
+  EXPECT_NE(refusal(folder).find("schedule.csv: has 4 microbatches, and run.json states 3"), std::string::npos);
+
+  folder = folder_of_loads(Foresight::own);
+  change_cell(folder.amounts->text, "0,0,0,1", 3, [](const std::string&) { return "2"; });
+  EXPECT_NE(refusal(folder).find("amounts.csv: has 3 stages, and the schedule 2"), std::string::npos);
+}
+
+TEST(VerifyStepsOf, StepsThatAreReplayedByTheFitHaveItsTimes) {
+  const StepFolder whole = folder_of_loads(Foresight::last, 6);
+  EXPECT_EQ(failures(whole), "");
+  EXPECT_NE(whole.steps.text.find("\n9,given,0,"), std::string::npos);
+  StepFolder folder = whole;
+  change_cell(folder.replicas.text, "9,given,1", 5,
+              [](const std::string& cell) { return "0.5" + cell.substr(cell.find(' ')); });
+  EXPECT_NE(failures(folder).find("is not replayed with the time of the fit"), std::string::npos);
+  folder = whole;
+  change_cell(folder.steps.text, "3,given", 20, [](const std::string&) { return "1"; });
+  EXPECT_NE(failures(folder).find("is replayed by the fit, and is fitted"), std::string::npos);
+}
+
+TEST(VerifyStepsOf, AReplicaThatIsNotThereFails) {
+  StepFolder folder = folder_of_loads(Foresight::own);
+  for (int step = 0; step < LoadedSteps::kSteps; ++step) {
+    change_cell(folder.replicas.text, fmt::format("{},given,1", step), 2, [](const std::string&) { return "1048576"; });
+  }
+  EXPECT_NE(failures(folder).find("not the next replica"), std::string::npos);
 }
 
 TEST(VerifyStepsOf, ABoundThatItsFlowsDoNotProveFails) {

@@ -35,17 +35,18 @@ struct ShownSteps {
 };
 
 ShownSteps shown_steps(const StepsPlan& plan) {
-  const StepTotals held_out = totals(plan.run, Deal::given, Times::recorded, Which::held_out);
-  if (held_out.steps > held_out.safe_steps) return {Times::recorded, Which::held_out};
-  if (totals(plan.run, Deal::given, Times::recorded).steps > 0) return {Times::recorded, Which::all};
+  const StepTotals held_out = totals(plan.run, Deal::given, Times::replayed, Which::held_out);
+  if (held_out.steps > held_out.safe_steps) return {Times::replayed, Which::held_out};
+  if (totals(plan.run, Deal::given, Times::replayed).steps > 0) return {Times::replayed, Which::all};
   return {};
 }
 
 std::string words(const StepsPlan& plan, const ShownSteps& shown) {
   if (shown.times == Times::predicted) return "planned, with predicted times";
   if (plan.file.foresight != steps::Foresight::own) {
-    return "planned by the steps before, replayed as each was: with recorded times, or where there are none with those "
-           "of the fit";
+    const int by_fit = totals(plan.run, Deal::given, Times::by_fit, shown.which).steps;
+    return fmt::format("planned by the steps before, replayed with recorded times{}",
+                       by_fit == 0 ? "" : fmt::format(", {} that were not recorded with those of the fit", by_fit));
   }
   if (shown.which == Which::all) return "replayed with recorded times, the steps that were fitted";
   return plan.file.inferred ? "replayed with recorded times; coefficients are fitted on other steps, lengths are "
@@ -183,7 +184,7 @@ report::SeriesPlots plots_of(const StepsPlan& plan, const ShownSteps& shown, std
                              report::SeriesPlots::Axis y, double (*figure)(const steps::StepPair&, bool planned),
                              bool with_full_clocks) {
   report::SeriesPlots plots{.title = std::move(title),
-                            .basis = shown.times == Times::recorded ? "replayed" : "planned",
+                            .basis = shown.times == Times::replayed ? "replayed" : "planned",
                             .caption = std::move(caption),
                             .x = {"step, in order", report::SeriesPlots::Unit::none},
                             .y = std::move(y),
@@ -267,6 +268,27 @@ std::vector<report::SeriesPlots> step_plots(const StepsPlan& plan, const ShownSt
           false)};
 }
 
+std::string title_words(const steps::StepsFile& file) {
+  if (file.foresight != steps::Foresight::own) return "Clocks predicted from the steps before";
+  return fmt::format("Clocks for every step's own {}", file.expert_ranks > 0 ? "loads of experts" : "lengths");
+}
+
+std::vector<report::Entry> reading_words(const StepsPlan& plan) {
+  std::vector<report::Entry> words{{"Same deal", "Against full clocks with the same microbatches on each replica."}};
+  if (plan.run.deals.size() > 1) {
+    words.push_back(
+        {"Balanced",
+         fmt::format("Microbatches dealt anew, as many to each replica as before, where that is no slower and "
+                     "no rank then holds more {} at once than the most as dealt; else as dealt.",
+                     plan.file.inferred ? "time of microbatches (their lengths are not stated)" : "tokens")});
+  }
+  words.push_back({"Late", "How much longer a step takes than at full clocks; steps that are early count as 0."});
+  words.push_back({"Energy",
+                   "Of one GPU a rank (where experts are on several, of a mean one), from the step's begin to the "
+                   "sum of gradients, waiting included. Messages and the optimizer take no time here."});
+  return words;
+}
+
 }  // namespace
 
 std::string steps_text(const StepsPlan& plan) {
@@ -318,6 +340,8 @@ Json steps_json(const StepsPlan& plan) {
       const StepTotals recorded = totals(plan.run, deal, Times::recorded, which);
       of_deal[key] = recorded.steps > 0 ? totals_json(recorded) : Json(nullptr);
     }
+    const StepTotals by_fit = totals(plan.run, deal, Times::by_fit);
+    of_deal["replayed_by_fit"] = by_fit.steps > 0 ? totals_json(by_fit) : Json(nullptr);
   }
   return {{"out", plan.out},
           {"steps", plan.file.steps},
@@ -348,8 +372,7 @@ std::string steps_page(const StepsPlan& plan) {
   report::Page page{
       .lowgear_version = version(),
       .command = plan.file.command,
-      .title = plan.file.foresight == steps::Foresight::own ? "Clocks for every step's own lengths"
-                                                            : "Clocks predicted from the steps before",
+      .title = title_words(plan.file),
       .headline = headline(given, balanced),
       .facts = {{"Job", facts_words(plan)},
                 {"Steps", fmt::format("{}; {}", steps_words(plan), basis)},
@@ -365,17 +388,7 @@ std::string steps_page(const StepsPlan& plan) {
                   .columns = state_columns(),
                   .rows = state_cells(state_rows(plan, shown)),
                   .chosen = 1}},
-      .reading = {
-          {"Same deal", "Against full clocks with the same microbatches on each replica."},
-          {"Balanced",
-           fmt::format("Microbatches dealt anew, as many to each replica as before, where that is no slower and "
-                       "no rank then holds more {} at once than the most as dealt; else as dealt.",
-                       plan.file.inferred ? "time of microbatches (their lengths are not stated)" : "tokens")},
-          {"Late", "How much longer a step takes than at full clocks; steps that are early count as 0."},
-          {"Energy",
-           "Of one GPU a rank (where experts are on several, of a mean one), from the step's begin to the sum of "
-           "gradients, waiting included. "
-           "Messages and the optimizer take no time here."}}};
+      .reading = reading_words(plan)};
   page.series = step_plots(plan, shown);
   return render_html_page(page);
 }
