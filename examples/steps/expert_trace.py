@@ -24,6 +24,7 @@ for file in sorted(arguments.recording.glob("expert_loads-*.csv")):
     with file.open() as text:
         rows += list(csv.DictReader(text))
 layers = max(int(row["layer"]) for row in rows) + 1
+states_stages = max(int(row.get("stage", 0)) for row in rows) + 1 == arguments.stages
 
 fullest = collections.Counter()  # by step, replica, stage, microbatch
 even = collections.Counter()
@@ -31,7 +32,7 @@ for row in rows:
     tokens = [int(count) for count in row["expert_tokens"].split()]
     each = len(tokens) // arguments.expert_ranks
     ranks = [sum(tokens[first : first + each]) for first in range(0, len(tokens), each)]
-    stage = int(row["layer"]) * arguments.stages // layers
+    stage = int(row["stage"]) if states_stages and "stage" in row else int(row["layer"]) * arguments.stages // layers
     unit = (int(row["step"]), int(row["replica"]), stage, int(row["microbatch"]))
     fullest[unit] += max(ranks)
     even[unit] += sum(ranks) / len(ranks)

@@ -15,6 +15,7 @@ namespace {
 using testing::DoubleEq;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 const std::string kHeader = "step,replica,microbatch,layer,expert_tokens\n";
 
@@ -34,6 +35,38 @@ TEST(ExpertLoads, AddTheFullestRankOfEachLayerUp) {
   // Of three layers on two stages, the first has two.
   EXPECT_THAT(lengths.steps[0].amounts, ElementsAre(Amounts{9 + 12, 0}, Amounts{7, 0}));
   EXPECT_THAT(lengths.steps[0].mean_tokens, ElementsAre(DoubleEq(7 + 7), DoubleEq(7)));
+}
+
+TEST(ExpertLoads, LayersAreOnTheStagesThatTheJobStates) {
+  const std::string header = "step,replica,microbatch,layer,stage,expert_tokens\n";
+  const std::vector<planner::PlanFolder::File> files{
+      {"e.csv", header + "4,0,0,1,0,1 4\n4,0,0,2,1,2 3\n4,0,0,5,1,5 0\n"}};
+  const Lengths lengths = read_expert_loads(files, 2, 2);
+  EXPECT_THAT(lengths.steps[0].amounts, ElementsAre(Amounts{4, 0}, Amounts{3 + 5, 0}));
+  EXPECT_THAT(lengths.doubts, IsEmpty());
+
+  // Of six layers on three stages each has two, as the job had another pipeline.
+  const Lengths divided = read_expert_loads(files, 2, 3);
+  EXPECT_THAT(divided.steps[0].amounts, ElementsAre(Amounts{4, 0}, Amounts{3, 0}, Amounts{5, 0}));
+  EXPECT_THAT(divided.doubts,
+              ElementsAre(HasSubstr("is of a job with 2 stages: layers 0 to 5 are taken to be divided evenly among 3"),
+                          HasSubstr("3 layers below the last have no loads, the first of them layer 0")));
+  EXPECT_THAT(read("4,0,0,0,1 4\n4,0,0,1,2 3\n", 2, 2).doubts, ElementsAre(HasSubstr("states no stages")));
+  EXPECT_THAT(read("4,0,0,0,1 4\n4,0,0,1,2 3\n", 2, 1).doubts, IsEmpty());
+
+  const std::vector<planner::PlanFolder::File> mixed{files[0], {"f.csv", kHeader + "5,0,0,1,1 4\n"}};
+  EXPECT_THROW((void)read_expert_loads(mixed, 2, 2), InputError);
+  const std::vector<planner::PlanFolder::File> cut{{"f.csv", kHeader}, files[0]};
+  EXPECT_EQ(read_expert_loads(cut, 2, 2).steps.size(), 1U);
+}
+
+TEST(ExpertLoads, ManyMicrobatchesAndLayersAreReadInOnePass) {
+  // Of 60,000 microbatches the last alone has 20,000 layers.
+  std::string rows;
+  for (int i = 0; i < 20'000; ++i) rows += "0,0,59999," + std::to_string(3 * i) + ",3 4\n";
+  const Lengths lengths = read(rows, 2, 1);
+  EXPECT_EQ(lengths.steps[0].fault, "layer 0 of microbatch 0 of replica 0 is missing");
+  EXPECT_EQ(lengths.steps[0].amounts.back().tokens, 20'000 * 4);
 }
 
 TEST(ExpertLoads, OneRankHasAllTokens) {
@@ -66,6 +99,10 @@ TEST(ExpertLoads, RefuseWhatCannotBe) {
   EXPECT_THAT(refusal("0,0,0,0,0 0\n"), HasSubstr("e.csv:2:9: no token chose an expert"));
   EXPECT_THAT(refusal("0,0,0,-1,3 4\n"), HasSubstr("e.csv:2:7"));
   EXPECT_THAT(refusal(""), HasSubstr("has no rows"));
+  const std::string two_replicas = "0,0,0,0,3 4\n0,1,0,0,3 4\n";
+  EXPECT_THAT(refusal(two_replicas + "1,0,0,0,3 4\n2,0,0,0,3 4\n"),
+              HasSubstr("step 1 has loads of 1 replica, and others of 2: the job went on with another layout"));
+  EXPECT_EQ(refusal(two_replicas + "1,0,0,0,3 4\n"), "");  // an interrupted step
   EXPECT_TRUE(is_expert_loads(kHeader, "e.csv"));
   EXPECT_FALSE(is_expert_loads("step,replica,microbatch,lengths\n", "l.csv"));
 }

@@ -109,8 +109,15 @@ std::vector<planner::PlanFolder::File> load_lengths(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return {{path, read_file(path, kMaxFileBytes)}};
   std::set<fs::path> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
-    if (entry.path().filename().string().starts_with(steps::kExpertLoadsFiles)) names.insert(entry.path());
+  fs::directory_iterator entry(path, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code no_file;
+    if (steps::is_expert_loads_file(entry->path().filename().string()) && entry->is_regular_file(no_file))
+      names.insert(entry->path());
+  }
+  if (error) {
+    throw_input_error({path, 0, 0}, fmt::format("cannot be read: {}", error.message()),
+                      "name a folder that can be read");
   }
   for (const fs::path& name : names) files.push_back({name.string(), read_file(name, kMaxFileBytes)});
   if (!files.empty()) return files;
@@ -161,6 +168,16 @@ void warn_of_faults(const steps::StepRun& run, std::vector<std::string>& warning
   }
 }
 
+/// Steps that earlier ones plan, whose own amounts cannot be replayed.
+void warn_of_own_faults(const steps::StepRun& run, std::vector<std::string>& warnings) {
+  const auto is_faulty = [](const steps::PlannedStep& step) { return !step.not_replayed.empty(); };
+  const auto first = std::ranges::find_if(run.steps, is_faulty);
+  if (first == run.steps.end()) return;
+  const auto count = std::ranges::count_if(run.steps, is_faulty);
+  warnings.push_back(fmt::format("step {} is not replayed: {}{}", first->number, first->not_replayed,
+                                 count == 1 ? "" : fmt::format("; {} steps are not", count)));
+}
+
 /// Recorded steps that neither the fit nor a replay can use.
 void warn_of_recorded(const StepsInput& input, const std::string& source, std::vector<std::string>& warnings) {
   if (!input.lengths) return;  // they run at full clocks, which is said of each
@@ -179,8 +196,8 @@ void warn_of_lateness(const StepsPlan& plan, std::vector<std::string>& warnings)
   for (const steps::Deal deal : plan.run.deals) {
     const bool enough = plan.run.keeps_lateness.at(steps::place(deal));
     for (const auto& [which, words] :
-         {std::pair(steps::Which::fitted, "fitted"), std::pair(steps::Which::held_out, "other recorded")}) {
-      const steps::StepTotals sums = totals(plan.run, deal, steps::Times::recorded, which);
+         {std::pair(steps::Which::fitted, "fitted"), std::pair(steps::Which::held_out, "other replayed")}) {
+      const steps::StepTotals sums = totals(plan.run, deal, steps::Times::replayed, which);
       if (sums.late_share <= plan.file.late_share) continue;
       warnings.push_back(
           fmt::format("{}: {} of {} {} steps end late by more than {} % ({} % asked){}", name(deal), sums.late_steps,
@@ -272,6 +289,10 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
   plan.out = request.out;
   plan.replaced = replaced_text(request.out);
   plan.warnings = pipeline.doubts;
+  if (input.lengths) {
+    for (const std::string& doubt : input.lengths->doubts)
+      plan.warnings.push_back(fmt::format("{}: {}", request.steps.lengths, doubt));
+  }
   const steps::StepRunOptions options{.clocks_per = request.steps.clocks_per,
                                       .late_by_s = latency.late_by_s(),
                                       .late_share = request.steps.late_pct / kPerCent,
@@ -303,6 +324,7 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
                .model = predicted.model};
   warn_of_recorded(input, request.steps.recorded, plan.warnings);
   warn_of_faults(plan.run, plan.warnings);
+  warn_of_own_faults(plan.run, plan.warnings);
   warn_of_lateness(plan, plan.warnings);
 
   folder.write(output_file::kRun, write_steps_file(plan.file));

@@ -121,18 +121,45 @@ TEST_F(PlanSteps, PlansLoadsOfExpertsByTheStepsBefore) {
     write_text(folder_ / "rec" / ("expert_loads-0000" + std::to_string(rank) + ".csv"),
                "step,replica,microbatch,layer,expert_tokens\n" + by_rank[rank]);
   }
+  std::filesystem::create_directory(folder_ / "rec/expert_loads-00002.csv");
+  write_text(folder_ / "rec/expert_loads-00000.csv.bak", "no table");
   const std::string loads = (folder_ / "rec").string();
   const ProgramResult result =
       plan(loads, {"--recorded", trace_, "--expert-ranks", "2", "--predict", "last", "--late-steps", "100", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json json = parse_json(result.out, "stdout");
   EXPECT_EQ(json["foresight"], "last");
+  EXPECT_NE(result.err.find("states no stages: layers 0 to 1 are taken to be divided evenly among 2 stages"),
+            std::string::npos)
+      << result.err;
   EXPECT_EQ(json["safe_steps"], 1);
   EXPECT_FALSE(json["deals"].contains("balanced"));
   EXPECT_NE(result.err.find("step 0 runs at full clocks: no step before it states its amounts"), std::string::npos);
   const std::string page = read_file(folder_ / "out/report.html");
   EXPECT_NE(page.find("Clocks predicted from the steps before"), std::string::npos);
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+  EXPECT_EQ(page.find("Microbatches dealt anew"), std::string::npos);
+
+  // The last two steps were not recorded, and step 5 lacks a layer of a microbatch.
+  const std::string trace = read_file(trace_);
+  const std::string some = write_text(folder_ / "some.csv", trace.substr(0, trace.find("\n6,") + 1));
+  const std::string first = read_file(folder_ / "rec/expert_loads-00000.csv");
+  std::string lacking = first;
+  lacking.erase(lacking.find("\n5,1,2,"), lacking.find('\n', lacking.find("\n5,1,2,") + 1) - lacking.find("\n5,1,2,"));
+  write_text(folder_ / "rec/expert_loads-00000.csv", lacking);
+  const ProgramResult replayed = plan(loads, {"--recorded", some, "--fit-steps", "3", "--expert-ranks", "2",
+                                              "--predict", "last", "--late-steps", "0", "--json"});
+  ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+  EXPECT_NE(replayed.err.find("step 5 is not replayed: layer 0 of microbatch 2 of replica 1 is missing"),
+            std::string::npos)
+      << replayed.err;
+  EXPECT_NE(replayed.err.find("other replayed steps end late"), std::string::npos) << replayed.err;
+  const Json given = parse_json(replayed.out, "stdout")["deals"]["given"];
+  EXPECT_EQ(given["recorded"]["steps"], 5);
+  EXPECT_EQ(given["recorded_held_out"]["steps"], 2);
+  EXPECT_EQ(given["replayed_by_fit"]["steps"], 2);
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+  write_text(folder_ / "rec/expert_loads-00000.csv", first);
   std::filesystem::remove(folder_ / "out/amounts.csv");
   EXPECT_NE(run_lowgear({"verify", out()}).err.find("amounts.csv"), std::string::npos);
 
