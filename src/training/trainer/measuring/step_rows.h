@@ -18,7 +18,9 @@ class StepRows {
   /// Keeps the rows of steps before `first_step` in a recording that is continued.
   StepRows(std::filesystem::path file, std::string_view header, std::int64_t first_step);
 
-  void add(const std::string& rows) { write(rows, false); }
+  void add(const std::string& rows) {
+    if (!rows.empty()) write(rows, false);
+  }
 
  private:
   void write(const std::string& text, bool from_begin);

@@ -35,7 +35,7 @@ struct BlockContext {
   const Dropout* dropout = nullptr;
   AttentionBiases* attention_biases = nullptr;
   const Documents* documents = nullptr;  ///< of the pass at hand
-  ExpertLoads* expert_loads = nullptr;   ///< null: nobody asks for them
+  ExpertLoads* expert_loads = nullptr;   ///< null: not asked for
   Fp8Blocks* fp8_blocks = nullptr;       ///< null: none, also for layers that are not of them
   launcher::Recompute recompute = launcher::Recompute::none;
   std::int64_t block = kEmbeddingBlock;  ///< of the model, to which parameters are declared

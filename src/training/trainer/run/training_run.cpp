@@ -92,10 +92,15 @@ TrainingRun::TrainingRun(launcher::TrainConfig config, Backend backend, client::
   if (config_.document_end && rank() == 0) {
     lengths_.emplace(client::lengths_file(*config_.recording, steps_.done));
   }
-  if (config_.model.experts && part_.place().tp == 0) {
-    expert_loads_.emplace(*config_.recording / fmt::format("{}{:05}.csv", steps::kExpertLoadsFiles, rank()),
-                          kExpertLoadsHeader, steps_.done);
-  }
+  if (config_.model.experts) begin_expert_loads();
+}
+
+void TrainingRun::begin_expert_loads() {
+  if (rank() == 0) cut_expert_loads(*config_.recording, steps_.done);
+  ranks_.world->all_reduce(at::zeros({1}));
+  if (part_.place().tp != 0) return;
+  expert_loads_.emplace(*config_.recording / fmt::format("{}{:05}.csv", steps::kExpertLoadsFiles, rank()),
+                        kExpertLoadsHeader, steps_.done);
 }
 
 void TrainingRun::begin_step_clocks() {
@@ -236,7 +241,9 @@ IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bo
   changes_.after_update(number, result.learning_rate);
   synchronize_computation(part_.device());
   client_->iteration_end();
-  if (expert_loads_) expert_loads_->add(expert_load_rows(number, part_.place().dp, part_.expert_loads().passes()));
+  if (expert_loads_ && is_recorded(number)) {
+    expert_loads_->add(expert_load_rows(number, part_.place().dp, part_.partition(), part_.expert_loads().passes()));
+  }
   result.policy = policy_;
   if (step_clocks_) result.step_prediction = step_clocks_->prediction(number);
   IterationTotals totals = totals_of(applied, result);

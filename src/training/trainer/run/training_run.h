@@ -64,6 +64,8 @@ class TrainingRun {
   [[nodiscard]] IterationTotals totals_of(const ChangeLoop::Applied& applied, IterationResult& result);
   void add_envpipe();
   void load_state();
+  /// A meeting of all ranks.
+  void begin_expert_loads();
   [[nodiscard]] ChangeLoop::Applied apply_changes(std::int64_t iteration);
   [[nodiscard]] double loss_share(const at::Tensor& sum, double loss_weight) const;
   [[nodiscard]] ChosenPrecision choose_precision(const std::function<bool()>& asked_to_end);

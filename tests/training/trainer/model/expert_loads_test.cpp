@@ -10,9 +10,10 @@
 
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "client/steps/step_rows.h"
 #include "training/trainer/checkpoint/weights.h"
 #include "training/trainer/family_models.h"
-#include "training/trainer/measuring/step_rows.h"
+#include "training/trainer/measuring/expert_load_rows.h"
 #include "training/trainer/model/stage.h"
 #include "training/trainer/transport/in_process_transport.h"
 
@@ -60,11 +61,26 @@ TEST(ExpertLoads, AreThoseOfEachForwardOfARecordedStep) {
 TEST(StepRows, KeepRowsOfStepsBefore) {
   const TemporaryFolder folder;
   const std::vector<ExpertLoads::Pass> passes{{.microbatch = 1, .layer = 2, .tokens = {3, 4}}};
+  const std::vector<model::LayerRange> partition{{0, 2}, {2, 3}};
   for (const int first : {0, 1}) {
-    StepRows rows(folder / "e.csv", kExpertLoadsHeader, first);
-    for (int step = first; step < 2; ++step) rows.add(expert_load_rows(step, 5, passes));
+    client::StepRows rows(folder / "e.csv", kExpertLoadsHeader, first);
+    for (int step = first; step < 2; ++step) rows.add(expert_load_rows(step, 5, partition, passes));
+    rows.add(expert_load_rows(first, 5, partition, {}));
   }
-  EXPECT_EQ(read_file(folder / "e.csv"), "step,replica,microbatch,layer,expert_tokens\n0,5,1,2,3 4\n1,5,1,2,3 4\n");
+  EXPECT_EQ(read_file(folder / "e.csv"),
+            "step,replica,microbatch,layer,stage,expert_tokens\n0,5,1,2,1,3 4\n1,5,1,2,1,3 4\n");
+}
+
+TEST(StepRows, OfAllRanksAreCutWhereAJobContinues) {
+  const TemporaryFolder folder;
+  const std::string header = std::string(kExpertLoadsHeader) + '\n';
+  write_file_atomically(folder / "expert_loads-00000.csv", header + "0,0,0,0,0,3 4\n1,0,0,0,0,3 4\n");
+  write_file_atomically(folder / "expert_loads-00001.csv", header + "0,1,0,0,0,3 4\n1,1,0,0,0,3 4\n2,1,0,0,0,3 4\n");
+  write_file_atomically(folder / "lengths.csv", "step\n2\n");
+  cut_expert_loads(folder.path(), 1);
+  EXPECT_EQ(read_file(folder / "expert_loads-00000.csv"), header + "0,0,0,0,0,3 4\n");
+  EXPECT_EQ(read_file(folder / "expert_loads-00001.csv"), header + "0,1,0,0,0,3 4\n");
+  EXPECT_EQ(read_file(folder / "lengths.csv"), "step\n2\n");
 }
 
 }  // namespace
