@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -110,6 +111,17 @@ WorkModel fit_at_highest_clock(const std::vector<FitUnit>& units) {
   return model;
 }
 
+/// Steps of the recordings whose units tell of clocks.
+std::set<int> steps_of(std::span<const profile::Recording> recordings) {
+  std::set<int> steps;
+  for (const profile::Recording& recording : recordings) {
+    for (const profile::RecordedUnit& unit : recording.units) {
+      if (!unit.settling) steps.insert(unit.iteration);
+    }
+  }
+  return steps;
+}
+
 int first_iteration(const profile::Recording& recording) {
   int first = INT_MAX;
   for (const profile::RecordedUnit& unit : recording.units) first = std::min(first, unit.iteration);
@@ -117,6 +129,35 @@ int first_iteration(const profile::Recording& recording) {
 }
 
 }  // namespace
+
+std::string leave_out_unstated(std::span<profile::Recording> recordings, const Lengths& lengths) {
+  const std::set<int> recorded = steps_of(recordings);
+  std::map<int, std::string> unstated;  // and why
+  for (const int step : recorded) unstated[step] = "lengths.csv has no row of it";
+  for (const Lengths::Step& step : lengths.steps) {
+    if (step.fault.empty()) {
+      unstated.erase(step.number);
+    } else if (const auto found = unstated.find(step.number); found != unstated.end()) {
+      found->second = step.fault;
+    }
+  }
+  if (unstated.empty()) return "";
+  const auto& [first, why] = *unstated.begin();
+  if (unstated.size() == recorded.size()) {
+    throw InputError(fmt::format(
+        "lengths.csv does not state the lengths of any recorded step: step {}: {}; record again, or delete lengths.csv "
+        "to profile without lengths",
+        first, why));
+  }
+  for (profile::Recording& recording : recordings) {
+    for (profile::RecordedUnit& unit : recording.units) {
+      unit.settling = unit.settling || unstated.contains(unit.iteration);
+    }
+  }
+  return fmt::format(
+      "lengths.csv does not state the lengths of {} of {} recorded steps, which are left out: step {}: {}",
+      unstated.size(), recorded.size(), first, why);
+}
 
 WorkModel fit_recorded_work(std::span<profile::Recording> recordings, const Lengths& lengths, int skipped) {
   const AmountTable amounts(lengths);

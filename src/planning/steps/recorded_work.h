@@ -1,12 +1,17 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "planning/profile/recording.h"
 #include "planning/steps/step_input.h"
 #include "planning/steps/work_model.h"
 
 namespace lowgear::steps {
+
+/// Leaves out the units of steps whose lengths are not stated: they count as settling. A warning that counts the steps;
+/// empty: all are stated. Throws InputError where none is.
+[[nodiscard]] std::string leave_out_unstated(std::span<profile::Recording> recordings, const Lengths& lengths);
 
 /// Fits times by length on the units of a job's recordings, at whatever clocks, and states the work of each unit
 /// (`profile::RecordedUnit::work`): its time by the model over the mean of its (stage, kind). Coefficients and the

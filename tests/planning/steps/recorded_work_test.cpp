@@ -100,6 +100,32 @@ TEST(RecordedWork, OfTheSameNumberOfTokensHasNoConstant) {
   EXPECT_NEAR(forward.linear_s, kLinearS + kConstantS / 8192, 0.01 * kLinearS);
 }
 
+TEST(RecordedWork, LeavesOutStepsWhoseLengthsAreNotStated) {
+  Lengths lengths = sample_lengths();
+  std::vector<profile::Recording> recordings = recordings_of(lengths);
+  EXPECT_EQ(leave_out_unstated(recordings, lengths), "");
+  lengths.steps[4].fault = "microbatch 0 of replica 1 is missing";
+  lengths.steps.pop_back();
+  for (profile::Recording& recording : recordings) {
+    for (profile::RecordedUnit& unit : recording.units) {
+      if (unit.iteration == 4 || unit.iteration == 8) unit.end_s += 1;
+    }
+  }
+  EXPECT_EQ(leave_out_unstated(recordings, lengths),
+            "lengths.csv does not state the lengths of 2 of 6 recorded steps, which are left out: step 4: microbatch 0 "
+            "of replica 1 is missing");
+  const WorkModel model = fit_recorded_work(recordings, lengths, 0);
+  EXPECT_LT(model.error(), 1e-3) << "the times of steps that are left out do not count";
+  for (const profile::Recording& recording : recordings) {
+    for (const profile::RecordedUnit& unit : recording.units) {
+      EXPECT_EQ(unit.settling, unit.iteration % 3 == 0 || unit.iteration == 4 || unit.iteration == 8);
+    }
+  }
+  lengths.steps.clear();
+  EXPECT_THAT(error_of([&] { (void)leave_out_unstated(recordings, lengths); }),
+              HasSubstr("does not state the lengths of any recorded step: step 1: lengths.csv has no row of it"));
+}
+
 TEST(RecordedWork, RefusesWhatItCannotKnow) {
   Lengths lengths = sample_lengths();
   std::vector<profile::Recording> recordings = recordings_of(lengths);

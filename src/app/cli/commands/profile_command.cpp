@@ -210,8 +210,8 @@ void write_freqevents(const ProfileArguments& arguments, const std::vector<profi
 }
 
 /// Where the recordings have lengths, a model of times by length; the profile is then of units of mean length.
-std::optional<steps::WorkModel> fit_work(const ProfileArguments& arguments,
-                                         std::vector<profile::Recording>& recordings) {
+std::optional<steps::WorkModel> fit_work(const ProfileArguments& arguments, std::vector<profile::Recording>& recordings,
+                                         Console& console) {
   if (!arguments.merak.empty()) return std::nullopt;
   const std::optional<steps::Lengths> lengths = recorded_lengths(arguments.recordings);
   if (!lengths) return std::nullopt;
@@ -220,13 +220,15 @@ std::optional<steps::WorkModel> fit_work(const ProfileArguments& arguments,
         "--gpu-file: the recording has lengths, and times by length are those of the highest recorded clock, which "
         "predicted clocks may be above; leave --gpu-file out");
   }
+  const std::string unstated = steps::leave_out_unstated(recordings, *lengths);
+  if (!unstated.empty()) console.warn(unstated);
   return steps::fit_recorded_work(recordings, *lengths, arguments.profiling.skipped_iterations);
 }
 
 ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   std::vector<profile::Recording> recordings = load(arguments);
   if (!arguments.accepts_invalid) refuse_invalid(recordings);
-  const std::optional<steps::WorkModel> work = fit_work(arguments, recordings);
+  const std::optional<steps::WorkModel> work = fit_work(arguments, recordings, console);
   profile::ProfilingOptions profiling = arguments.profiling;
   const std::optional<RecordedSchedule> schedule =
       arguments.merak.empty() ? recorded_schedule(arguments.recordings)
