@@ -235,6 +235,14 @@ void check_steps(const RunArguments& arguments) {
     if (value.empty()) continue;
     throw InputError(fmt::format("--steps and {0}: clocks come from one of them; leave out --steps or {0}", name));
   }
+  if (arguments.slowdown_pct) {
+    throw InputError(
+        "--steps and --slowdown: each iteration ends when its longest replica does at full clocks; leave out "
+        "--slowdown");
+  }
+  if (arguments.switch_latency_ms) {
+    throw InputError("--steps and --switch-latency: the profile has its own (column switch_latency); leave it out");
+  }
 }
 
 void check_asked(const RunArguments& arguments) {

@@ -106,6 +106,9 @@ TEST(RunCommand, RefusesStepClocksThatCannotBe) {
     EXPECT_THAT(run({"--steps", profile, option, value, "--", "env"}).err, HasSubstr("clocks come from one of them"));
   }
   EXPECT_THAT(run({"--record", "out", "--clocks-per", "unit", "--", "env"}).err, HasSubstr("add --steps PROFILE.csv"));
+  for (const std::string option : {"--slowdown", "--switch-latency"}) {
+    EXPECT_THAT(run({"--steps", profile, option, "5", "--", "env"}).err, HasSubstr("--steps and " + option + ": "));
+  }
 }
 
 TEST(RunCommand, RefusesSharesThatCannotBe) {
