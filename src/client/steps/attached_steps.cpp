@@ -12,13 +12,11 @@ namespace lowgear::client {
 namespace {
 
 constexpr std::chrono::milliseconds kWritePeriod{100};
-/// Newest iterations whose lengths may still be recorded: they are told in their course, or looked at late.
-constexpr std::int64_t kWrittenLate = 64;
 
 }  // namespace
 
 AttachedSteps::AttachedSteps(AttachedStepsOptions options, Client& client)
-    : options_(std::move(options)), told_(options_.replicas, options_.schedule.microbatches) {
+    : options_(std::move(options)), told_(begun_, options_.replicas, options_.schedule.microbatches) {
   if (options_.pp_rank < 0 || options_.pp_rank >= options_.schedule.rank_count()) {
     throw InputError(fmt::format("there is no pipeline rank {} in a schedule of {}", options_.pp_rank,
                                  options_.schedule.rank_count()));
@@ -38,7 +36,7 @@ AttachedSteps::AttachedSteps(AttachedStepsOptions options, Client& client)
     clocks_.emplace(std::move(clocks));
     clocks_->begin(0);
   }
-  thread_.emplace(kWritePeriod, [this] { look_after(); });
+  if (options_.speaks && !options_.recording.empty()) thread_.emplace(kWritePeriod, [this] { record(); });
 }
 
 void AttachedSteps::tell(std::int64_t iteration, int replica, std::span<const steps::Amounts> microbatches) {
@@ -47,27 +45,55 @@ void AttachedSteps::tell(std::int64_t iteration, int replica, std::span<const st
 }
 
 void AttachedSteps::iteration_begins(std::uint64_t number) noexcept {
-  begun_.store(static_cast<std::int64_t>(number), std::memory_order_release);
+  begun_.begins(static_cast<std::int64_t>(number));
   if (clocks_) clocks_->step_begins(static_cast<std::int64_t>(number));
 }
 
-/// Records the lengths of iterations that have begun, once they are known, each once.
-void AttachedSteps::look_after() {
-  const std::int64_t begun = begun_.load(std::memory_order_acquire);
-  const std::int64_t oldest = begun - kWrittenLate;
-  for (std::int64_t step = std::max(written_ + 1, oldest); step <= begun; ++step) {
-    if (!options_.speaks || options_.recording.empty()) break;
-    const StepLengths lengths = told_.of(step);
-    if (lengths.state != StepLengths::State::known) continue;
-    if (!file_) file_.emplace(options_.recording, step);
-    file_->add(step, lengths.amounts, options_.schedule.microbatches);
-    written_ = step;
+/// Records the lengths of iterations that have begun, once they are known, each once. Those of iterations that training
+/// repeats take the place of the earlier ones.
+void AttachedSteps::record() {
+  const BegunSteps::Run run = begun_.run();
+  if (run_.goes_back_in(run)) {
+    waiting_.erase(waiting_.lower_bound(run.first), waiting_.end());
+    if (file_) file_.emplace(lengths_file(options_.recording, run.first));
+    seen_ = run.first - 1;
   }
-  told_.forget_before(oldest);
+  run_ = run;
+  for (std::int64_t step = std::max<std::int64_t>(seen_ + 1, run.first); step <= run.newest; ++step) {
+    waiting_.emplace(step, "this process was too busy to look at it");
+  }
+  seen_ = run.newest;
+  leave_out_before(run.newest - ToldLengths::kKept);
+  for (auto step = waiting_.begin(); step != waiting_.end();) {
+    StepLengths lengths = told_.of(step->first);
+    if (lengths.state != StepLengths::State::known) {
+      (step++)->second = std::move(lengths.reason);
+      continue;
+    }
+    // Another job may have left a file in the folder.
+    if (!file_) file_.emplace(lengths_file(options_.recording, 0));
+    file_->add(lengths_rows(step->first, lengths.amounts, options_.schedule.microbatches));
+    ++recorded_;
+    step = waiting_.erase(step);
+  }
+}
+
+void AttachedSteps::leave_out_before(std::int64_t iteration) {
+  const auto end = waiting_.lower_bound(iteration);
+  for (auto step = waiting_.begin(); step != end; step = waiting_.erase(step)) {
+    if (left_out_++ == 0) why_left_out_ = fmt::format("iteration {}: {}", step->first, step->second);
+  }
 }
 
 std::optional<std::string> AttachedSteps::finish() {
   thread_.reset();
+  leave_out_before(seen_ + 1);
+  if (left_out_ > 0 && told_.any()) {
+    fmt::print(stderr,
+               "lowgear: the lengths of {} of {} iterations were not recorded, and lowgear profile leaves these out; "
+               "{}\n",
+               left_out_, left_out_ + recorded_, why_left_out_);
+  }
   return clocks_ ? std::optional(clocks_->finish()) : std::nullopt;
 }
 

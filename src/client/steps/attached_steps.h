@@ -1,17 +1,18 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "client/client.h"
 #include "client/periodic_thread.h"
-#include "client/steps/lengths_file.h"
+#include "client/steps/begun_steps.h"
 #include "client/steps/step_clocks.h"
 #include "client/steps/step_planning.h"
+#include "client/steps/step_rows.h"
 #include "client/steps/told_lengths.h"
 #include "planning/schedule/schedule.h"
 #include "planning/steps/work_model.h"
@@ -41,18 +42,29 @@ class AttachedSteps {
   void tell(std::int64_t iteration, int replica, std::span<const steps::Amounts> microbatches);
   /// By the training thread: neither waits nor makes a system call.
   void iteration_begins(std::uint64_t number) noexcept;
-  /// At the end, once. As StepClocks::finish; empty where lengths are recorded alone.
+  /// Whether iterations are planned.
+  [[nodiscard]] bool plans() const { return clocks_.has_value(); }
+  /// At the end, once. As StepClocks::finish; empty where lengths are recorded alone. Standard error says how many
+  /// iterations' lengths were not recorded, unless none were told.
   [[nodiscard]] std::optional<std::string> finish();
 
  private:
-  void look_after();
+  void record();
+  void leave_out_before(std::int64_t iteration);
 
   AttachedStepsOptions options_;
+  BegunSteps begun_;
   ToldLengths told_;
-  std::atomic<std::int64_t> begun_{-1};
-  std::int64_t written_ = -1;  ///< newest iteration whose lengths are recorded
-  std::optional<LengthsFile> file_;
   std::optional<StepClocks> clocks_;
+
+  // Of the thread, which is there where this rank records.
+  BegunSteps::Run run_;                          ///< as it was when it was looked at last
+  std::int64_t seen_ = -1;                       ///< newest iteration that was looked at
+  std::int64_t recorded_ = 0;                    ///< iterations whose lengths are recorded
+  std::map<std::int64_t, std::string> waiting_;  ///< iterations that have begun, and why they are not recorded yet
+  std::int64_t left_out_ = 0;                    ///< iterations whose lengths are not recorded
+  std::string why_left_out_;                     ///< of the first
+  std::optional<StepRows> file_;
   std::optional<PeriodicThread> thread_;  ///< last: it uses everything above
 };
 

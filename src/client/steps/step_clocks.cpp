@@ -44,7 +44,7 @@ std::string plan_of_rank(const StepPlanning& planning, const steps::NextStep& st
 
 StepClocks::StepClocks(StepClocksOptions options) : options_(std::move(options)) {
   if (options_.speaks && options_.planning.fit_error > steps::kLargeFitError) {
-    fmt::print(stderr, "warning: times by length are off by {:.0f} % (root mean square): record again\n",
+    fmt::print(stderr, "lowgear: warning: times by length are off by {:.0f} % (root mean square): record again\n",
                100 * options_.planning.fit_error);
   }
 }
@@ -65,15 +65,17 @@ void StepClocks::plan_first(std::int64_t step) {
 }
 
 void StepClocks::begin(std::int64_t first_step) {
+  begun_.expect(first_step);
+  run_ = begun_.run();
   seen_ = first_step - 1;
-  begun_ = first_step - 1;
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
 void StepClocks::lengths_change(std::int64_t step) {
   const std::lock_guard lock(mutex_);
   ++changes_;
-  if (step > begun_.load(std::memory_order_acquire)) made_.erase(step);
+  lowest_told_ = std::min(step, lowest_told_.value_or(step));
+  if (step > begun_.run().newest) made_.erase(step);
   woken_ = true;
   wake_.notify_all();
 }
@@ -148,18 +150,17 @@ void StepClocks::run(const std::stop_token& stop) {
 
 /// Steps that have begun since the last call.
 void StepClocks::count_begun() {
-  const std::int64_t begun = begun_.load(std::memory_order_acquire);
-  if (begun < seen_) {  // training has gone back to a checkpoint
+  const BegunSteps::Run run = begun_.run();
+  if (run_.goes_back_in(run)) {
     const std::lock_guard lock(mutex_);
     made_.clear();
-    seen_ = begun - 1;
+    seen_ = run.first - 1;
   }
-  const std::int64_t begins = begins_.load(std::memory_order_acquire);
-  const bool has_all = begins - std::exchange(counted_, begins) == begun - seen_;  // no number was skipped
-  for (std::int64_t step = has_all ? seen_ + 1 : std::max(begun, seen_ + 1); step <= begun; ++step) count(step);
-  seen_ = begun;
+  run_ = run;
+  for (std::int64_t step = std::max<std::int64_t>(seen_ + 1, run.first); step <= run.newest; ++step) count(step);
+  seen_ = run.newest;
   const std::lock_guard lock(mutex_);
-  made_.erase(made_.begin(), made_.lower_bound(begun - 1));
+  made_.erase(made_.begin(), made_.lower_bound(run.newest - 1));
 }
 
 void StepClocks::count(std::int64_t step) {
@@ -178,17 +179,19 @@ void StepClocks::count(std::int64_t step) {
 }
 
 void StepClocks::plan_next() {
-  const std::int64_t next = seen_ + 1;
+  std::int64_t next = seen_ + 1;
   std::uint64_t changes = 0;
   {
     const std::lock_guard lock(mutex_);
+    // A job that goes on from a checkpoint begins with a later step.
+    if (run_.is_empty() && lowest_told_) next = std::max(next, *lowest_told_);
     if (made_.contains(next)) return;
     changes = changes_;
   }
   const StepLengths lengths = lengths_of(next);
   if (lengths.state == StepLengths::State::awaited) return;
   Made made = plan(next, lengths);
-  if (!made.answer.refusal.empty() && begun_.load(std::memory_order_acquire) >= next) return;  // it counts as late
+  if (!made.answer.refusal.empty() && begun_.run().newest >= next) return;  // it counts as late
   {
     const std::lock_guard lock(mutex_);
     if (changes != changes_ && lengths_of(next).state != lengths.state) {
@@ -196,6 +199,7 @@ void StepClocks::plan_next() {
       return;
     }
     made_[next] = made.prediction;
+    made_.erase(made_.upper_bound(next), made_.end());  // the agent keeps one plan that waits
   }
   say(next, made);
 }
@@ -204,12 +208,15 @@ void StepClocks::plan_next() {
 void StepClocks::say(std::int64_t step, const Made& made) {
   const auto& [refusal, has_lease] = made.answer;
   const std::string& reason = has_lease ? made.prediction.reason : refusal;
-  if (reason.empty() || (made.is_of_all && has_lease && !options_.speaks)) return;
+  const bool is_of_all = made.is_of_all && has_lease;
+  if (reason.empty() || (is_of_all && !options_.speaks)) return;
   if (reason == said_ || lines_ > kMostLines) return;
   said_ = reason;
   const bool is_last = ++lines_ > kMostLines;
-  fmt::print(stderr, "{} {}: {}{}\n", options_.name(step), has_lease ? "runs at full clocks" : "has no plan", reason,
-             is_last ? "; further ones are not reported" : "");
+  const std::string where =
+      is_of_all ? "" : fmt::format(" on pipeline rank {} of replica {}", options_.pp_rank, options_.replica);
+  fmt::print(stderr, "{} {}{}: {}{}\n", options_.name(step), has_lease ? "runs at full clocks" : "has no plan", where,
+             reason, is_last ? "; further ones are not reported" : "");
 }
 
 }  // namespace lowgear::client

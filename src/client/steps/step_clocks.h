@@ -1,16 +1,17 @@
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "client/client.h"
+#include "client/steps/begun_steps.h"
 #include "client/steps/step_planning.h"
 #include "planning/steps/work_model.h"
 
@@ -62,10 +63,7 @@ class StepClocks {
   void plan_first(std::int64_t step);
   void begin(std::int64_t first_step);
   /// A step begins. Neither waits nor makes a system call.
-  void step_begins(std::int64_t step) noexcept {
-    begins_.fetch_add(1, std::memory_order_release);
-    begun_.store(step, std::memory_order_release);
-  }
+  void step_begins(std::int64_t step) noexcept { begun_.begins(step); }
   /// The lengths of a step are known now, or others than before.
   void lengths_change(std::int64_t step);
   /// Of the newest step that has begun, or the one before.
@@ -89,22 +87,24 @@ class StepClocks {
   void say(std::int64_t step, const Made& made);
 
   StepClocksOptions options_;
-  std::atomic<std::int64_t> begun_{-1};  ///< newest step
-  std::atomic<std::int64_t> begins_{0};  ///< steps that have begun
+  BegunSteps begun_;
+
+  // Of the thread, and of others while it does not run.
+  BegunSteps::Run run_;         ///< as it was when begun steps were counted last
+  std::int64_t seen_ = -1;      ///< newest step that is counted
+  std::int64_t untold_ = 0;     ///< steps that began before their lengths were known
+  std::int64_t late_ = 0;       ///< or before they were planned
+  std::int64_t unplanned_ = 0;  ///< steps whose lengths could not be planned, or whose plan was refused
   int lines_ = 0;
   std::string said_;  ///< newest reason
 
   std::mutex mutex_;  ///< of all below but the thread
   std::condition_variable_any wake_;
   bool woken_ = false;
-  std::uint64_t changes_ = 0;  ///< of lengths
-  std::int64_t seen_ = -1;     ///< newest step that is counted
-  std::int64_t counted_ = 0;   ///< of `begins_`
+  std::uint64_t changes_ = 0;                ///< of lengths
+  std::optional<std::int64_t> lowest_told_;  ///< step of which lengths were told
   std::map<std::int64_t, StepPrediction> made_;
-  std::int64_t untold_ = 0;     ///< steps that began before their lengths were known
-  std::int64_t late_ = 0;       ///< or before they were planned
-  std::int64_t unplanned_ = 0;  ///< steps whose lengths could not be planned, or whose plan was refused
-  std::jthread thread_;         ///< last: it uses everything above
+  std::jthread thread_;  ///< last: it uses everything above
 };
 
 }  // namespace lowgear::client

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/core/error.h"
 
@@ -33,12 +34,20 @@ bool ToldLengths::tell(std::int64_t iteration, int replica, std::span<const step
     throw InputError(fmt::format("there is no replica {} of {}", replica, replicas_));
   }
   const std::lock_guard lock(mutex_);
-  if (iterations_.size() >= kMostIterations && !iterations_.contains(iteration)) {
+  look_at_begun();
+  const bool has_begun = iteration <= run_.newest;
+  const std::map<std::int64_t, Told>& waiting = has_begun ? again_ : iterations_;
+  if (waiting.size() >= kMostIterations && !waiting.contains(iteration)) {
     throw InputError(fmt::format("the lengths of {} iterations wait for their begin: tell those of {} later",
                                  kMostIterations, iteration));
   }
   newest_ = iteration;
-  Told& told = iterations_[iteration];
+  if (has_begun) add(again_[iteration], replica, microbatches);
+  return add(iterations_[iteration], replica, microbatches);
+}
+
+/// Whether this is news.
+bool ToldLengths::add(Told& told, int replica, std::span<const steps::Amounts> microbatches) const {
   const auto [before, is_new] =
       told.replicas.try_emplace(replica, std::vector<steps::Amounts>(microbatches.begin(), microbatches.end()));
   if (!is_new && std::ranges::equal(before->second, microbatches)) return false;
@@ -50,6 +59,21 @@ bool ToldLengths::tell(std::int64_t iteration, int replica, std::span<const step
   return true;
 }
 
+/// Iterations that have begun since the last call. The training thread, which begins them, does not wait for the mutex.
+void ToldLengths::look_at_begun() {
+  const BegunSteps::Run run = begun_->run();
+  const bool goes_back = run_.goes_back_in(run);
+  if (goes_back) {
+    iterations_.erase(iterations_.lower_bound(run.first), iterations_.end());
+    for (auto again = again_.lower_bound(run.first); again != again_.end(); ++again) {
+      iterations_[again->first] = std::move(again->second);
+    }
+  }
+  if (goes_back || run.newest != run_.newest) again_.clear();
+  run_ = run;
+  iterations_.erase(iterations_.begin(), iterations_.lower_bound(run.newest - kKept));
+}
+
 std::string ToldLengths::what_is_missing(const Told& told) const {
   for (int replica = 0; replica < replicas_; ++replica) {
     if (told.replicas.contains(replica)) continue;
@@ -59,9 +83,10 @@ std::string ToldLengths::what_is_missing(const Told& told) const {
   return "";
 }
 
-StepLengths ToldLengths::of(std::int64_t iteration) const {
+StepLengths ToldLengths::of(std::int64_t iteration) {
   using State = StepLengths::State;
   const std::lock_guard lock(mutex_);
+  look_at_begun();
   const auto found = iterations_.find(iteration);
   if (found == iterations_.end()) {
     return {.state = State::awaited,
@@ -80,9 +105,9 @@ StepLengths ToldLengths::of(std::int64_t iteration) const {
   return lengths;
 }
 
-void ToldLengths::forget_before(std::int64_t iteration) {
+bool ToldLengths::any() const {
   const std::lock_guard lock(mutex_);
-  iterations_.erase(iterations_.begin(), iterations_.lower_bound(iteration));
+  return newest_.has_value();
 }
 
 }  // namespace lowgear::client

@@ -72,6 +72,10 @@ class StepClocksTest : public testing::Test {
     told_.tell(step, 1, kLong);
     clocks_->lengths_change(step);
   }
+  void begin(std::int64_t step) {
+    begun_.begins(step);
+    clocks_->step_begins(step);
+  }
   std::vector<Client::IterationPlan> offered() {
     const std::lock_guard lock(mutex_);
     return offered_;
@@ -96,7 +100,8 @@ class StepClocksTest : public testing::Test {
     return testing::internal::GetCapturedStderr();
   }
 
-  ToldLengths told_{2, kMicrobatches};
+  BegunSteps begun_;
+  ToldLengths told_{begun_, 2, kMicrobatches};
   std::mutex mutex_;
   std::vector<Client::IterationPlan> offered_;
   Client::IterationAnswer answer_;
@@ -105,9 +110,9 @@ class StepClocksTest : public testing::Test {
 };
 
 TEST_F(StepClocksTest, PlansAStepWhileTheOneBeforeRuns) {
+  tell(0);
   tell(2);
   tell(1);
-  tell(0);
   for (const std::uint64_t step : {0, 1, 2}) {
     const Client::IterationPlan plan = offer(step);
     EXPECT_EQ(plan.iteration, step) << "in order, each before its step begins";
@@ -116,15 +121,15 @@ TEST_F(StepClocksTest, PlansAStepWhileTheOneBeforeRuns) {
     EXPECT_LT(*clocks_of(plan).rbegin(), kProfiledMhz) << "the other replica takes longer";
     EXPECT_TRUE(eventually([&] { return clocks_->prediction(static_cast<std::int64_t>(step)).time_s > 0; }));
     EXPECT_EQ(offered().size(), step + 1) << "the next one has not begun";
-    clocks_->step_begins(static_cast<std::int64_t>(step));
+    begin(static_cast<std::int64_t>(step));
   }
   EXPECT_EQ(end(), "");
   EXPECT_EQ(others_, "");
 }
 
 TEST_F(StepClocksTest, AStepWhoseLengthsAreNotToldHasNoClocks) {
-  clocks_->step_begins(0);
-  clocks_->step_begins(1);
+  begin(0);
+  begin(1);
   const std::string said = end();
   EXPECT_EQ(said, "iteration 0 runs at full clocks: its lengths were not told\n") << "the same reason once";
   EXPECT_EQ(others_, "2 began before their lengths were told");
@@ -141,7 +146,7 @@ TEST_F(StepClocksTest, LengthsThatChangeTakeAPlanBack) {
   EXPECT_EQ(again.full_from, 0U);
   EXPECT_EQ(clocks_of(again), std::set<int>{kProfiledMhz});
   await_reason(0, "the lengths of replica 0 were changed after they were told");
-  clocks_->step_begins(0);
+  begin(0);
   EXPECT_THAT(end(), HasSubstr("iteration 0 runs at full clocks: the lengths of replica 0 were changed after they"));
   EXPECT_EQ(others_, "1 could not be planned");
 }
@@ -152,7 +157,7 @@ TEST_F(StepClocksTest, LengthsBeyondTheFitAreNotPlanned) {
   EXPECT_EQ(plan.full_from, 0U);
   EXPECT_EQ(clocks_of(plan), std::set<int>{kProfiledMhz});
   await_reason(0, "microbatch 0 of replica 0 has 8000 tokens");
-  clocks_->step_begins(0);
+  begin(0);
   EXPECT_THAT(end(), HasSubstr("iteration 0 runs at full clocks: microbatch 0 of replica 0 has 8000 tokens"));
 }
 
@@ -164,18 +169,68 @@ TEST_F(StepClocksTest, SaysWhyTheAgentTakesNoPlan) {
   tell(0);
   (void)offer(0);
   await_reason(0, "no agent is used");
-  clocks_->step_begins(0);
-  EXPECT_EQ(end(), "iteration 0 has no plan: no agent is used\n");
+  begin(0);
+  EXPECT_EQ(end(), "iteration 0 has no plan on pipeline rank 0 of replica 0: no agent is used\n");
   EXPECT_EQ(others_, "1 could not be planned");
 }
 
+TEST_F(StepClocksTest, PlansTheFirstStepOfAJobThatGoesOn) {
+  tell(1'001);
+  EXPECT_EQ(offer(0).iteration, 1'001U);
+  tell(1'000);
+  EXPECT_EQ(offer(1).iteration, 1'000U) << "the lowest one is the first";
+  EXPECT_TRUE(eventually([&] { return clocks_->prediction(1'000).time_s > 0; }));
+  begin(1'000);
+  EXPECT_EQ(offer(2).iteration, 1'001U) << "the agent keeps one plan that waits";
+  EXPECT_EQ(end(), "");
+  EXPECT_EQ(others_, "");
+}
+
+/// No step is lost, however many begin between two looks of the thread.
+TEST_F(StepClocksTest, CountsEveryStepOfAnUnbrokenRun) {
+  for (std::int64_t step = 500; step < 1'500; ++step) begin(step);
+  (void)end();
+  EXPECT_EQ(others_, "1000 began before their lengths were told");
+}
+
+TEST_F(StepClocksTest, CountsAStepThatBeginsAgain) {
+  for (const std::int64_t step : {0, 1, 2}) {
+    tell(step);
+    EXPECT_EQ(offer(static_cast<std::size_t>(step)).iteration, static_cast<std::uint64_t>(step))
+        << "the one before is counted";
+    if (step < 2) begin(step);
+  }
+  begin(1);
+  begin(2);
+  (void)end();
+  EXPECT_EQ(others_, "2 began before their lengths were told") << "what was told before is forgotten";
+}
+
+TEST_F(StepClocksTest, PlansOtherDocumentsAfterACheckpoint) {
+  tell(0);
+  (void)offer(0);
+  begin(0);
+  tell(1);
+  (void)offer(1);
+  begin(1);
+  tell(2);
+  (void)offer(2);
+  begin(0);
+  tell(1, kLong);
+  const Client::IterationPlan again = offer(3);
+  EXPECT_EQ(again.iteration, 1U);
+  EXPECT_EQ(again.full_from, 2U);
+  EXPECT_EQ(clocks_of(again), std::set<int>{kProfiledMhz}) << "this replica is as long as the other one now";
+  (void)end();
+}
+
 TEST_F(StepClocksTest, GoesBackToACheckpointAndAheadAgain) {
-  clocks_->step_begins(0);
-  clocks_->step_begins(100);
+  begin(0);
+  begin(100);
   tell(101);
   EXPECT_EQ(offer(0).iteration, 101U);
-  clocks_->step_begins(101);
-  clocks_->step_begins(50);
+  begin(101);
+  begin(50);
   tell(51);
   EXPECT_EQ(offer(1).iteration, 51U);
   (void)end();
