@@ -133,7 +133,8 @@ LOWGEAR_API int lowgear_close(lowgear_client* client);
 /* Hands a plan (lowgear.plan/1) to the agent. `plan_rank` is which of the plan's ranks this process is. -1: the first
  * that tells of pp_rank; rank_order; the sizes of job_spec where one alone is above 1; a job of one process; a plan of
  * one rank, or of as many as the job has. Where none does, LOWGEAR_INVALID: another stage's clocks would be followed.
- * May be called again for another plan. A lease that the administrator has ended is taken again by this call alone. */
+ * May be called again for another plan. A lease that the administrator has ended is taken again by this call alone.
+ * LOWGEAR_INVALID where lowgear_expect_lengths was called with a profile. */
 LOWGEAR_API int lowgear_load_plan(lowgear_client* client, const char* path, int32_t plan_rank, uint32_t flags);
 
 /* Iterations are numbered from 0, or continue from the number of lowgear_iteration_begin_at. */
@@ -175,7 +176,8 @@ LOWGEAR_API int lowgear_expect(lowgear_client* client, const lowgear_unit* units
  * begins, a thread of the library predicts its units' times, and has the agent run it at clocks of its own, with which
  * this replica ends when the longest one does at full clocks. An iteration whose lengths are not told, told too late,
  * changed after they were told, do not add up or are beyond those of the fit runs at full clocks, the highest of the
- * profile; standard error says why, the same reason once. No call waits. */
+ * profile; standard error says why, the same reason once. Before the first plan no clock is requested. No call waits.
+ */
 enum { LOWGEAR_CLOCKS_PER_UNIT = 0, LOWGEAR_CLOCKS_PER_REPLICA = 1 };
 
 typedef struct lowgear_lengths_options {
@@ -193,7 +195,8 @@ typedef struct lowgear_lengths_options {
   { sizeof(lowgear_lengths_options), NULL, NULL, NULL, 0, 0, 1, LOWGEAR_CLOCKS_PER_UNIT }
 
 /* To be called once, by the training thread between two iterations, where neither a server plans the job nor a plan is
- * loaded. LOWGEAR_INVALID where a file cannot be read or is not of this schedule. */
+ * loaded: LOWGEAR_INVALID where one of them does and a profile is named, or where a file cannot be read or is not of
+ * this schedule. */
 LOWGEAR_API int lowgear_expect_lengths(lowgear_client* client, const lowgear_lengths_options* options);
 
 /* Since 1.5. What the times of a microbatch's units depend on: the lengths of its documents. */

@@ -146,15 +146,20 @@ int lowgear_load_plan(lowgear_client* client, const char* path, int32_t plan_ran
     if (path == nullptr) throw InputError("the path of the plan is null");
     if ((flags & ~LOWGEAR_PLAN_NEAREST_BELOW) != 0)
       throw InputError("unknown flags: this library is older than the program");
+    if (client->steps && client->steps->plans()) {
+      throw InputError("iterations have clocks for their lengths: leave out the plan, or the profile of lengths");
+    }
     try {
       client->client->load_plan(path, plan_rank >= 0 ? std::optional<int>(plan_rank) : std::nullopt,
                                 (flags & LOWGEAR_PLAN_NEAREST_BELOW) != 0);
+      client->has_plan = true;
       return LOWGEAR_OK;
     } catch (const InputError&) {
       throw;
     } catch (const lowgear::client::LeaseRefused&) {
       throw;
     } catch (const Error& error) {
+      client->has_plan = true;
       last_error() = error.what();
       return LOWGEAR_NO_AGENT;
     }

@@ -23,6 +23,7 @@ struct lowgear_client {
   lowgear::client::RankInfo rank;
   lowgear::client::SearchingRank searching;
   bool has_server = false;
+  bool has_plan = false;                                      ///< one was loaded
   std::filesystem::path recording;                            ///< empty: nothing is recorded
   std::unique_ptr<lowgear::client::IterationLog> iterations;  ///< null: none was searched; the client writes to it
   std::optional<lowgear::client::Client> client;              ///< within this object: a pointer is time of each mark

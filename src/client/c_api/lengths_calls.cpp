@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "client/c_api/handle.h"
@@ -44,10 +47,12 @@ int lowgear_expect_lengths(lowgear_client* client, const lowgear_lengths_options
   if (!usable(client)) return unusable(client);
   return guarded([&]() -> int {
     if (client->steps) throw InputError("lengths are expected already");
-    if (client->has_server && options != nullptr && options->profile != nullptr) {
+    lowgear::client::AttachedStepsOptions steps = step_options(*client, options);
+    if (steps.files && client->has_server) {
       throw InputError("a server plans this job; leave out the server, or the profile");
     }
-    client->steps = std::make_unique<lowgear::client::AttachedSteps>(step_options(*client, options), *client->client);
+    if (steps.files && client->has_plan) throw InputError("a plan is loaded; leave out the plan, or the profile");
+    client->steps = std::make_unique<lowgear::client::AttachedSteps>(std::move(steps), *client->client);
     return LOWGEAR_OK;
   });
 }
