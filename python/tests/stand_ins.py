@@ -1,4 +1,4 @@
-"""What the tests of adapters share: a client that remembers, modules with stand-ins for what they import, peers."""
+"""Shared by the tests of adapters: a client that remembers, modules with stand-ins for what they import, peers."""
 
 import importlib.util
 import sys
@@ -128,7 +128,15 @@ class Tensor:
         return (Tensor(row) for row in self.values)
 
     def __eq__(self, other):
+        if self.dim() == 2:
+            return Tensor([[value == other for value in row] for row in self.values])
         return Tensor([value == other for value in self.values])
+
+    def __or__(self, other):
+        return Tensor([[a or b for a, b in zip(row, others)] for row, others in zip(self.values, other.values)])
+
+    def all(self):
+        return all(map(all, self.values))
 
     def chunk(self, count):
         size = len(self.values) // count

@@ -1,8 +1,10 @@
 """Lengths from the rank that knows them to all ranks: by a store, without waiting."""
 
+import json
 import os
 import sys
 import threading
+import types
 import unittest
 import unittest.mock
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import lowgear
 from lowgear._lengths import amounts_of
 from lowgear.adapters.job import Job, Place
-from lowgear.adapters.lengths import Lengths
+from lowgear.adapters.lengths import Lengths, Use
 from stand_ins import Observed
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
@@ -59,8 +61,9 @@ class Exchange(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def rank(self, pp_rank, dp_rank, pp=2, dp=2, tp_rank=0, tp=1):
-        lengths = Lengths(Place(pp_rank, pp, dp_rank, dp, tp_rank, tp), Client(), lowgear.LowgearError, self.store, True)
+    def rank(self, pp_rank, dp_rank, pp=2, dp=2, tp_rank=0, tp=1, use=Use.PLAN, session=0):
+        lengths = Lengths(
+            Place(pp_rank, pp, dp_rank, dp, tp_rank, tp), Client(), lowgear.LowgearError, self.store, use, session)
         self.addCleanup(lengths.close)
         return lengths
 
@@ -80,19 +83,78 @@ class Exchange(unittest.TestCase):
         second_shard.tell(0, SHORT)
         self.assertEqual(self.store.keys, {})
 
-    def test_a_replica_that_tells_nothing_delays_nobody(self):
-        first, other = self.rank(0, 0), self.rank(1, 1)
+    def test_the_first_rank_knows_which_replica_has_told_nothing(self):
+        first = self.rank(0, 0, dp=3)
+        self.rank(0, 2, dp=3).tell(0, LONG)
         first.tell(0, SHORT)
-        self.assert_told(other, (0, 0, SHORT))
-        other.begins(0)
-        self.assertEqual({replica for _, replica, _ in other._client.told}, {0})
+        self.assert_told(first, (0, 0, SHORT), (0, 2, LONG))
+        self.assertNotIn("lowgear/lengths/0/0/all", self.store.keys)
+
+    def test_others_ask_for_one_key_however_many_replicas_there_are(self):
+        other = self.rank(1, 0, dp=64)
+        other.close()
+        other._requests = 0
+        self.store.set("lowgear/lengths/0/0/all", json.dumps([SHORT] * 64))
+        other._look()
+        self.assertLessEqual(other._requests, 3)
+        self.assertEqual(other._client.told[63], (0, 63, SHORT))
+
+    def test_where_lengths_are_recorded_alone_one_rank_asks_whatever_the_size_of_the_job(self):
+        first = self.rank(0, 0, pp=64, dp=2, tp=64, use=Use.RECORD)
+        second = self.rank(0, 1, pp=64, dp=2, tp=64, use=Use.NONE)
+        for iteration in range(4):  # in their course
+            for lengths in (first, second):
+                lengths.begins(iteration)
+                lengths.tell(iteration, SHORT)
+        self.assert_told(first, *((iteration, replica, SHORT) for iteration in range(4) for replica in range(2)))
+        self.assertLess(first._pause_s(), 0.1)
+        self.assertIsNone(second._pause_s())
+
+    def test_lengths_of_an_iteration_that_has_begun_reach_no_planner(self):
+        for use, expected in ((Use.PLAN, []), (Use.PLAN | Use.RECORD, [(0, 0, SHORT)])):
+            lengths = Lengths(Place(0, 1), Client(), lowgear.LowgearError, None, use)
+            lengths.begins(0)
+            lengths.tell(0, SHORT)
+            self.assertEqual(lengths._client.told, [])
+            lengths.begins(1)
+            lengths.close()
+            self.assertEqual(lengths._client.told, expected)
+
+    def test_sessions_of_a_process_have_keys_of_their_own(self):
+        first = self.rank(0, 0, dp=1)
+        for iteration in range(10):
+            first.tell(iteration, SHORT)
+            first.begins(iteration)
+        first.tell(10, SHORT)
+        first.close()
+        self.assertIn("lowgear/lengths/0/10/all", self.store.keys)
+        self.assertLessEqual({key.split("/")[3] for key in self.store.keys}, {"9", "10"}, "others may yet read these")
+        again = self.rank(1, 0, dp=1, session=1)
+        again.begins(9)
+        again.close()
+        self.assertEqual(again._client.told, [])
+
+    def test_the_first_rank_says_why_another_replica_has_no_lengths(self):
+        first = self.rank(0, 0)
+        with unittest.mock.patch("lowgear.adapters.lengths.say_once", self.said.append):
+            self.rank(0, 1).tell(0, "expected lengths")
+            self.assert_told(first, (0, 1, []))
+        self.assertEqual(self.said, ["replica 1: expected lengths"])
+
+    def test_one_rank_says_an_error_of_handing_over(self):
+        refused = unittest.mock.Mock()
+        refused.tell_lengths.side_effect = lowgear.LowgearError("tell them later")
+        with unittest.mock.patch("lowgear.adapters.lengths.say_once", self.said.append):
+            for place in (Place(0, 2, 0, 2), Place(0, 2, 1, 2)):
+                Lengths(place, refused, lowgear.LowgearError, None, Use.PLAN).tell(0, SHORT)
+        self.assertEqual(self.said, ["tell them later"])
 
     def test_a_change_reaches_every_rank(self):
         first, other = self.rank(0, 0, dp=1), self.rank(1, 0, dp=1)
         first.tell(0, SHORT)
         first.tell(0, SHORT)
         self.assert_told(other, (0, 0, SHORT))
-        self.assertNotIn("lowgear/lengths/0/changed", self.store.keys)
+        self.assertNotIn("lowgear/lengths/0/0/changed", self.store.keys)
         first.tell(0, LONG)
         self.assert_told(other, (0, 0, []))
 
@@ -101,8 +163,9 @@ class Exchange(unittest.TestCase):
         for iteration in range(50):
             first.tell(iteration, SHORT)
             first.begins(iteration)
-        wait_until(lambda: "lowgear/lengths/49/0" in self.store.keys, "the newest lengths are told")
-        wait_until(lambda: len(self.store.keys) < 8, "old ones are deleted")
+        first.tell(50, SHORT)
+        wait_until(lambda: "lowgear/lengths/0/50/all" in self.store.keys, "the newest lengths are told")
+        wait_until(lambda: len(self.store.keys) < 20, "old ones are deleted")
 
     def test_a_store_that_ends_ends_the_exchange(self):
         first = self.rank(0, 0)
@@ -112,7 +175,7 @@ class Exchange(unittest.TestCase):
         first.tell(3, SHORT)
 
     def test_a_job_of_one_process_needs_no_store(self):
-        lengths = Lengths(Place(0, 1), Client(), lowgear.LowgearError, None, True)
+        lengths = Lengths(Place(0, 1), Client(), lowgear.LowgearError, None, Use.PLAN)
         lengths.tell(0, SHORT)
         self.assertEqual(lengths._client.told, [(0, 0, SHORT)])
 
@@ -141,10 +204,32 @@ class Call(Observed):
 
     def test_wrong_arguments_do_not_end_the_job(self):
         self.begin()
-        for wrong in (None, 7, [7], [["a"]]):
+        for wrong in (None, 7, [7], [["a"]], [[float("inf")]], [[10**400]], [[-1]], (1 // 0 for _ in range(1))):
             lowgear.tell_lengths(wrong)
-        self.assertEqual(self.session.told, [(None, [])] * 4)
-        self.assertIn("expected the lengths of documents for each microbatch", self.said[-1])
+            iteration, told = self.session.told[-1]
+            self.assertIsNone(iteration)
+            self.assertIn("expected the lengths of documents for each microbatch", told)
+            self.assertEqual(self.said[-1], told)
+        self.assertEqual(len(self.session.told), 8)
+
+    def test_an_iteration_is_a_number(self):
+        for wrong in (1.0, "0", -1, 10**400):
+            lowgear.tell_lengths([[1]], iteration=wrong)
+            self.assertIn("tell_lengths: expected the number of an iteration", self.said[-1])
+        self.begin()
+        self.assertEqual(self.session.told, [])
+        self.assertIsNone(self.marks.refused)
+
+    def test_a_call_in_a_process_that_loads_data_is_said_once(self):
+        self.begin()
+        with unittest.mock.patch("lowgear.adapters.marks.os.getpid", lambda: -1):
+            lowgear.tell_lengths([[1]])
+            lowgear.tell_lengths([[2]])
+        loader = types.SimpleNamespace(get_worker_info=lambda: "worker 0")
+        with unittest.mock.patch.dict(sys.modules, {"torch.utils.data": loader}):
+            lowgear.tell_lengths([[3]])
+        self.assertEqual(self.session.told, [])
+        self.assertEqual(len([line for line in self.said if "in another process than the one that trains" in line]), 1)
 
     def test_tensors_are_read_unless_they_are_on_a_gpu(self):
         tensor = unittest.mock.Mock(is_cuda=False, tolist=lambda: [2, 3])

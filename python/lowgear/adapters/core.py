@@ -4,9 +4,9 @@ import importlib
 import os
 import sys
 from types import ModuleType
-from typing import List, Optional
+from typing import Optional
 
-from .._lengths import Amounts
+from .._lengths import Told
 from .importing import ADAPTERS, AfterImport, is_asked_for
 from .marks import Marks
 from .messages import is_first_rank, say, say_once
@@ -39,13 +39,16 @@ def install(name: str, module: object, marks: Marks = _MARKS) -> None:
         say(f"not attached to {name}: {problem}")
 
 
-def tell(iteration: Optional[int], amounts: List[Amounts], problem: Optional[str]) -> None:
-    """Lengths that the program tells. Never raises. With a problem there are none, which is told, too: other replicas do not
-    wait for them."""
+def complain(problem: str) -> None:
+    """Says once what is wrong with a call of the program."""
+    if is_first_rank():
+        say_once(problem)
+
+
+def tell(iteration: Optional[int], told: Told) -> None:
+    """Lengths that the program tells. Never raises."""
     try:
-        if problem is not None and is_first_rank():
-            say_once(problem)
-        _MARKS.tell(iteration, amounts)
+        _MARKS.tell(iteration, told)
     except Exception as error:
         _MARKS.fail(error)
 

@@ -1,10 +1,9 @@
 """Lengths of documents that the arguments of an iteration show."""
 
-from typing import Any, Dict, List, Optional
-
-from .messages import say_once
+from typing import Any, Callable, Dict, List, Optional
 
 _NAMES = ("position_ids", "cu_seqlens", "attention_mask")
+_INSTEAD = "tell them: lowgear.tell_lengths (docs/attaching.md)"
 
 
 def _rows(tensor: Any, microbatches: int) -> Optional[List[Any]]:
@@ -17,7 +16,7 @@ def _rows(tensor: Any, microbatches: int) -> Optional[List[Any]]:
 def _documents(name: str, rows: Any) -> List[int]:
     """Lengths in the rows of a microbatch: each row begins a document."""
     if name == "attention_mask":
-        return [length for length in rows.sum(1).tolist() if length > 0]
+        return [length for length in (rows == 1).sum(1).tolist() if length > 0]
     lengths: List[int] = []
     for row in rows:
         if name == "cu_seqlens":
@@ -28,18 +27,22 @@ def _documents(name: str, rows: Any) -> List[int]:
     return lengths
 
 
-def documents_in(arguments: Dict[str, Any], microbatches: int) -> Optional[List[List[int]]]:
+def documents_in(
+        arguments: Dict[str, Any], microbatches: int, say: Optional[Callable[[str], None]]) -> Optional[List[List[int]]]:
     """Lengths by microbatch: from `position_ids` (a document begins at 0), `cu_seqlens` or an `attention_mask` of 0 and 1,
-    each with a row for each sequence. None where there are none on the CPU."""
+    each with a row for each sequence. None where there are none on the CPU. `say` gets what a user can do about it."""
     for name in _NAMES:
         tensor = arguments.get(name)
         if not hasattr(tensor, "is_cuda"):
             continue
         if tensor.is_cuda:
-            say_once(f"lengths are not read from {name} on a GPU, which would make the host wait; tell them: "
-                     "lowgear.tell_lengths (docs/attaching.md)")
+            if say is not None:
+                say(f"lengths are not read from {name} on a GPU, which would make the host wait; {_INSTEAD}")
             continue
         parts = _rows(tensor, microbatches)
-        if parts is not None:
+        if parts is not None and name == "attention_mask" and not bool(((tensor == 0) | (tensor == 1)).all()):
+            if say is not None:
+                say(f"lengths are not read from an attention_mask of other values than 0 and 1; {_INSTEAD}")
+        elif parts is not None:
             return [_documents(name, rows) for rows in parts]
     return None

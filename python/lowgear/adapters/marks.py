@@ -1,14 +1,18 @@
 """Marks of a process: iterations and units, compared with the schedule. One object in a process."""
 
 import atexit
+import mmap
+import os
+import sys
 import threading
 from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
 
-from .._lengths import Amounts, amounts_of
+from .._lengths import Told, amounts_of
 from .._torch import current_cuda
 from .clients import Clients
+from .inputs import documents_in
 from .job import Job, Unit, first_difference, name_of
-from .messages import is_first_rank, leave_reason, say
+from .messages import is_first_rank, leave_reason, say, say_once
 from .session import Session
 
 #: Who marks where several adapters see a job: the one of the highest level, then the one that came first.
@@ -35,7 +39,9 @@ class Marks:
         self._broken = False
         self._thread = 0
         self._adapters: Dict[str, Any] = {}
-        self._told: List[Tuple[Optional[int], List[Amounts]]] = []  # before there is a client
+        self._told: List[Tuple[Optional[int], Told]] = []  # before there is a client
+        self._process = 0  # that has the client
+        self._said_in_forks = mmap.mmap(-1, 1)  # memory that forked processes share
 
     def adapter(self, source: str, make: Callable[[], Any]) -> Any:
         """The one object of an adapter, which may have hooks in several modules."""
@@ -82,29 +88,43 @@ class Marks:
             return
         if self._session is None:
             return
-        for iteration, amounts in self._told:
-            self._session.tell((number or 0) if iteration is None else iteration, amounts)
-        self._told = []
+        told, self._told = self._told, []
+        for iteration, lengths in told:
+            self._session.tell((number or 0) if iteration is None else iteration, lengths)
         self._session.begin(number)
         self._running, self._broken, self._units = True, False, []
         self._thread = threading.get_ident()
 
-    def tell(self, iteration: Optional[int], amounts: List[Amounts]) -> None:
+    def tell(self, iteration: Optional[int], told: Told) -> None:
         """The lengths of this replica in an iteration; None: in the one that begins next."""
-        if self._session is not None:
-            self._session.tell(iteration, amounts)
+        if self._is_elsewhere():
+            if is_first_rank() and self._said_in_forks[0] == 0:
+                self._said_in_forks[0] = 1
+                say("lowgear.tell_lengths was called in another process than the one that trains, such as a loader's worker, "
+                    "and does nothing there: return the lengths with the batch, and tell them next to the training step")
+        elif self._session is not None:
+            self._session.tell(iteration, told)
         elif not self._off and len(self._told) < _MOST_TOLD:
-            self._told.append((iteration, amounts))
+            self._told.append((iteration, told))
 
-    @property
-    def records_lengths(self) -> bool:
-        """Whether those of the iteration that runs are missing, and of use: for the recording, as clocks need them before."""
-        return self._session is not None and self._session.lacks_lengths()
+    def _is_elsewhere(self) -> bool:
+        """Whether this process is a child of the one that trains. A child that was forked before the first iteration may
+        itself be a rank, unless PyTorch says that it loads data."""
+        if self._session is not None and os.getpid() != self._process:
+            return True
+        loader = sys.modules.get("torch.utils.data")
+        return loader is not None and loader.get_worker_info() is not None
 
-    def tell_current(self, documents: Optional[List[List[int]]]) -> None:
-        """By microbatch."""
+    def tell_inputs(self, arguments: Dict[str, Any], microbatches: int) -> None:
+        """Tells the lengths in the arguments of the iteration that runs, where they are missing and recorded: clocks need
+        them before."""
+        session = self._session
+        if session is None or not session.lacks_lengths():
+            return
+        place = session.job.place
+        documents = documents_in(arguments, microbatches, say_once if place.speaks and place.pp_rank == 0 else None)
         if documents is not None:
-            self._session.tell(self._session.next_iteration - 1, [amounts_of(lengths) for lengths in documents])
+            session.tell(session.next_iteration - 1, [amounts_of(lengths) for lengths in documents])
 
     def pause(self) -> None:
         """Ends the iteration: an evaluation, a checkpoint or the next iteration follows."""
@@ -212,6 +232,7 @@ class Marks:
                 say(f"this job is not measured: {problem}")
                 leave_reason(str(problem))
             return
+        self._process = os.getpid()
         atexit.unregister(self.close)  # of an earlier client
         atexit.register(self.close)
         if job.place.speaks and job.place.pp_rank == 0:

@@ -4,13 +4,13 @@ import itertools
 import os
 import warnings
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 from .. import _library
-from .._lengths import Amounts
+from .._lengths import Told
 from .._torch import current_cuda, current_gpu, torch
 from .job import Job, job_spec, schedule_csv
-from .lengths import Lengths, default_store
+from .lengths import Lengths, Use, default_store
 from .messages import say_once
 from .plans import order_problem, plan_file
 
@@ -48,6 +48,13 @@ def _does_more_than_record() -> bool:
     return any(os.environ.get(name) for name in ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_STEPS", "LOWGEAR_SEARCH"))
 
 
+def _refuse_two_sources() -> None:
+    """As `lowgear run` does. Raises ValueError where step clocks and another variable are given."""
+    for name in ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_SEARCH"):
+        if os.environ.get("LOWGEAR_STEPS") and os.environ.get(name):
+            raise ValueError(f"LOWGEAR_STEPS and {name}: clocks come from one of them; unset LOWGEAR_STEPS or {name}")
+
+
 class Session:
     """A client that was opened for one job, and its requests."""
 
@@ -56,6 +63,8 @@ class Session:
 
         if _has_client():
             raise RuntimeError("the program has a lowgear.Client of its own")
+        if not refused:
+            _refuse_two_sources()
         self.job = job
         self._error = lowgear.LowgearError
         self._stream: Optional[int] = None
@@ -63,6 +72,7 @@ class Session:
         self._planned: Optional[Job] = None
         self._lengths: Optional[Lengths] = None
         self._no_lengths = ""  # why
+        self._earlier = earlier
         self.next_iteration = 0
         self.problem: Optional[str] = None
         self.is_served = bool(os.environ.get("LOWGEAR_SERVER")) and not refused
@@ -89,13 +99,14 @@ class Session:
         elif os.environ.get("LOWGEAR_PLAN"):
             self._planned = job
             self._load_plan(os.environ["LOWGEAR_PLAN"])
-        if os.environ.get("LOWGEAR_RECORDING") and not refused and not self.not_recorded:
+        self._records = bool(os.environ.get("LOWGEAR_RECORDING")) and not refused and not self.not_recorded
+        if self._records:
             self._record_order(Path(os.environ["LOWGEAR_RECORDING"]))
-            if job.orders is not None and not os.environ.get("LOWGEAR_STEPS"):
-                self._expect_lengths(None)
-        if os.environ.get("LOWGEAR_STEPS") and not refused:
+        profile = "" if refused else os.environ.get("LOWGEAR_STEPS")
+        if profile:
             self._planned = job
-            self._expect_lengths(os.environ["LOWGEAR_STEPS"])
+        if profile or self._records:
+            self._expect_lengths(profile or None)
         if job.expected is not None and not refused:
             self._attempt("expect", job.expected, False)  # Python decides what a difference means: it knows more
 
@@ -116,33 +127,38 @@ class Session:
         """Of each iteration. Without a profile they are recorded alone, by one rank."""
         place = self.job.place
         if self.job.orders is None:
-            self.problem = "step clocks need a pipeline whose units are marked"
+            self._no_lengths = "there is no pipeline whose units are marked"
+            if profile:
+                self.problem = "step clocks need a pipeline whose units are marked"
             return
-        hears = bool(profile) or (place.pp_rank == 0 and place.speaks)
+        use = Use.PLAN if profile else Use.NONE
+        if self._records and place.pp_rank == 0 and place.speaks:
+            use |= Use.RECORD
         try:
             store = default_store()
             if store is None and place.pp * place.dp * place.tp > 1:
                 raise RuntimeError("lengths do not reach other ranks, as torch.distributed is not initialized")
-            if hears:
+            if use:
                 self.client.expect_lengths(
                     schedule_csv(self.job.orders), pp_rank=place.pp_rank, replica=place.dp_rank, replicas=place.dp,
                     profile=profile, clocks_per=os.environ.get("LOWGEAR_CLOCKS_PER") or "unit")
-            self._lengths = Lengths(place, self.client, self._error, store, hears)
+            self._lengths = Lengths(place, self.client, self._error, store, use, self._earlier)
         except (self._error, AttributeError, RuntimeError, ValueError) as error:
             self._no_lengths = str(error)
             if profile:
                 self.problem = str(error)
 
-    def tell(self, iteration: Optional[int], amounts: List[Amounts]) -> None:
+    def tell(self, iteration: Optional[int], told: Told) -> None:
         """The lengths of this replica in an iteration; None: in the one that begins next."""
         if self._lengths is not None:
-            self._lengths.tell(self.next_iteration if iteration is None else iteration, amounts)
-        elif self._no_lengths and self.job.place.speaks:
+            self._lengths.tell(self.next_iteration if iteration is None else iteration, told)
+        elif self._no_lengths and self._records and self.job.place.speaks and self.job.place.pp_rank == 0:
             say_once(f"lengths are not recorded: {self._no_lengths}")
 
     def lacks_lengths(self) -> bool:
-        """Whether this rank has not told those of the newest iteration."""
-        return self._lengths is not None and not self._lengths.knows(self.next_iteration - 1)
+        """Whether those of the newest iteration are recorded, and this rank has yet to tell them."""
+        lengths = self._lengths
+        return lengths is not None and self._records and lengths.tells and not lengths.knows(self.next_iteration - 1)
 
     def _record_order(self, folder: Path) -> None:
         """One rank leaves the job's order next to the recordings, as `lowgear plan --schedule` reads it."""

@@ -5,7 +5,6 @@ import sys
 from typing import Any, Dict, List, Optional
 
 from .._units import LETTERS
-from .inputs import documents_in
 from .job import Job, Place, Unit
 from .marks import PIPELINE, Marks
 from .wrapping import Unsupported, is_wrapped, require, wrap
@@ -137,8 +136,8 @@ class _Adapter:
         if schedule._has_backward:
             self.marks.begin(_SOURCE, PIPELINE, lambda: self.job(schedule))
             is_first = any(stage.is_first for stage in _stages(schedule))
-            if is_first and self.marks.running(_SOURCE) and self.marks.records_lengths:
-                self.marks.tell_current(documents_in(arguments.get("kwargs") or {}, schedule._n_microbatches))
+            if is_first and self.marks.running(_SOURCE):
+                self.marks.tell_inputs(arguments.get("kwargs") or {}, schedule._n_microbatches)
         else:
             self.marks.pause()  # an evaluation
         yield from self.marks.call()
