@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +14,7 @@
 #include "base/core/error_of.h"
 #include "base/core/eventually.h"
 #include "base/core/files/file.h"
-#include "base/core/files/temporary_folder.h"
+#include "base/core/temporary_folder.h"
 #include "planning/schedule/generators.h"
 #include "planning/steps/step_input.h"
 
