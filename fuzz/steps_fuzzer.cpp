@@ -56,8 +56,11 @@ StepFolder sound_folder() {
   const steps::PredictedSteps predicted =
       predict_steps(dag, lengths, steps::read_trace(times, "trace.csv"), 2, steps::Foresight::last);
   const steps::StepRun run = plan_steps(predicted, dag, profile, power_w, {}, quiet);
-  const steps::StepsFile run_file{.profile = "p",
+  const steps::StepsFile run_file{.version = {},
+                                  .command = {},
+                                  .profile = "p",
                                   .lengths = "l",
+                                  .recorded = {},
                                   .schedule = "1f1b",
                                   .steps = 3,
                                   .fitted_steps = 2,
