@@ -9,7 +9,7 @@ import sys
 import unittest
 
 import lowgear
-from test_attached_job import BINARY, HERE, WithSimulatedGpus
+from test_attached_job import BINARY, HERE, SITE, WithSimulatedGpus
 from test_client import plan_text
 
 JOB = HERE / "job_torch" / "documents.py"
@@ -26,7 +26,7 @@ class Lengths(WithSimulatedGpus):
         self.write_profile()
 
     def write_profile(self):
-        """What `lowgear profile` would write of a recording of the job."""
+        """As `lowgear profile` would write it of a recording of the job."""
         self.profile = self.folder / "profile.csv"
         rows = ["stage,instruction,frequency,time,energy,blocking_power"]
         coefficients = []
@@ -46,7 +46,7 @@ class Lengths(WithSimulatedGpus):
             "most_tokens": MOST_TOKENS, "most_squared_tokens": MOST_TOKENS ** 2}))
 
     def run_job(self, iterations, how, *options):
-        """What it says, and the clocks that each rank asked for, by iteration."""
+        """Returns its messages, and the clocks that each rank asked for, by iteration."""
         recordings, store = (self.folder / f"{name}-{how}-{len(options)}-{iterations}" for name in ("recordings", "store"))
         store.mkdir()
         run = self.run_attached(sys.executable, JOB, iterations, how, JOB_STORE=str(store), options=(
@@ -120,6 +120,15 @@ class Lengths(WithSimulatedGpus):
             client.expect_lengths(orders, profile=self.profile)
             with self.assertRaisesRegex(ValueError, "leave out the plan, or the profile"):
                 client.load_plan(plan, plan_rank=0)
+
+    def test_two_sources_of_clocks_are_refused_in_one_line(self):
+        (self.folder / "store").mkdir()
+        self.environment.update(
+            PYTHONPATH=os.pathsep.join(map(str, (SITE, HERE / "job_torch", HERE.parent))), JOB_STORE=str(self.folder / "store"),
+            LOWGEAR_STEPS=str(self.profile), LOWGEAR_PLAN=str(self.folder / "plan"))
+        run = self.run_plainly(sys.executable, JOB, 2, "untold")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(run.stderr.count("LOWGEAR_STEPS and LOWGEAR_PLAN: clocks come from one of them"), 1, run.stderr)
 
     def test_what_is_missing_is_said_before_the_command_starts(self):
         (self.folder / "profile.csv.work.json").unlink()
