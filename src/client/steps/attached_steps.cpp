@@ -86,7 +86,10 @@ void AttachedSteps::leave_out_before(std::int64_t iteration) {
 }
 
 std::optional<std::string> AttachedSteps::finish() {
-  thread_.reset();
+  if (thread_) {
+    thread_.reset();
+    record();  // the thread may not have begun
+  }
   leave_out_before(seen_ + 1);
   if (left_out_ > 0 && told_.any()) {
     fmt::print(stderr,
