@@ -16,7 +16,7 @@ class BegunSteps {
     [[nodiscard]] bool is_empty() const noexcept { return newest < first; }
     /// Whether training went back to a checkpoint after this, an earlier one, was read.
     [[nodiscard]] bool goes_back_in(const Run& later) const noexcept {
-      return later.first != first && later.first <= newest;
+      return later.newest < newest || (later.first != first && later.first <= newest);
     }
   };
 

@@ -27,6 +27,8 @@ TEST(BegunSteps, GoBack) {
   EXPECT_FALSE(before.goes_back_in(begun.run()));
   begun.begins(9);
   EXPECT_FALSE(before.goes_back_in(begun.run()));
+  begun.begins(0);
+  EXPECT_TRUE(before.goes_back_in(begun.run())) << "to where the run began";
   for (const int step : {2, 3, 4}) begun.begins(step);
   EXPECT_TRUE(before.goes_back_in(begun.run())) << "although it is ahead again";
 }
