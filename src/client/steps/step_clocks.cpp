@@ -128,7 +128,8 @@ StepClocks::Made StepClocks::plan(std::int64_t step, const StepLengths& lengths)
     made.answer = options_.offer({.plan_json = plan_of_rank(options_.planning, next, options_.pp_rank),
                                   .iteration = iteration,
                                   .full_from = is_planned ? iteration + 1 : iteration,
-                                  .full_clock_mhz = full_mhz});
+                                  .full_clock_mhz = full_mhz,
+                                  .predicted_time_s = next.time_s});
   } catch (const Error& error) {
     made.answer = {error.what(), false};
   }

@@ -1,7 +1,6 @@
-#include "training/trainer/measuring/step_rows.h"
+#include "client/steps/step_rows.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstddef>
 #include <cstdio>
@@ -11,7 +10,7 @@
 #include <iterator>
 #include <utility>
 
-namespace lowgear::trainer {
+namespace lowgear::client {
 
 StepRows::StepRows(std::filesystem::path file, std::string_view header, std::int64_t first_step)
     : file_(std::move(file)) {
@@ -33,6 +32,10 @@ void StepRows::write(const std::string& text, bool from_begin) {
   fmt::print(stderr, "{}: cannot be written: its steps are not recorded; training continues\n", file_.string());
 }
 
+StepRows lengths_file(const std::filesystem::path& recording, std::int64_t first_step) {
+  return {recording / steps::kLengthsFile, "step,replica,microbatch,tokens,squared_tokens", first_step};
+}
+
 std::string lengths_rows(std::int64_t step, std::span<const steps::Amounts> amounts, int microbatches) {
   std::string rows;
   const auto count = static_cast<std::size_t>(microbatches);
@@ -43,13 +46,4 @@ std::string lengths_rows(std::int64_t step, std::span<const steps::Amounts> amou
   return rows;
 }
 
-std::string expert_load_rows(std::int64_t step, int replica, std::span<const ExpertLoads::Pass> passes) {
-  std::string rows;
-  for (const ExpertLoads::Pass& pass : passes) {
-    fmt::format_to(std::back_inserter(rows), "{},{},{},{},{}\n", step, replica, pass.microbatch, pass.layer,
-                   fmt::join(pass.tokens, " "));
-  }
-  return rows;
-}
-
-}  // namespace lowgear::trainer
+}  // namespace lowgear::client

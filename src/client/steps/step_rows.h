@@ -7,9 +7,8 @@
 #include <string_view>
 
 #include "planning/steps/work_model.h"
-#include "training/trainer/model/expert_loads.h"
 
-namespace lowgear::trainer {
+namespace lowgear::client {
 
 /// A CSV of a recording whose first column is the step. Training does not depend on it: what cannot be written is
 /// reported once.
@@ -31,12 +30,8 @@ class StepRows {
 
 /// `lengths.csv`: the lengths of every replica's microbatches in each recorded step, as `lowgear profile` and `lowgear
 /// plan --lengths` read them.
-inline constexpr std::string_view kLengthsHeader = "step,replica,microbatch,tokens,squared_tokens";
+[[nodiscard]] StepRows lengths_file(const std::filesystem::path& recording, std::int64_t first_step);
 /// By replica, then microbatch.
 [[nodiscard]] std::string lengths_rows(std::int64_t step, std::span<const steps::Amounts> amounts, int microbatches);
 
-/// `expert_loads-RANK.csv`: the tokens of each expert in the layers of a rank, as `lowgear plan --lengths` reads them.
-inline constexpr std::string_view kExpertLoadsHeader = "step,replica,microbatch,layer,expert_tokens";
-[[nodiscard]] std::string expert_load_rows(std::int64_t step, int replica, std::span<const ExpertLoads::Pass> passes);
-
-}  // namespace lowgear::trainer
+}  // namespace lowgear::client
