@@ -9,8 +9,8 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "planning/api/plan_replays.h"
 #include "planning/profile/profile_file.h"
+#include "planning/profile/switch_latency.h"
 #include "planning/steps/work_model.h"
 
 namespace lowgear::client {
@@ -70,7 +70,7 @@ StepPlanning read_step_planning(const StepFiles& files, schedule::Schedule sched
   planning.schedule = pipeline.schedule.name;
   planning.fit_error = pipeline.work.error();
   if (files.clocks_per == steps::ClocksPer::replica) {
-    planning.clock_lead_s = file.switch_latency_s.value_or(api::kAssumedSwitchLatencyS);
+    planning.clock_lead_s = file.switch_latency_s.value_or(profile::kAssumedSwitchLatencyS);
   }
   planning.planner = std::make_unique<steps::NextStepPlanner>(std::move(pipeline));
   return planning;

@@ -14,9 +14,6 @@
 
 namespace lowgear::api {
 
-/// The switch latency that is assumed where none is stated: that of an A100.
-inline constexpr double kAssumedSwitchLatencyS = 0.025;
-
 /// The conditions of a replay that the profile does not state.
 struct ReplayConditions {
   double switch_latency_s = 0;

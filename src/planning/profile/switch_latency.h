@@ -9,6 +9,9 @@
 
 namespace lowgear::profile {
 
+/// The switch latency that is assumed where none is stated: that of an A100.
+inline constexpr double kAssumedSwitchLatencyS = 0.025;
+
 /// How late a clock change takes effect, from the unit that asks for it.
 struct SwitchLatency {
   double latency_s = 0;

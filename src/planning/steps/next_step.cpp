@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "planning/profile/switch_latency.h"
 #include "planning/schedule/communication.h"
 
 namespace lowgear::steps {
@@ -13,11 +14,8 @@ namespace lowgear::steps {
 namespace {
 
 /// An agent cannot expect the begin of units whose lengths change from step to step, so clocks of single units are
-/// requested as they begin, and take effect that much later (an A100's). One clock a replica changes between steps.
-double late_by_s(ClocksPer clocks_per) {
-  constexpr double kSwitchLatencyS = 0.025;
-  return clocks_per == ClocksPer::unit ? kSwitchLatencyS : 0;
-}
+/// requested as they begin, and take effect that much later. One clock a replica changes between steps.
+double late_by_s(ClocksPer clocks_per) { return clocks_per == ClocksPer::unit ? profile::kAssumedSwitchLatencyS : 0; }
 
 }  // namespace
 

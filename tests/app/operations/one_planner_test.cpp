@@ -14,6 +14,7 @@
 #include "planning/api/plan_replays.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/profile_file.h"
+#include "planning/profile/switch_latency.h"
 #include "planning/schedule/generators.h"
 #include "rivals/policies/published_policies.h"
 #include "server/planning/measured_job.h"
@@ -57,7 +58,7 @@ server::MeasuredJob served(const profile::StageProfile& rows) {
   for (const profile::Measurement& row : rows.measurements(0, OpKind::forward)) {
     model.clocks_mhz.push_back(row.clock_mhz);
   }
-  model.switch_latency_s = api::kAssumedSwitchLatencyS;  // as the others do where nobody states it
+  model.switch_latency_s = profile::kAssumedSwitchLatencyS;  // as the others do where nobody states it
   return server::MeasuredJob(std::make_shared<const server::PipelineModel>(std::move(model)));
 }
 

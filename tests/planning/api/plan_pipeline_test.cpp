@@ -17,6 +17,7 @@
 #include "planning/api/sample_pipeline.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/profile/example_profile.h"
+#include "planning/profile/switch_latency.h"
 
 namespace lowgear::api {
 namespace {
@@ -137,9 +138,10 @@ TEST(PlanPipeline, ShowsTheSlowestPlanThatFinishesNoLater) {
 
 TEST(PlanPipeline, ReplaysThePlanWithLateChangesWhereNoLatencyIsKnown) {
   EXPECT_FALSE(plan(sample_pipeline(), {.deadlines = {.plans = 1}}).late);
-  const PlanResult result = plan(sample_pipeline(), {.deadlines = {.plans = 1}, .late_s = kAssumedSwitchLatencyS});
+  const PlanResult result =
+      plan(sample_pipeline(), {.deadlines = {.plans = 1}, .late_s = profile::kAssumedSwitchLatencyS});
   ASSERT_TRUE(result.late);
-  EXPECT_EQ(result.late->switch_latency_s, kAssumedSwitchLatencyS);
+  EXPECT_EQ(result.late->switch_latency_s, profile::kAssumedSwitchLatencyS);
   EXPECT_EQ(result.late->baseline, result.baseline) << "clocks that never change are never late";
   EXPECT_NE(result.late->plan.energy_j, result.shown.energy_j);
 }

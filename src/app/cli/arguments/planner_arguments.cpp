@@ -64,7 +64,7 @@ std::string_view name(SwitchLatencyArgument::Source source) {
 }
 
 std::optional<double> SwitchLatencyArgument::late_s() const {
-  return latency_s || lead_s > 0 ? std::nullopt : std::optional(api::kAssumedSwitchLatencyS);
+  return latency_s || lead_s > 0 ? std::nullopt : std::optional(profile::kAssumedSwitchLatencyS);
 }
 
 void SwitchLatencyArgument::complete_from(std::optional<double> of_profile_s) {
@@ -76,7 +76,7 @@ void SwitchLatencyArgument::complete_from(std::optional<double> of_profile_s) {
 void SwitchLatencyArgument::complete_for_plan(std::optional<double> of_profile_s) {
   complete_from(of_profile_s);
   if (!latency_s) {
-    latency_s = api::kAssumedSwitchLatencyS;
+    latency_s = profile::kAssumedSwitchLatencyS;
     source = Source::assumed;
   }
   if (!asks_ahead) return;
@@ -110,14 +110,14 @@ void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument) {
          fmt::format(
              "Time that a clock change takes, in ms, or {0} (default: the profile's, else {0}, and figures for {1} "
              "are shown, too)",
-             kInstant, api::kAssumedSwitchLatencyS * kMsPerS))
+             kInstant, profile::kAssumedSwitchLatencyS * kMsPerS))
       ->type_name("MS|instant");
 }
 
 void add_ask_ahead_option(CLI::App& app, SwitchLatencyArgument& argument) {
   app.get_option("--switch-latency")
       ->description(fmt::format("Time that a clock change takes, in ms, or {} (default: the profile's, else {})",
-                                kInstant, api::kAssumedSwitchLatencyS * kMsPerS));
+                                kInstant, profile::kAssumedSwitchLatencyS * kMsPerS));
   app.add_flag(
       "--ask-ahead,!--no-ask-ahead", argument.asks_ahead,
       "The agent requests each clock one switch latency before its unit is expected to begin, so that it changes "

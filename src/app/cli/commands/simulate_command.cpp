@@ -28,6 +28,7 @@
 #include "planning/plan/plan_json.h"
 #include "planning/profile/recorded_energy.h"
 #include "planning/profile/recording_check.h"
+#include "planning/profile/switch_latency.h"
 #include "planning/schedule/communication.h"
 #include "report/report/chrome_trace.h"
 #include "report/report/measured_timeline.h"
@@ -282,7 +283,7 @@ Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& 
     json["unslowed"] = {{"time_s", replays.unslowed->time_s}, {"energy_j", replays.unslowed->energy_j}};
   }
   if (replays.late) {
-    json["replayed_late"] = {{"switch_latency_s", api::kAssumedSwitchLatencyS},
+    json["replayed_late"] = {{"switch_latency_s", profile::kAssumedSwitchLatencyS},
                              {"time_s", replays.late->time_s},
                              {"energy_j", replays.late->energy_j}};
   }
@@ -310,7 +311,7 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
   if (replays.late) {
     text += fmt::format("{}, with clocks that change {} late (--switch-latency)\n",
                         figures_line("late", replays.late->time_s, replays.late->energy_j, ""),
-                        duration_text(api::kAssumedSwitchLatencyS));
+                        duration_text(profile::kAssumedSwitchLatencyS));
   }
   if (replays.predicted) text += text_of(*replays.predicted) + '\n';
   if (replays.cluster) {

@@ -14,6 +14,7 @@
 #include "planning/api/plan_replays.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/profile_file.h"
+#include "planning/profile/switch_latency.h"
 #include "planning/schedule/generators.h"
 #include "rivals/policies/published_policies.h"
 
@@ -69,14 +70,14 @@ void expect_same_plans(const api::PlanOptions& options, std::vector<std::string>
 TEST(PlanRun, PrintsAndWritesWhatThePlannerAnswers) {
   const planner::PolicyTable policies = policies::published_policies();
   expect_same_plans({.request = {.policies = policies},
-                     .clock_lead_s = api::kAssumedSwitchLatencyS,
-                     .late_s = api::kAssumedSwitchLatencyS},
+                     .clock_lead_s = profile::kAssumedSwitchLatencyS,
+                     .late_s = profile::kAssumedSwitchLatencyS},
                     {});
   expect_same_plans({.request = {.policies = policies},
                      .planner = {.method = planner::FrontierMethod::sandwich, .epsilon = 0.01},
                      .deadlines = {.slowdown_pct = 5},
-                     .clock_lead_s = api::kAssumedSwitchLatencyS,
-                     .late_s = api::kAssumedSwitchLatencyS},
+                     .clock_lead_s = profile::kAssumedSwitchLatencyS,
+                     .late_s = profile::kAssumedSwitchLatencyS},
                     {"--frontier", "sandwich", "--epsilon", "0.01", "--slowdown", "5"});
 }
 
@@ -84,8 +85,8 @@ TEST(PlanRun, PrintsAndWritesWhatOtherPoliciesAnswer) {
   for (const std::string& policy : policies::published_policies().other_names()) {
     SCOPED_TRACE(policy);
     expect_same_plans({.request = {.policy = policy, .policies = policies::published_policies()},
-                       .clock_lead_s = api::kAssumedSwitchLatencyS,
-                       .late_s = api::kAssumedSwitchLatencyS},
+                       .clock_lead_s = profile::kAssumedSwitchLatencyS,
+                       .late_s = profile::kAssumedSwitchLatencyS},
                       {"--policy", policy});
   }
 }
