@@ -42,6 +42,7 @@ AttachedStepsOptions step_options(const lowgear_client& client, const lowgear_le
 }  // namespace lowgear::client::c_api
 
 using namespace lowgear::client::c_api;  // NOLINT(google-build-using-namespace): the calls are of no namespace
+using lowgear::InputError;
 
 int lowgear_expect_lengths(lowgear_client* client, const lowgear_lengths_options* options) {
   if (!usable(client)) return unusable(client);
