@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/core/error.h"
@@ -18,11 +17,9 @@ std::string fault_of(int replica, std::span<const steps::Amounts> microbatches, 
                        microbatches.size(), expected);
   }
   for (std::size_t i = 0; i < microbatches.size(); ++i) {
-    const auto& [tokens, squared] = microbatches[i];
-    // Documents have a token at least, and their squares add up to no more than those of one long document.
-    if (std::isfinite(squared) && tokens >= 1 && squared >= tokens && squared <= tokens * tokens) continue;
+    if (microbatches[i].add_up()) continue;
     return fmt::format("the lengths of microbatch {} of replica {} do not add up: {:.0f} tokens, {:.0f} squared tokens",
-                       i, replica, tokens, squared);
+                       i, replica, microbatches[i].tokens, microbatches[i].squared_tokens);
   }
   return "";
 }

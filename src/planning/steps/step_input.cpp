@@ -120,7 +120,7 @@ StatedAmounts of_sums(const CsvTable& table, std::size_t row) {
   const double tokens = table.number(row, table.column("tokens"));
   const double squared = table.number(row, table.column("squared_tokens"));
   StatedAmounts stated{{tokens, squared}};
-  if (!(tokens >= 1 && tokens <= kMaxTokens && squared >= tokens && squared <= tokens * tokens)) {
+  if (tokens > kMaxTokens || !stated.amounts.add_up()) {
     stated.fault = fmt::format("cannot have {} tokens with a sum of squared lengths of {}", tokens, squared);
   }
   return stated;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <map>
 #include <span>
 #include <string>
@@ -19,6 +20,11 @@ struct Amounts {
   double tokens = 0;
   double squared_tokens = 0;  ///< the squared lengths of its documents, summed
 
+  /// Whether documents can have both: a token at least each, and no larger squares than one long document.
+  [[nodiscard]] bool add_up() const {
+    return std::isfinite(squared_tokens) && tokens >= 1 && squared_tokens >= tokens &&
+           squared_tokens <= tokens * tokens;
+  }
   friend bool operator==(const Amounts&, const Amounts&) = default;
 };
 
