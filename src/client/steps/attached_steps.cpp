@@ -33,8 +33,8 @@ AttachedSteps::AttachedSteps(AttachedStepsOptions options, Client& client)
     clocks.lengths = [this](std::int64_t iteration) { return told_.of(iteration); };
     clocks.offer = [&client](Client::IterationPlan plan) { return client.plan_iteration(std::move(plan)); };
     clocks.name = [](std::int64_t iteration) { return fmt::format("lowgear: iteration {}", iteration); };
-    clocks_.emplace(std::move(clocks));
-    clocks_->begin(0);
+    clocks_.emplace(begun_, std::move(clocks));
+    clocks_->begin();
   }
   if (options_.speaks && !options_.recording.empty()) thread_.emplace(kWritePeriod, [this] { record(); });
 }
@@ -42,11 +42,6 @@ AttachedSteps::AttachedSteps(AttachedStepsOptions options, Client& client)
 void AttachedSteps::tell(std::int64_t iteration, int replica, std::span<const steps::Amounts> microbatches) {
   const bool is_news = told_.tell(iteration, replica, microbatches);
   if (is_news && clocks_) clocks_->lengths_change(iteration);
-}
-
-void AttachedSteps::iteration_begins(std::uint64_t number) noexcept {
-  begun_.begins(static_cast<std::int64_t>(number));
-  if (clocks_) clocks_->step_begins(static_cast<std::int64_t>(number));
 }
 
 /// Records the lengths of iterations that have begun, once they are known, each once. Those of iterations that training

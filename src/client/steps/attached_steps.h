@@ -41,7 +41,7 @@ class AttachedSteps {
   /// As ToldLengths::tell. Does not wait: planning and writing is done by other threads.
   void tell(std::int64_t iteration, int replica, std::span<const steps::Amounts> microbatches);
   /// By the training thread: neither waits nor makes a system call.
-  void iteration_begins(std::uint64_t number) noexcept;
+  void iteration_begins(std::uint64_t number) noexcept { begun_.begins(static_cast<std::int64_t>(number)); }
   /// Whether iterations are planned.
   [[nodiscard]] bool plans() const { return clocks_.has_value(); }
   /// At the end, once. As StepClocks::finish; empty where lengths are recorded alone. Standard error says how many

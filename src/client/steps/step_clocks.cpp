@@ -42,7 +42,8 @@ std::string plan_of_rank(const StepPlanning& planning, const steps::NextStep& st
 
 }  // namespace
 
-StepClocks::StepClocks(StepClocksOptions options) : options_(std::move(options)) {
+StepClocks::StepClocks(const BegunSteps& begun, StepClocksOptions options)
+    : begun_(&begun), options_(std::move(options)) {
   if (options_.speaks && options_.planning.fit_error > steps::kLargeFitError) {
     fmt::print(stderr, "lowgear: warning: times by length are off by {:.0f} % (root mean square): record again\n",
                100 * options_.planning.fit_error);
@@ -56,18 +57,18 @@ void StepClocks::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void StepClocks::plan_first(std::int64_t step) {
+void StepClocks::plan_first() {
+  const std::int64_t step = begun_->run().first;
   Made made = plan(step, lengths_of(step));
   if (!made.answer.refusal.empty()) throw Error(made.answer.refusal);
   say(step, made);
   made_[step] = std::move(made.prediction);
-  begin(step);
+  begin();
 }
 
-void StepClocks::begin(std::int64_t first_step) {
-  begun_.expect(first_step);
-  run_ = begun_.run();
-  seen_ = first_step - 1;
+void StepClocks::begin() {
+  run_ = begun_->run();
+  seen_ = run_.newest;
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -75,7 +76,7 @@ void StepClocks::lengths_change(std::int64_t step) {
   const std::lock_guard lock(mutex_);
   ++changes_;
   lowest_told_ = std::min(step, lowest_told_.value_or(step));
-  if (step > begun_.run().newest) made_.erase(step);
+  if (step > begun_->run().newest) made_.erase(step);
   woken_ = true;
   wake_.notify_all();
 }
@@ -151,7 +152,7 @@ void StepClocks::run(const std::stop_token& stop) {
 
 /// Steps that have begun since the last call.
 void StepClocks::count_begun() {
-  const BegunSteps::Run run = begun_.run();
+  const BegunSteps::Run run = begun_->run();
   if (run_.goes_back_in(run)) {
     const std::lock_guard lock(mutex_);
     made_.clear();
@@ -192,7 +193,7 @@ void StepClocks::plan_next() {
   const StepLengths lengths = lengths_of(next);
   if (lengths.state == StepLengths::State::awaited) return;
   Made made = plan(next, lengths);
-  if (!made.answer.refusal.empty() && begun_.run().newest >= next) return;  // it counts as late
+  if (!made.answer.refusal.empty() && begun_->run().newest >= next) return;  // it counts as late
   {
     const std::lock_guard lock(mutex_);
     if (changes != changes_ && lengths_of(next).state != lengths.state) {

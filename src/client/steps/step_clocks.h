@@ -53,17 +53,16 @@ struct StepClocksOptions {
 /// reason once. Every rank knows the lengths of all replicas, so that no rank waits for another.
 class StepClocks {
  public:
-  explicit StepClocks(StepClocksOptions options);
+  /// `begun`, which the training thread writes, outlives this.
+  StepClocks(const BegunSteps& begun, StepClocksOptions options);
   StepClocks(const StepClocks&) = delete;
   StepClocks& operator=(const StepClocks&) = delete;
   ~StepClocks();
 
-  /// Before the first step, of this number. `plan_first` waits for its plan and throws Error where the agent does not
-  /// take it; `begin` does not wait.
-  void plan_first(std::int64_t step);
-  void begin(std::int64_t first_step);
-  /// A step begins. Neither waits nor makes a system call.
-  void step_begins(std::int64_t step) noexcept { begun_.begins(step); }
+  /// Before the first step, which `begun` expects. `plan_first` waits for its plan and throws Error where the agent
+  /// does not take it; `begin` does not wait.
+  void plan_first();
+  void begin();
   /// The lengths of a step are known now, or others than before.
   void lengths_change(std::int64_t step);
   /// Of the newest step that has begun, or the one before.
@@ -86,8 +85,8 @@ class StepClocks {
   void plan_next();
   void say(std::int64_t step, const Made& made);
 
+  const BegunSteps* begun_;
   StepClocksOptions options_;
-  BegunSteps begun_;
 
   // Of the thread, and of others while it does not run.
   BegunSteps::Run run_;         ///< as it was when begun steps were counted last

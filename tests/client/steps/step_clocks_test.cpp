@@ -62,9 +62,9 @@ class StepClocksTest : public testing::Test {
       return answer_;
     };
     options.name = [](std::int64_t step) { return "iteration " + std::to_string(step); };
-    clocks_ = std::make_unique<StepClocks>(std::move(options));
+    clocks_ = std::make_unique<StepClocks>(begun_, std::move(options));
     testing::internal::CaptureStderr();
-    clocks_->begin(0);
+    clocks_->begin();
   }
 
   void tell(std::int64_t step, const std::vector<Amounts>& own = kShort) {
@@ -72,10 +72,7 @@ class StepClocksTest : public testing::Test {
     told_.tell(step, 1, kLong);
     clocks_->lengths_change(step);
   }
-  void begin(std::int64_t step) {
-    begun_.begins(step);
-    clocks_->step_begins(step);
-  }
+  void begin(std::int64_t step) { begun_.begins(step); }
   std::vector<Client::IterationPlan> offered() {
     const std::lock_guard lock(mutex_);
     return offered_;

@@ -115,9 +115,10 @@ void TrainingRun::begin_step_clocks() {
   };
   clocks.offer = [this](client::Client::IterationPlan plan) { return client_->plan_iteration(std::move(plan)); };
   clocks.name = [](std::int64_t step) { return fmt::format("step {}", step + 1); };
-  step_clocks_.emplace(std::move(clocks));
+  begun_.expect(steps_.done);
+  step_clocks_.emplace(begun_, std::move(clocks));
   try {
-    step_clocks_->plan_first(steps_.done);
+    step_clocks_->plan_first();
   } catch (const Error& error) {
     throw Error(fmt::format("energy.steps: {}", error.what()));
   }
@@ -220,7 +221,7 @@ IterationResult TrainingRun::iterate(std::int64_t number, const std::function<bo
   // What changes before the first unit and is measured after the last one belongs to the iteration: its costs count.
   client_->iteration_begin(
       {.number = static_cast<std::uint64_t>(number), .settling = profile_clocks_.settles_at(number)});
-  if (step_clocks_) step_clocks_->step_begins(number);
+  begun_.begins(number);
   const ChangeLoop::Applied applied = apply_changes(number);
   activations_.prepare(number, part_.store().frozen_blocks(), model::partition_text(part_.partition()));
   IterationResult result;

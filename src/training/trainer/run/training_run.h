@@ -7,6 +7,7 @@
 #include <string>
 
 #include "client/client.h"
+#include "client/steps/begun_steps.h"
 #include "client/steps/step_clocks.h"
 #include "client/steps/step_rows.h"
 #include "training/launcher/config/train_config.h"
@@ -90,6 +91,7 @@ class TrainingRun {
   std::optional<HeldOutLoss> freezing_loss_;  ///< by which the controller of freezing decides
   ChangeLoop changes_;
   std::optional<EnvPipeLoop> envpipe_;
+  client::BegunSteps begun_;
   std::optional<client::StepClocks> step_clocks_;
   std::optional<client::StepRows> lengths_;       ///< on rank 0, where lengths differ and are recorded
   std::optional<client::StepRows> expert_loads_;  ///< of the first of tensor-parallel ranks, where experts are recorded
