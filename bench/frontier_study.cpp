@@ -68,12 +68,6 @@ planner::Frontier sandwiched(const profile::StageProfile& profile, int microbatc
   return planner::solve_sandwich(instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches), kEpsilon).frontier;
 }
 
-/// Carried on from few microbatches. Throws std::bad_optional_access if it does not come out periodic.
-planner::Frontier periodic(const profile::StageProfile& profile, int microbatches) {
-  const auto instance = [&profile](int count) { return instance_of(profile, kGpt3OnA100.blocking_power_w, count); };
-  return planner::solve_periodic(instance, microbatches, 2 * profile.stages()).value().frontier;
-}
-
 void run_unequal() {
   const profile::StageProfile of_64 = unequal_stages(64);
   measure({"64 unequal stages, M = 512 (65,536 ops), ε = 0.1 %", 3, 5, [&] { return sandwiched(of_64, 512); }});
@@ -96,8 +90,6 @@ void run_given() {
   measure({"the same, with checkpoints and certificate", 15, {}, [&] { return exact_with_certificate(gpt3, 96); }});
   measure({"exact frontier, gpt3-175b A100, 8 stages, M = 1024", 7, 0.3, [&] { return exact(gpt3, 1024); }});
   measure({"the same, with checkpoints and certificate", 7, {}, [&] { return exact_with_certificate(gpt3, 1024); }});
-  measure({"the same, carried on by periodicity", 15, {}, [&] { return periodic(gpt3, 1024); }});
-  measure({"M = 16384, carried on by periodicity", 15, {}, [&] { return periodic(gpt3, 16384); }});
 }
 
 }  // namespace

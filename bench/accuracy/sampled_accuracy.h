@@ -10,7 +10,6 @@ namespace lowgear::bench {
 
 /// Clusters whose published samples (of the estimator in arXiv 2509.22832) are read from ../shared/data/operators; they
 /// are no part of this project.
-inline constexpr const char* kNoSamples = "SKIPPED: needs the samples in ../shared/data/operators, which are absent";
 [[nodiscard]] bool samples_present();
 
 /// How a fifth of a sampling file is kept out of the fit.

@@ -22,20 +22,6 @@ namespace lowgear::evaluation {
 namespace {
 
 constexpr std::string_view kProfileEnd = ".prof.json";
-constexpr std::string_view kStatesEnd = ".sched.json";
-
-std::optional<int> number_before(std::string_view name, std::string_view end) {
-  constexpr std::size_t kMostDigits = 6;
-  if (!name.ends_with(end)) return std::nullopt;
-  name.remove_suffix(end.size());
-  if (name.empty() || name.size() > kMostDigits) return std::nullopt;
-  int number = 0;
-  for (const char digit : name) {
-    if (digit < '0' || digit > '9') return std::nullopt;
-    number = 10 * number + (digit - '0');
-  }
-  return number;
-}
 
 void require_ranks(const JsonView& ranks) {
   if (ranks.size() == 0) ranks.fail("no rank has reported");
@@ -111,9 +97,18 @@ void set_baseline(Dump& dump) {
 
 }  // namespace
 
-std::optional<int> profile_number(std::string_view file_name) { return number_before(file_name, kProfileEnd); }
-
-std::optional<int> states_number(std::string_view file_name) { return number_before(file_name, kStatesEnd); }
+std::optional<int> profile_number(std::string_view file_name) {
+  constexpr std::size_t kMostDigits = 6;
+  if (!file_name.ends_with(kProfileEnd)) return std::nullopt;
+  file_name.remove_suffix(kProfileEnd.size());
+  if (file_name.empty() || file_name.size() > kMostDigits) return std::nullopt;
+  int number = 0;
+  for (const char digit : file_name) {
+    if (digit < '0' || digit > '9') return std::nullopt;
+    number = 10 * number + (digit - '0');
+  }
+  return number;
+}
 
 PipelineFigures window_figures(std::string_view profile_json, const std::string& source) {
   const Json document = parse_json(profile_json, source);

@@ -24,9 +24,8 @@ inline constexpr std::size_t kWarmUpIterations = 2;
 /// The first windows of a job, at the highest power states: the baseline of its other windows.
 inline constexpr int kWarmUpWindows = 2;
 
-/// N of `N.prof.json` or `N.sched.json`; empty for another name.
+/// N of `N.prof.json`; empty for another name.
 [[nodiscard]] std::optional<int> profile_number(std::string_view file_name);
-[[nodiscard]] std::optional<int> states_number(std::string_view file_name);
 
 /// Figures of a window without its first iterations: the mean over iterations of the slowest rank's time, and of
 /// the energy of all ranks (`total_time_and_energy` of Perseus). Throws InputError on another format, where ranks come

@@ -79,8 +79,6 @@ std::int64_t BatchSampler::samples_done(std::int64_t step) const {
   return position_.samples + (step - position_.step) * options_.global_batch;
 }
 
-std::int64_t BatchSampler::epochs_done(std::int64_t step) const { return samples_done(step) / windows_; }
-
 std::int64_t BatchSampler::window(std::int64_t step, std::int64_t index) const {
   if (index < 0 || index >= options_.global_batch) {
     throw Error(fmt::format("sample {} of a global batch of {}", index, options_.global_batch));

@@ -65,8 +65,6 @@ class BatchSampler {
   /// Samples that have been taken when `step` steps are done. Throws InputError for a step before the position that
   /// training continued from, and for one whose samples cannot be counted.
   [[nodiscard]] std::int64_t samples_done(std::int64_t step) const;
-  /// Epochs that have been seen whole when `step` steps are done; errors as `samples_done`.
-  [[nodiscard]] std::int64_t epochs_done(std::int64_t step) const;
 
   /// The window of the sample `index` of a step, in [0, window_count()). It starts at token window x sequence_length.
   [[nodiscard]] std::int64_t window(std::int64_t step, std::int64_t index) const;

@@ -23,7 +23,6 @@ std::string refusal(const std::string& json) {
 
 TEST(Dump, KnowsItsFilesByNumber) {
   EXPECT_EQ(profile_number("37.prof.json"), 37);
-  EXPECT_EQ(states_number("0.sched.json"), 0);
   for (const char* name : {"x.prof.json", ".prof.json", "1.prof.json.tmp", "1234567.prof.json", "1.sched.json"}) {
     EXPECT_FALSE(profile_number(name)) << name;
   }
