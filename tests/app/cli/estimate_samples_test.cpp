@@ -100,50 +100,38 @@ TEST(EstimateFromSamples, RefusesWrongColumnsWithTheirLine) {
   const TemporaryFolder folder;
   const std::string path =
       write_text(folder / "NVIDIAA100-SXM4-80GB_linear1_bf16.csv", "mp,b,l,F_dur(us),B_dur(us)\n1,2,3,4,5\n");
-  const ProgramResult result = estimate_from(folder.path().string());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.out, "");
-  EXPECT_THAT(result.err, HasSubstr(path + ":1: there is no column \"dim\""));
+  EXPECT_THAT(refusal_of(estimate_from(folder.path().string())), HasSubstr(path + ":1: there is no column \"dim\""));
 }
 
 TEST(EstimateFromSamples, RefusesRowsThatCannotBeWithTheirLine) {
   const TemporaryFolder folder;
   const std::string path = write_text(folder / "NVIDIAA100-SXM4-80GB_RMSlayernorm_bf16.csv",
                                       "b,l,dim,F_dur(us),B_dur(us)\n1,2048,4096,50,60\n1,2048,4096,0,60\n");
-  const ProgramResult result = estimate_from(folder.path().string());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr(path + ":3:13: a time of 0 us cannot have been measured"));
+  EXPECT_THAT(refusal_of(estimate_from(folder.path().string())),
+              HasSubstr(path + ":3:13: a time of 0 us cannot have been measured"));
 }
 
 TEST(EstimateFromSamples, RefusesEmptySets) {
   const TemporaryFolder folder;
-  const ProgramResult nothing = estimate_from(folder.path().string());
-  EXPECT_EQ(nothing.exit_code, 2);
-  EXPECT_THAT(nothing.err, HasSubstr("has no sampling files"));
+  EXPECT_THAT(refusal_of(estimate_from(folder.path().string())), HasSubstr("has no sampling files"));
   const std::string path =
       write_text(folder / "NVIDIAA100-SXM4-80GB_RMSlayernorm_bf16.csv", "b,l,dim,F_dur(us),B_dur(us)\n");
-  const ProgramResult empty = estimate_from(folder.path().string());
-  EXPECT_EQ(empty.exit_code, 2);
-  EXPECT_THAT(empty.err, HasSubstr(path + ": has no samples"));
+  EXPECT_THAT(refusal_of(estimate_from(folder.path().string())), HasSubstr(path + ": has no samples"));
   EXPECT_EQ(estimate_from((folder / "absent").string()).exit_code, 2);
 }
 
 TEST(EstimateFromSamples, RefusesAnotherGpus) {
   const TemporaryFolder folder;
   write_text(folder / "NVIDIAGH200120GB_RMSlayernorm_bf16.csv", slow_norm());
-  const ProgramResult result = estimate_from(folder.path().string());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("was sampled on NVIDIAGH200120GB, not on a100-80gb-sxm"));
+  EXPECT_THAT(refusal_of(estimate_from(folder.path().string())),
+              HasSubstr("was sampled on NVIDIAGH200120GB, not on a100-80gb-sxm"));
 }
 
 TEST(EstimateByThePublishedFormula, ReproducesThePublishedExample) {
   const std::filesystem::path data = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/operators";
   if (!std::filesystem::exists(data)) GTEST_SKIP() << "NOT CHECKED: ../shared/data/operators is absent";
-  const ProgramResult result =
-      run_lowgear({"estimate", "--peer-formula", "--job", (data / "configs/llemma_7b_4_2_2_P.yml").string(),
-                   "--operators", (data / "perlmutter").string(), "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json json = parse_json(result.out, "out");
+  const Json json = json_of({"estimate", "--peer-formula", "--job", (data / "configs/llemma_7b_4_2_2_P.yml").string(),
+                             "--operators", (data / "perlmutter").string()});
   EXPECT_NEAR(json["time_s"].get<double>() / 9.5088100905, 1, 0.03);
   EXPECT_EQ(json["stages"]["middle"]["layers"], 9);
   EXPECT_NEAR(json["time_s"],
@@ -155,12 +143,9 @@ TEST(EstimateByThePublishedFormula, NeedsAFileOfThePublishedTool) {
   const TemporaryFolder folder;
   EXPECT_THAT(run_lowgear({"estimate", "--peer-formula"}).err, HasSubstr("there is no job; give a file"));
   const std::string own = write_text(folder / "job.yaml", "model: llama-2-7b\n");
-  const ProgramResult other = run_lowgear({"estimate", "--peer-formula", "--job", own});
-  EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.err, HasSubstr(own + ": is not a job of the published estimator"));
-  const ProgramResult options = run_lowgear({"estimate", "--peer-formula", "--job", own, "--tp", "4"});
-  EXPECT_EQ(options.exit_code, 2);
-  EXPECT_THAT(options.err, HasSubstr("leave --tp 4 out"));
+  EXPECT_THAT(refusal_of({"estimate", "--peer-formula", "--job", own}),
+              HasSubstr(own + ": is not a job of the published estimator"));
+  EXPECT_THAT(refusal_of({"estimate", "--peer-formula", "--job", own, "--tp", "4"}), HasSubstr("leave --tp 4 out"));
   EXPECT_EQ(run_lowgear({"estimate", "--peer-formula", "--job", own, "--plan"}).exit_code, 2);
 }
 
@@ -171,9 +156,7 @@ TEST(EstimateByThePublishedFormula, SaysWhichSamplesAreMissing) {
       "{'gpu_name': 'G', 'operator_data_folder': './o', 'nccl_data_folder': './n', 'training_config': [1, 1, 1, 4, 32, "
       "4096, 4096, 8, 4], 'comm_bucket': 1000, 'encoders': 32, 'function_list': ['linear1'], 'encoder_function_list': "
       "['linear1'], 'layernorm_name': 'layernorm', 'fwd_syncs': 2, 'bwd_syncs': 2}\n");
-  const ProgramResult no_folder = run_lowgear({"estimate", "--peer-formula", "--job", job});
-  EXPECT_EQ(no_folder.exit_code, 2);
-  EXPECT_THAT(no_folder.err,
+  EXPECT_THAT(refusal_of({"estimate", "--peer-formula", "--job", job}),
               HasSubstr("operator_data_folder: there is no folder \"./o\", neither next to the job nor in "
                         "the current folder; give the folder that has the folders operator and nccl with "
                         "--operators"));
@@ -231,9 +214,8 @@ TEST(SampleByAPublishedFile, OptionsOverrideItAndItsSubjectMustMatch) {
       "{'kernel_name': 'linear1', 'columns_name': ['mp', 'b', 'l', 'dim', 'F_dur(us)', 'B_dur(us)'], 'shapes': [1, 16, "
       "2048, 1024], 'run': 'get_one',}\n");
   const std::string out = (folder / "samples").string();
-  const ProgramResult subject = run_lowgear({"sample", "collectives", "--config", file, "--out", out});
-  EXPECT_EQ(subject.exit_code, 2);
-  EXPECT_THAT(subject.err, HasSubstr("call lowgear sample operators"));
+  EXPECT_THAT(refusal_of({"sample", "collectives", "--config", file, "--out", out}),
+              HasSubstr("call lowgear sample operators"));
   // What the file says was read, without its tp, which is given, when the last option is refused.
   const ProgramResult options = run_lowgear({"sample", "operators", "--config", file, "--out", out, "--tp", "none"});
   EXPECT_EQ(options.exit_code, 2);

@@ -51,13 +51,6 @@ Members documented(const std::string& heading, const std::string& head) {
   return members;
 }
 
-Json printed(std::vector<std::string> arguments) {
-  arguments.emplace_back("--json");
-  const ProgramResult result = run_lowgear(arguments);
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  return parse_json(result.out, "stdout");
-}
-
 std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& others) {
   arguments.insert(arguments.end(), others.begin(), others.end());
   return arguments;
@@ -68,9 +61,9 @@ const std::vector<std::string> kJob{"--model", "llama-2-7b",     "--gpu", "a100"
 
 TEST(PrintedFormats, EstimatesHaveTheMembersThatAreDocumented) {
   const std::vector<std::string> job = with({"estimate"}, kJob);
-  const Json fits = printed(with(job, {"--pp", "4", "--plan", "--gpu-hour", "2", "--co2", "400"}));
-  const Json too_large = printed(with(job, {"--zero", "0"}));
-  const Json policy = printed(with(job, {"--pp", "4", "--plan", "--policy", "zeus-global"}));
+  const Json fits = json_of(with(job, {"--pp", "4", "--plan", "--gpu-hour", "2", "--co2", "400"}));
+  const Json too_large = json_of(with(job, {"--zero", "0"}));
+  const Json policy = json_of(with(job, {"--pp", "4", "--plan", "--policy", "zeus-global"}));
   Members members;
   for (const Json* const json : {&fits, &too_large, &policy}) {
     EXPECT_EQ(json->begin().key(), "format");
@@ -100,7 +93,7 @@ void expect_part_of(const Members& whole, const Json& layout) {
 }
 
 TEST(PrintedFormats, SearchesHaveTheMembersThatAreDocumented) {
-  const Json found = printed(with({"search"}, with(kJob, {"--top", "2", "--kwh", "0.1", "--co2", "400"})));
+  const Json found = json_of(with({"search"}, with(kJob, {"--top", "2", "--kwh", "0.1", "--co2", "400"})));
   EXPECT_EQ(found.begin().key(), "format");
   EXPECT_EQ(found["format"], "lowgear.search/1");
   ASSERT_TRUE(found["rival"].is_object());

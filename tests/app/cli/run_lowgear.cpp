@@ -93,6 +93,21 @@ ProgramResult run_lowgear(std::vector<std::string> arguments, const std::functio
   return LowgearProcess(std::move(arguments), prepare).wait();
 }
 
+Json json_of(std::vector<std::string> arguments) {
+  arguments.emplace_back("--json");
+  const ProgramResult result = run_lowgear(std::move(arguments));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return parse_json(result.out, "stdout");
+}
+
+std::string refusal_of(const ProgramResult& result) {
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_EQ(result.out, "");
+  return result.err;
+}
+
+std::string refusal_of(std::vector<std::string> arguments) { return refusal_of(run_lowgear(std::move(arguments))); }
+
 std::string write_text(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
   return path.string();

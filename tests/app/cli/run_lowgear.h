@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/core/formats/json.h"
+
 namespace lowgear::cli {
 
 /// What a run of the program left.
@@ -45,6 +47,11 @@ class LowgearProcess {
 
 /// Runs it to its end.
 [[nodiscard]] ProgramResult run_lowgear(std::vector<std::string> arguments, const std::function<void()>& prepare = {});
+/// What a run with `--json` prints, which must succeed.
+[[nodiscard]] Json json_of(std::vector<std::string> arguments);
+/// What a run says on standard error that must refuse its arguments or files, and print nothing else.
+[[nodiscard]] std::string refusal_of(const ProgramResult& result);
+[[nodiscard]] std::string refusal_of(std::vector<std::string> arguments);
 
 /// Writes a file and returns its path.
 std::string write_text(const std::filesystem::path& path, const std::string& text);

@@ -181,9 +181,7 @@ TEST(Estimate, SaysWhichEstimateAConfigurationOfEadtIs) {
                                      "training:\n  model_name_or_path: \"EleutherAI/pythia-410m\"\n"
                                      "  per_device_train_batch_size: 4\n  gradient_accumulation_steps: 16\n"
                                      "  bf16: true\ndeepspeed: {zero_optimization: {stage: 3}}\n");
-  const ProgramResult result = run_lowgear({"estimate", "--job", job});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err,
+  EXPECT_THAT(refusal_of({"estimate", "--job", job}),
               HasSubstr("a configuration of EADT, DeepSpeed or Hugging Face's trainer, not a job of `lowgear "
                         "estimate`; the same job is `lowgear estimate --model pythia-410m --gpu GPU --gpus N "
                         "--global-batch B --microbatch 4 --seq 512 --zero 3 --dtype bf16`, with B = 64 x N"));
@@ -346,9 +344,7 @@ TEST(Estimate, ComparesAJobWithChangedStackMembersWithTheTable) {
   const std::string job = write_text(folder / "job.yaml",
                                      "model: llama-3-8b\ngpu: h100\ncluster: {gpus: 8}\nzero: 1\ndtype: fp8\n"
                                      "batch: {global: 8, sequence: 4096}\nstack: {weights: fp8, gradients: bf16}\n");
-  const ProgramResult json = run_lowgear({"estimate", "--job", job, "--json"});
-  ASSERT_EQ(json.exit_code, 0) << json.err;
-  const Json found = parse_json(json.out, "out");
+  const Json found = json_of({"estimate", "--job", job});
   const Json& own = found["stacks"][0];
   EXPECT_EQ(own["name"], "megatron (weights fp8, gradients bf16)");
   EXPECT_EQ(own["time_s"], found["iteration"]["time_s"]);
@@ -432,9 +428,8 @@ TEST(Estimate, TakesAFolderForItsConfig) {
   EXPECT_EQ(empty.exit_code, 2);
   const std::string path = folder.path().string();
   EXPECT_THAT(empty.err, HasSubstr("the folder \"" + path + "\" has no config.json; name the folder of a model"));
-  const ProgramResult gpu = run_lowgear({"estimate", "--job", job, "--gpu-file", path});
-  EXPECT_EQ(gpu.exit_code, 2);
-  EXPECT_THAT(gpu.err, HasSubstr("\"" + path + "\" is a folder, not a GPU file; name the file that lowgear sample"));
+  EXPECT_THAT(refusal_of({"estimate", "--job", job, "--gpu-file", path}),
+              HasSubstr("\"" + path + "\" is a folder, not a GPU file; name the file that lowgear sample"));
   const ProgramResult id = run_lowgear({"estimate", "--job", job, "--model", "meta-llama/Meta-Llama-3-8B"});
   EXPECT_THAT(id.err, HasSubstr("did you mean the model llama-3-8b?"));
 }

@@ -30,10 +30,8 @@ std::vector<std::string> estimate(std::vector<std::string> others = {}) {
 }
 
 Json planned(std::vector<std::string> others) {
-  others.insert(others.end(), {"--plan", "--json"});
-  const ProgramResult result = run_lowgear(estimate(std::move(others)));
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  return parse_json(result.out, "stdout")["plan"];
+  others.emplace_back("--plan");
+  return json_of(estimate(std::move(others)))["plan"];
 }
 
 TEST(EstimatePlan, SaysWhatClocksWouldSave) {
@@ -143,11 +141,7 @@ TEST(EstimatePlan, ThePageIsNamedAfterTheModel) {
 }
 
 TEST(EstimatePlan, RefusesWhatMakesNoSense) {
-  const auto error_of = [](std::vector<std::string> others) {
-    const ProgramResult result = run_lowgear(estimate(std::move(others)));
-    EXPECT_EQ(result.exit_code, 2) << result.out;
-    return result.err;
-  };
+  const auto error_of = [](std::vector<std::string> others) { return refusal_of(estimate(std::move(others))); };
   EXPECT_THAT(error_of({"--plan", "--deadline", "0.001"}), HasSubstr("not possible"));
   EXPECT_THAT(error_of({"--plan", "--policy", "best"}), HasSubstr("best"));
   EXPECT_THAT(error_of({"--slowdown", "2"}), HasSubstr("--plan"));

@@ -17,9 +17,7 @@ TEST(EvaluateCommand, ShowsPublishedCellsBesideComputedOnes) {
   write_text(folder / "zeus/A100/zeus_global.csv", "model_name,dp,tp,pp,time,energy\ngpt3-xl,1,1,4,100,1000\n");
   write_text(folder / "runs/gpt3-xl_A100/2.prof.json",
              R"([{"rank":0,"iter_time":[1,1,100.1],"iter_energy":[1,1,868]}])");
-  const ProgramResult json_run = run_lowgear({"published", "evaluate", folder.path().string(), "--json"});
-  ASSERT_EQ(json_run.exit_code, 0) << json_run.err;
-  const Json json = parse_json(json_run.out, "stdout");
+  const Json json = json_of({"published", "evaluate", folder.path().string()});
   EXPECT_EQ(json["tables"][0]["table"], "table 3");
   EXPECT_EQ(json["tables"][0]["reproduced"], 2);  // 13.2 % and 0.1 %
   EXPECT_EQ(json["cells"].size(), 184U);

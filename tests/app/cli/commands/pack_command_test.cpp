@@ -33,9 +33,7 @@ class PackCommand : public ::testing::Test {
     return parse_json(result.out, "stdout");
   }
   [[nodiscard]] std::string refusal(const std::string& jobs, const std::vector<std::string>& others = {}) const {
-    const ProgramResult result = pack(jobs, others);
-    EXPECT_EQ(result.exit_code, 2) << result.out;
-    return result.err;
+    return refusal_of(pack(jobs, others));
   }
 
   TemporaryFolder folder_;

@@ -188,17 +188,13 @@ TEST_F(PlanCommand, ReplacesNoFilesOfOthers) {
   std::filesystem::create_directory(folder_ / "out");
   write_text(folder_ / "out" / "run.json", "");
   write_text(folder_ / "out" / "model.safetensors", "weeks of training");
-  const ProgramResult foreign = plan();
-  EXPECT_EQ(foreign.exit_code, 2);
-  EXPECT_THAT(foreign.err, HasSubstr("out: contains \"model.safetensors\", which no earlier run lists"));
+  EXPECT_THAT(refusal_of(plan()), HasSubstr("out: contains \"model.safetensors\", which no earlier run lists"));
   EXPECT_EQ(text("model.safetensors"), "weeks of training");
   std::filesystem::remove_all(folder_ / "out");
 
   ASSERT_EQ(plan().exit_code, 0);
   write_text(folder_ / "out" / "notes.txt", "a thought");
-  const ProgramResult with_notes = plan();
-  EXPECT_EQ(with_notes.exit_code, 2);
-  EXPECT_THAT(with_notes.err, HasSubstr("contains \"notes.txt\""));
+  EXPECT_THAT(refusal_of(plan()), HasSubstr("contains \"notes.txt\""));
   EXPECT_EQ(text("notes.txt"), "a thought");
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0) << "and the earlier run is whole";
 }
@@ -207,9 +203,7 @@ TEST_F(PlanCommand, ReportReplacesNoFileOfOthers) {
   ASSERT_EQ(plan().exit_code, 0);
   std::filesystem::remove(folder_ / "out" / "lowgear-files.json");
   write_text(folder_ / "out" / "report.html", "mine");
-  const ProgramResult result = run_lowgear({"runs", "report", out()});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("report.html: exists, and no earlier run lists it"));
+  EXPECT_THAT(refusal_of({"runs", "report", out()}), HasSubstr("report.html: exists, and no earlier run lists it"));
   EXPECT_EQ(text("report.html"), "mine");
 }
 
@@ -268,9 +262,7 @@ TEST_F(PlanCommand, VerifyMissesPlansThatTheTableLost) {
   std::string table = text("plans.csv");
   table.erase(table.rfind('\n', table.size() - 2) + 1);
   write_text(folder_ / "out" / "plans.csv", table);
-  const ProgramResult result = run_lowgear({"verify", out()});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("and the folder holds"));
+  EXPECT_THAT(refusal_of({"verify", out()}), HasSubstr("and the folder holds"));
 }
 
 TEST_F(PlanCommand, SaysWhatItPlansAndWhichRunItReplaces) {

@@ -164,9 +164,7 @@ TEST_F(PlanSteps, PlansLoadsOfExpertsByTheStepsBefore) {
   EXPECT_NE(run_lowgear({"verify", out()}).err.find("amounts.csv"), std::string::npos);
 
   const auto refusal = [&](const std::string& lengths, std::vector<std::string> others) {
-    const ProgramResult refused = plan(lengths, std::move(others));
-    EXPECT_EQ(refused.exit_code, 2);
-    return refused.err;
+    return refusal_of(plan(lengths, std::move(others)));
   };
   EXPECT_NE(refusal(loads, {"--recorded", trace_}).find("add --expert-ranks N"), std::string::npos);
   EXPECT_NE(refusal(lengths_, {"--recorded", trace_, "--expert-ranks", "2"}).find("goes with loads"),
@@ -178,18 +176,14 @@ TEST_F(PlanSteps, PlansLoadsOfExpertsByTheStepsBefore) {
 }
 
 TEST_F(PlanSteps, SaysWhatDoesNotGoTogether) {
-  const auto refusal = [](const ProgramResult& result) {
-    EXPECT_EQ(result.exit_code, 2);
-    return result.err;
-  };
-  EXPECT_NE(refusal(plan(lengths_)).find("add --recorded FILE"), std::string::npos);
-  EXPECT_NE(refusal(plan(trace_, {"--recorded", trace_})).find("names a trace"), std::string::npos);
-  EXPECT_NE(refusal(plan(trace_, {"--deadline", "3"})).find("--deadline"), std::string::npos);
+  EXPECT_NE(refusal_of(plan(lengths_)).find("add --recorded FILE"), std::string::npos);
+  EXPECT_NE(refusal_of(plan(trace_, {"--recorded", trace_})).find("names a trace"), std::string::npos);
+  EXPECT_NE(refusal_of(plan(trace_, {"--deadline", "3"})).find("--deadline"), std::string::npos);
   EXPECT_NE(refusal(run_lowgear({"plan", profile_, "--microbatches", "4", "--fit-steps", "4", "--out", out()}))
                 .find("--fit-steps: goes with --lengths"),
             std::string::npos);
   write_text(profile_, small_profile(3));
-  EXPECT_NE(refusal(plan(trace_)).find("has 3 stages, and the steps have 2"), std::string::npos);
+  EXPECT_NE(refusal_of(plan(trace_)).find("has 3 stages, and the steps have 2"), std::string::npos);
 }
 
 }  // namespace

@@ -25,12 +25,7 @@ std::vector<std::string> search(std::vector<std::string> others = {}) {
   return command;
 }
 
-Json searched(std::vector<std::string> others = {}) {
-  others.emplace_back("--json");
-  const ProgramResult result = run_lowgear(search(std::move(others)));
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  return parse_json(result.out, "stdout");
-}
+Json searched(std::vector<std::string> others = {}) { return json_of(search(std::move(others))); }
 
 TEST(SearchCommand, ShowsTheBestAndWhy) {
   const ProgramResult result = run_lowgear(search());
@@ -184,33 +179,27 @@ TEST(SearchCommand, WritesAPage) {
   EXPECT_THAT(read_file(page.string()), testing::Not(HasSubstr("Why the first layout is best")));
 }
 
-std::string error_of(const std::vector<std::string>& command) {
-  const ProgramResult result = run_lowgear(command);
-  EXPECT_EQ(result.exit_code, 2) << result.out;
-  return result.err;
-}
-
 TEST(SearchCommand, RefusesWhatMakesNoSense) {
-  EXPECT_THAT(error_of(search({"--objective", "cost"})), HasSubstr("--gpu-hour"));
-  EXPECT_THAT(error_of(search({"--objective", "joy"})), HasSubstr("--objective"));
-  EXPECT_THAT(error_of(search({"--tp", "0"})), HasSubstr("--tp"));
-  EXPECT_THAT(error_of(search({"--html", "/no/such/folder/page.html"})), HasSubstr("cannot be written"));
-  EXPECT_THAT(error_of(search({"--gpus", "0"})), HasSubstr("--gpus"));
-  EXPECT_THAT(error_of({"search", "--model", "llama-2-7b", "--gpu", "a100", "--global-batch", "32", "--seq", "4096"}),
+  EXPECT_THAT(refusal_of(search({"--objective", "cost"})), HasSubstr("--gpu-hour"));
+  EXPECT_THAT(refusal_of(search({"--objective", "joy"})), HasSubstr("--objective"));
+  EXPECT_THAT(refusal_of(search({"--tp", "0"})), HasSubstr("--tp"));
+  EXPECT_THAT(refusal_of(search({"--html", "/no/such/folder/page.html"})), HasSubstr("cannot be written"));
+  EXPECT_THAT(refusal_of(search({"--gpus", "0"})), HasSubstr("--gpus"));
+  EXPECT_THAT(refusal_of({"search", "--model", "llama-2-7b", "--gpu", "a100", "--global-batch", "32", "--seq", "4096"}),
               HasSubstr("--gpus is missing"));
-  EXPECT_THAT(error_of({"search", "--gpu", "a100"}),
+  EXPECT_THAT(refusal_of({"search", "--gpu", "a100"}),
               HasSubstr("--model, --global-batch, --seq, --gpus are missing; give them"));
 }
 
 TEST(SearchCommand, SaysWhyThereIsNoLayout) {
-  EXPECT_THAT(error_of(search({"--tp", "3"})), HasSubstr("no way to divide"));
-  EXPECT_THAT(error_of(search({"--shard-size", "3"})), HasSubstr("shard_size: 3 does not divide"));
-  EXPECT_THAT(error_of(search({"--gpus-per-node", "3"})), HasSubstr("8 GPUs do not fill nodes of 3"));
-  EXPECT_THAT(error_of({"search", "--model", "llama-3-70b", "--gpu", "a100", "--gpus", "2", "--global-batch", "32",
-                        "--seq", "4096"}),
+  EXPECT_THAT(refusal_of(search({"--tp", "3"})), HasSubstr("no way to divide"));
+  EXPECT_THAT(refusal_of(search({"--shard-size", "3"})), HasSubstr("shard_size: 3 does not divide"));
+  EXPECT_THAT(refusal_of(search({"--gpus-per-node", "3"})), HasSubstr("8 GPUs do not fill nodes of 3"));
+  EXPECT_THAT(refusal_of({"search", "--model", "llama-3-70b", "--gpu", "a100", "--gpus", "2", "--global-batch", "32",
+                          "--seq", "4096"}),
               HasSubstr("does not fit 2 a100"));
-  EXPECT_THAT(error_of({"search", "--model", "llama-2-7b", "--gpu", "a100", "--gpus", "37", "--global-batch", "1",
-                        "--seq", "4096"}),
+  EXPECT_THAT(refusal_of({"search", "--model", "llama-2-7b", "--gpu", "a100", "--gpus", "37", "--global-batch", "1",
+                          "--seq", "4096"}),
               HasSubstr("no way to divide"));
 }
 
@@ -242,9 +231,7 @@ TEST(SearchCommand, FindsGpusAndClocksWithinAPower) {
                               HasSubstr("\nNext: estimate the best, and lock the clock of its GPUs at 1290 MHz")));
   const TemporaryFolder folder;
   const auto page = (folder / "power.html").string();
-  const ProgramResult result = run_lowgear(search_power({"--json", "--html", page}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json found = parse_json(result.out, "stdout");
+  const Json found = json_of(search_power({"--html", page}));
   EXPECT_EQ(found["format"], "lowgear.power_search/1");
   const double best = found["best"]["tokens_per_s"].get<double>();
   EXPECT_LE(found["best"]["power_w"].get<double>(), 9000 * (1 + 1e-9));
@@ -280,10 +267,11 @@ TEST(SearchCommand, SaysWhatTheClocksWithinAPowerRelyOn) {
 }
 
 TEST(SearchCommand, RefusesPowersThatDoNotSuffice) {
-  EXPECT_THAT(error_of(search_power({}, "250")), HasSubstr("250 W do not suffice for one a100-80gb-sxm"));
-  EXPECT_THAT(error_of(search_power({"--objective", "energy"})), AllOf(HasSubstr("--objective"), HasSubstr("--power")));
-  EXPECT_THAT(error_of(search_power({}, "9 GB")), HasSubstr("--power"));
-  EXPECT_THAT(error_of(search({"--gpu-overhead", "200W"})), HasSubstr("--power"));
+  EXPECT_THAT(refusal_of(search_power({}, "250")), HasSubstr("250 W do not suffice for one a100-80gb-sxm"));
+  EXPECT_THAT(refusal_of(search_power({"--objective", "energy"})),
+              AllOf(HasSubstr("--objective"), HasSubstr("--power")));
+  EXPECT_THAT(refusal_of(search_power({}, "9 GB")), HasSubstr("--power"));
+  EXPECT_THAT(refusal_of(search({"--gpu-overhead", "200W"})), HasSubstr("--power"));
 }
 
 }  // namespace

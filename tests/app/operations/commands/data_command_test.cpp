@@ -15,6 +15,7 @@
 namespace lowgear::operations {
 namespace {
 
+using cli::json_of;
 using cli::lines_of;
 using cli::ProgramResult;
 using cli::run_lowgear;
@@ -27,10 +28,7 @@ class DataCommand : public ::testing::Test {
   /// `lowgear data ARGUMENTS --json`, which must succeed.
   [[nodiscard]] static Json json(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "data");
-    arguments.emplace_back("--json");
-    const ProgramResult result = run_lowgear(std::move(arguments));
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return parse_json(result.out, "stdout");
+    return json_of(std::move(arguments));
   }
   /// What `lowgear data` says when it refuses.
   void expect_refused(std::vector<std::string> arguments, const char* why) const {

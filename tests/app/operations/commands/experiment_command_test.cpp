@@ -14,6 +14,7 @@
 namespace lowgear::operations {
 namespace {
 
+using cli::json_of;
 using cli::lines_of;
 using cli::ProgramResult;
 using cli::run_lowgear;
@@ -36,9 +37,7 @@ class FigureOfEnvPipe : public testing::TestWithParam<std::string> {};
 TEST_P(FigureOfEnvPipe, IsReplayed) {
   const TemporaryFolder folder;
   const std::string out = (folder / "out").string();
-  const ProgramResult run = run_lowgear({"runs", "experiment", example(GetParam()), "--out", out, "--json"});
-  ASSERT_EQ(run.exit_code, 0) << run.err;
-  const Json json = parse_json(run.out, "stdout");
+  const Json json = json_of({"runs", "experiment", example(GetParam()), "--out", out});
   EXPECT_EQ(json["basis"], "replayed");
   EXPECT_EQ(json["profiles"], "estimated");
   EXPECT_EQ(json, parse_json(read_file(out + "/report.json"), "report.json"));

@@ -13,8 +13,10 @@
 namespace lowgear::operations {
 namespace {
 
+using cli::json_of;
 using cli::lines_of;
 using cli::ProgramResult;
+using cli::refusal_of;
 using cli::run_lowgear;
 using cli::write_text;
 using ::testing::AllOf;
@@ -102,11 +104,9 @@ TEST_F(ReportCommand, RefusesWithAReason) {
   const std::string run = metrics("a.jsonl", 10);
   const auto refusal = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"runs", "report"});
-    const ProgramResult result = run_lowgear(words);
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_EQ(result.out, "");
-    EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;
-    return result.err;
+    const std::string said = refusal_of(std::move(words));
+    EXPECT_EQ(lines_of(said).size(), 1U) << said;
+    return said;
   };
   EXPECT_THAT(refusal({run, metrics("real.jsonl", 10, "measured")}),
               AllOf(HasSubstr("real.jsonl: has measured energy"), HasSubstr("cannot be compared")));
@@ -140,15 +140,12 @@ TEST_F(ReportCommand, ARunWhoseNameAnArmHasIsNamedByItsPath) {
 TEST_F(ReportCommand, RunsOfOneNameAreNotOneArm) {
   const std::string run = metrics("a.jsonl", 10);
   const std::string other = metrics("b.jsonl", 11);
-  const ProgramResult twice = run_lowgear({"runs", "report", run, run});
-  EXPECT_EQ(twice.exit_code, 2) << twice.out;
-  EXPECT_THAT(twice.err, AllOf(HasSubstr("a.jsonl"), HasSubstr("another arm has this name")));
+  EXPECT_THAT(refusal_of({"runs", "report", run, run}),
+              AllOf(HasSubstr("a.jsonl"), HasSubstr("another arm has this name")));
 
   std::filesystem::create_directory(path("c"));
-  const ProgramResult path_is_name =
-      run_lowgear({"runs", "report", "--arm", fmt::format("{}={}", run, other), run, metrics("c/a.jsonl", 12)});
-  EXPECT_EQ(path_is_name.exit_code, 2) << path_is_name.out;
-  EXPECT_THAT(path_is_name.err, HasSubstr("another arm has this name"));
+  EXPECT_THAT(refusal_of({"runs", "report", "--arm", fmt::format("{}={}", run, other), run, metrics("c/a.jsonl", 12)}),
+              HasSubstr("another arm has this name"));
 }
 
 TEST_F(ReportCommand, AFolderWithMetricsIsARun) {
@@ -169,10 +166,8 @@ constexpr const char* kUsage =
 
 TEST_F(ReportCommand, AccountsForAMonth) {
   const std::string usage = write_text(path("usage.csv"), kUsage);
-  const ProgramResult result = run_lowgear({"runs", "report", "--month", "2026-11", "--usage", usage, "--json", "--kwh",
-                                            "0.5", "--html", path("page.html")});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json json = parse_json(result.out, "report");
+  const Json json =
+      json_of({"runs", "report", "--month", "2026-11", "--usage", usage, "--kwh", "0.5", "--html", path("page.html")});
   EXPECT_TRUE(json["simulated"].is_null());
   const Json& total = json["measured"]["total"];
   EXPECT_EQ(total["energy_j"], 396e6);
@@ -227,9 +222,7 @@ TEST_F(ReportCommand, RefusesAMonthWithoutASourceOrWithRuns) {
   const std::string usage = write_text(path("usage.csv"), kUsage);
   const auto refusal = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"runs", "report"});
-    const ProgramResult result = run_lowgear(words);
-    EXPECT_EQ(result.exit_code, 2);
-    return result.err;
+    return refusal_of(std::move(words));
   };
   EXPECT_THAT(refusal({"--month", "2026-11"}), HasSubstr("--server"));
   EXPECT_THAT(refusal({"--month", "2026-11", "--usage", usage, "--server", "unix:/x"}), HasSubstr("--usage"));
