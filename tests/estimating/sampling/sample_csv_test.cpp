@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/formats/csv.h"
 
 namespace lowgear::sampling {
@@ -83,12 +84,8 @@ TEST_F(Resume, DropsALineThatWasNotFinished) {
 
 TEST_F(Resume, RefusesRowsOfAnotherPlan) {
   text += format.row(row_of({9, 9, 9}));
-  try {
-    (void)resume(format, text, "rows.csv", plan);
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), StartsWith("rows.csv:4: is not a row of this plan"));
-  }
+  EXPECT_THAT(error_of([&] { (void)resume(format, text, "rows.csv", plan); }),
+              StartsWith("rows.csv:4: is not a row of this plan"));
 }
 
 TEST_F(Resume, RefusesRowsInAnotherOrder) {

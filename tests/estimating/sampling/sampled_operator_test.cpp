@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::sampling {
 namespace {
@@ -34,12 +35,8 @@ TEST(OperatorsNamed, TakesNamesAndFamiliesOnceInOrder) {
 }
 
 TEST(OperatorsNamed, NamesTheNearestWord) {
-  try {
-    (void)operators_named("linaer", "--operators");
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(), "--operators: there is no operator \"linaer\"; did you mean linear?");
-  }
+  EXPECT_EQ(error_of([&] { (void)operators_named("linaer", "--operators"); }),
+            "--operators: there is no operator \"linaer\"; did you mean linear?");
   EXPECT_THROW((void)operators_named("", "--operators"), InputError);
   EXPECT_THROW((void)operators_named("gelu,", "--operators"), InputError);
 }

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::sampling {
 namespace {
@@ -69,12 +69,7 @@ struct BadWords {
 class BadSamplingOptions : public ::testing::TestWithParam<BadWords> {};
 
 TEST_P(BadSamplingOptions, SayWhatIsWrong) {
-  try {
-    (void)parse(GetParam().words);
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr(GetParam().message));
-  }
+  EXPECT_THAT(error_of([&] { (void)parse(GetParam().words); }), HasSubstr(GetParam().message));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -4,20 +4,11 @@
 
 #include <string>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/steps/sample_steps.h"
 
 namespace lowgear::steps {
 namespace {
-
-std::string message(const std::function<void()>& read) {
-  try {
-    read();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 constexpr const char* kTraceHeader = "step,dp_rank,stage,op,microbatch,duration_us\n";
 
@@ -47,7 +38,7 @@ TEST(Trace, NamesTheUnitThatAStepLacks) {
 
 TEST(Trace, RefusesWhatCannotBe) {
   const auto refusal = [](const std::string& rows) {
-    return message([&] { (void)read_trace(kTraceHeader + rows, "t.csv"); });
+    return error_of([&] { (void)read_trace(kTraceHeader + rows, "t.csv"); });
   };
   EXPECT_EQ(refusal("1,0,0,forward-compute,0,-3\n").substr(0, 21), "t.csv:2:25: -3 us are");
   EXPECT_EQ(refusal("1,-1,0,forward-compute,0,3\n").substr(0, 12), "t.csv:2:3: -");
@@ -78,7 +69,7 @@ TEST(Lengths, ChecksSumsThatAreStated) {
 
 TEST(Lengths, RefusesWhatCannotBeRead) {
   const auto refusal = [](const std::string& rows) {
-    return message([&] { (void)read_lengths("step,replica,microbatch,lengths\n" + rows, "l.csv"); });
+    return error_of([&] { (void)read_lengths("step,replica,microbatch,lengths\n" + rows, "l.csv"); });
   };
   EXPECT_EQ(refusal("1,0,0,12 x\n").substr(0, 19), "l.csv:2:7: \"x\" is n");
   EXPECT_NE(refusal("1,0,0,12\n1,0,0,13\n").find("l.csv:3"), std::string::npos);
@@ -108,14 +99,14 @@ TEST(PredictedSteps, LengthsBeyondTheFitRunAtFullClocks) {
 
 TEST(PredictedSteps, RefuseTimesOfOtherSteps) {
   const SampleFiles files = sample_files(2, 1, 2, 2, 0);
-  EXPECT_NE(message([&] {
+  EXPECT_NE(error_of([&] {
               (void)predict_steps(sample_dag(2, 2),
                                   read_lengths("step,replica,microbatch,lengths\n7,0,0,5\n7,0,1,5\n", "l"),
                                   read_trace(files.trace, "t"), 0);
             }).find("no recorded step has lengths"),
             std::string::npos);
   EXPECT_NE(
-      message([&] { (void)predict_steps(sample_dag(2, 3), read_trace(files.trace, "t"), 0); }).find("2 microbatches"),
+      error_of([&] { (void)predict_steps(sample_dag(2, 3), read_trace(files.trace, "t"), 0); }).find("2 microbatches"),
       std::string::npos);
 }
 

@@ -1,11 +1,13 @@
 #include "planning/steps/verify_steps.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
@@ -188,14 +190,7 @@ TEST(VerifyStepsOf, AmountsOfTheStepsBeforeMakePredictions) {
 }
 
 TEST(VerifyStepsOf, FilesOfAnotherShapeAreRefused) {
-  const auto refusal = [](const StepFolder& folder) -> std::string {
-    try {
-      (void)verify(folder);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
-  };
+  const auto refusal = [](const StepFolder& folder) { return error_of([&] { (void)verify(folder); }); };
   StepFolder folder = folder_of(ClocksPer::unit);
   const auto at = folder.run.text.find("\"microbatches\": 4");
   folder.run.text.replace(at, 17, "\"microbatches\": 3");
@@ -263,12 +258,7 @@ TEST(VerifyStepsOf, DroppedStepsAndStatedFiguresThatDoNotReplayFail) {
 TEST(VerifyStepsOf, UnreadableFilesAreRefusedWithTheirPlace) {
   StepFolder folder = folder_of(ClocksPer::unit);
   change_cell(folder.replicas.text, "0,given,0", 6, [](const std::string&) { return "fast"; });
-  try {
-    (void)verify(folder);
-    FAIL() << "accepted";
-  } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("replicas.csv:2"), std::string::npos) << error.what();
-  }
+  EXPECT_THAT(error_of([&] { (void)verify(folder); }), testing::HasSubstr("replicas.csv:2"));
   folder = folder_of(ClocksPer::unit);
   folder.run.text.replace(folder.run.text.find("lowgear.steps/1"), 15, "lowgear.steps/9");
   EXPECT_THROW((void)verify(folder), InputError);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/sample_problem.h"
 
@@ -37,12 +38,8 @@ TEST(PolicyTable, HasItsOwnPoliciesAroundThoseThatAProgramPasses) {
 }
 
 TEST(PolicyTable, NamesThePoliciesThatExist) {
-  try {
-    (void)with_coarse_policy().make("corse");
-    FAIL() << "there is no such policy";
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(), "no policy is called \"corse\"; did you mean coarse? there are max, coarse, lowgear");
-  }
+  EXPECT_EQ(error_of([&] { (void)with_coarse_policy().make("corse"); }),
+            "no policy is called \"corse\"; did you mean coarse? there are max, coarse, lowgear");
 }
 
 class LowgearPolicyTest : public testing::Test {

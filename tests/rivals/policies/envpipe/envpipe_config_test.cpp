@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::policies {
 namespace {
@@ -17,12 +17,7 @@ std::string config_with(const std::string& settings) {
 }
 
 std::string config_error(const std::string& text) {
-  try {
-    (void)read_envpipe_config(text, "ds_config.json");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of([&] { (void)read_envpipe_config(text, "ds_config.json"); });
 }
 
 TEST(EnvPipeConfig, IsReadAsEnvPipeReadsIt) {
@@ -65,20 +60,13 @@ TEST(EnvPipeConfig, NamesWhatIsWrong) {
 TEST(EnvPipeConfig, AGpuThatEnvPipeDoesNotListNeedsItsClocks) {
   EnvPipeOptions options = read_envpipe_config(
       config_with(R"("type": "uniform", "scheduling": "1f1b", "reconfig": "default", "gpu": "newarch")"), "ds.json");
-  const auto error_of = [](const EnvPipeOptions& given) -> std::string {
-    try {
-      require_valid(given);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_THAT(error_of(options), testing::AllOf(HasSubstr("newarch"), HasSubstr("v100, rtx3090, a100, a6000"),
-                                                HasSubstr("--envpipe-start-clock and --envpipe-lowest-clock")));
+  const auto error = [](const EnvPipeOptions& given) { return error_of([&] { require_valid(given); }); };
+  EXPECT_THAT(error(options), testing::AllOf(HasSubstr("newarch"), HasSubstr("v100, rtx3090, a100, a6000"),
+                                             HasSubstr("--envpipe-start-clock and --envpipe-lowest-clock")));
   options.start_clock_mhz = 1980;
-  EXPECT_THAT(error_of(options), HasSubstr("newarch")) << "one of both";
+  EXPECT_THAT(error(options), HasSubstr("newarch")) << "one of both";
   options.lowest_clock_mhz = 900;
-  EXPECT_EQ(error_of(options), "");
+  EXPECT_EQ(error(options), "no error");
 }
 
 }  // namespace
