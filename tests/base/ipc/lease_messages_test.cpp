@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::ipc {
 namespace {
@@ -27,12 +28,7 @@ PlanMessage plan() {
 }
 
 void expect_refused(FrameReader& reader, const std::vector<std::byte>& bytes, const std::string& words) {
-  try {
-    reader.append(bytes);
-    FAIL() << "an error was expected";
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr(words));
-  }
+  EXPECT_THAT(error_of([&] { reader.append(bytes); }), HasSubstr(words));
 }
 
 TEST(LeaseMessages, ComeBackAsTheyWere) {

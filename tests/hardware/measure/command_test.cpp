@@ -1,5 +1,6 @@
 #include "hardware/measure/command.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::measure {
 
@@ -101,13 +103,8 @@ TEST(Command, HearsOfTheEndWhereTheProcessWasStartedIgnoringIt) {
 }
 
 TEST(Command, RefusesAProgramThatIsNotThere) {
-  try {
-    (void)run({"lowgear-no-such-program"});
-    FAIL() << "an error was expected";
-  } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("\"lowgear-no-such-program\": No such file"), std::string::npos)
-        << error.what();
-  }
+  EXPECT_THAT(error_of([&] { (void)run({"lowgear-no-such-program"}); }),
+              testing::HasSubstr("\"lowgear-no-such-program\": No such file"));
 }
 
 TEST(Command, RefusesNothing) { EXPECT_THROW((void)run({}), InputError); }

@@ -82,12 +82,8 @@ TEST(ParseExperiment, ReportsWhatAnArmsCheckFinds) {
     EXPECT_EQ(file.train, "j");
     if (arm.name == "planned") throw InputError("no such plan");
   };
-  try {
-    (void)parse_experiment("train: j\nseeds: [1]\n" + std::string(kArms), "e.yaml", check);
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(), "e.yaml:5:5: arms[1]: no such plan");
-  }
+  EXPECT_EQ(error_of([&] { (void)parse_experiment("train: j\nseeds: [1]\n" + std::string(kArms), "e.yaml", check); }),
+            "e.yaml:5:5: arms[1]: no such plan");
 }
 
 ExperimentFile experiment(std::size_t arms, std::vector<long long> seeds, int blocks_per_seed, int dropped_blocks) {

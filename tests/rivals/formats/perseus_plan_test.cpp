@@ -188,12 +188,7 @@ schedule::PipelineDag dag_of(int stages, int microbatches) {
 }
 
 std::string fault_of(const std::string& text, int stages, int microbatches) {
-  try {
-    (void)clocks_for(read_power_states(text, "0.sched.json"), dag_of(stages, microbatches));
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of([&] { (void)clocks_for(read_power_states(text, "0.sched.json"), dag_of(stages, microbatches)); });
 }
 
 /// Written out by hand from Merak's MergeP2PTrainSchedule: two stages, two microbatches.
