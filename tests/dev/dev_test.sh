@@ -265,6 +265,7 @@ grep -q '^csv_fuzzer -max_total_time=5 .* build/fuzz/found/csv/corpus fuzz/corpu
 
 what="packages"
 fresh; installed_except dpkg-dev libgtest-dev
+stand_in cmake '[[ $1 != --build ]] || printf "[%s/9] Building a.cpp\n" {1..9}'
 stand_in cpack 'mkdir -p build/package/packages/_CPack_Packages && : >build/package/packages/lowgear_2_amd64.deb'
 mkdir -p "$work/project/build/package/packages" && touch "$work/project/build/package/packages/lowgear_1_amd64.deb"
 run package
@@ -272,6 +273,8 @@ exits 0 "$what"
 calls "apt-get $apt_options install --no-install-recommends dpkg-dev" "$what"
 calls "cmake --build --preset package --parallel 2" "$what"
 says "lowgear_2_amd64.deb" "$what"
+says "step 9 of 9" "$what"
+! grep -qF "Building a.cpp" <<<"$output" || fail "$what: must not print the lines of ninja"
 [ "$(ls "$work/project/build/package/packages")" = lowgear_2_amd64.deb ] || fail "$what: other files are left"
 
 what="a wheel"
