@@ -345,7 +345,7 @@ std::string next_step(const MachineFacts& facts, const std::vector<Finding>& fin
   if (!can_measure(findings)) return "Next: follow the steps after -> in BROKEN lines, then run: lowgear doctor\n";
   if (facts.agent == AgentReach::answers) return "Next: train with clocks that follow plans: lowgear train CONFIG\n";
   if (!facts.simulated_machine.empty()) {
-    return "Next: start an agent for the simulated GPUs, as after -> in the line agent; then run: lowgear doctor\n";
+    return "Next: start an agent for the simulated GPUs, as after -> in the line clocks; then run: lowgear doctor\n";
   }
   return "Next: measure the energy of a command: lowgear monitor -- COMMAND\n";
 }

@@ -190,7 +190,11 @@ std::string diagnosis_text(const std::vector<doctor::Finding>& findings, Colours
     const std::string padded = fmt::format("{:<{}}", mark.text, kMarkWidth);
     text += colours == Colours::on ? fmt::format("\x1b[{}m{}\x1b[0m", mark.colour, padded) : padded;
     text += fmt::format("{:<{}}{}\n", finding.topic, kTopicWidth, printable(finding.text, kLineLimit));
-    if (!finding.fix.empty()) text += fmt::format("{:{}}-> {}\n", "", kMarkWidth + kTopicWidth, finding.fix);
+    if (finding.fix.empty()) continue;
+    // A remedy of several findings stands at the first.
+    const auto first = std::ranges::find(findings, finding.fix, &doctor::Finding::fix);
+    const std::string fix = &*first == &finding ? finding.fix : fmt::format("as for {}, above", first->topic);
+    text += fmt::format("{:{}}-> {}\n", "", kMarkWidth + kTopicWidth, fix);
   }
   text += can_measure(findings) ? "\nLowgear can measure here.\n"
                                 : "\nLowgear cannot measure everything on this machine: see the BROKEN lines above.\n";

@@ -27,6 +27,14 @@ TEST(DiagnosisText, KeepsTheDriversWordsToOneLine) {
   EXPECT_THAT(text, HasSubstr("a\\x0ab"));
 }
 
+TEST(DiagnosisText, NamesTheRemedyOfSeveralFindingsOnce) {
+  constexpr auto kLimited = doctor::FindingLevel::limited;
+  const std::string text =
+      diagnosis_text({{kLimited, "clocks", "a", "do it"}, {kLimited, "agent", "b", "do it"}}, Colours::off);
+  EXPECT_EQ(text.find("do it"), text.rfind("do it"));
+  EXPECT_THAT(text, HasSubstr("-> as for clocks, above"));
+}
+
 TEST(DiagnosisJson, HoldsFactsAndFindings) {
   doctor::MachineFacts facts = doctor::good_machine();
   doctor::status_of(facts.nvml->gpus[0], gpu::GpuFeature::instant_power) = {
