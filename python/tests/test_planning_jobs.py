@@ -62,8 +62,8 @@ class TestJobs(InAFolder):
     def test_a_search_is_that_of_the_command(self):
         found = lowgear.search(JOB, top=2, threads=1, objective="energy", max_cp=1)
         (self.folder / "job.yaml").write_text(json.dumps(JOB))
-        printed = json.loads(command("search", "--job", "job.yaml", "--top", "2", "--objective", "energy", "--max-cp", "1",
-                                     "--json", folder=self.folder))
+        words = ["search", "--job", "job.yaml", "--top", "2", "--objective", "energy", "--max-cp", "1"]
+        printed = json.loads(command(*words, "--json", folder=self.folder))
         for document in (printed, found.document):
             document.pop("search_s", None)
         self.assertEqual(found.document, printed)
@@ -72,6 +72,10 @@ class TestJobs(InAFolder):
         again = lowgear.estimate({**JOB, "parallel": {}}, **best.options())
         self.assertEqual(again.time_s, best.time_s)
         self.assertEqual(len(found.best), 2)
+        table, page = command(*words, folder=self.folder), found._repr_html_()
+        for layout in found.best:
+            self.assertIn(layout.name, table)
+            self.assertIn(layout.name, page)
 
     def test_refusals(self):
         cases = [

@@ -71,6 +71,8 @@ class Layout(NamedTuple):
     micro_batch: int  # sequences of a microbatch
     recompute: str
     zero: int
+    shard_size: int  # ranks of dp x cp that ZeRO shards among; 0: all
+    name: str  # as `lowgear search` shows the layout
     time_s: float  # at full clocks
     error_s: float  # half the width of the 90 % interval of time_s
     mfu: float  # share of 1
@@ -86,7 +88,8 @@ class Layout(NamedTuple):
 
     def options(self) -> Dict[str, Any]:
         """The layout as options: `lowgear.estimate(model=..., **layout.options())`."""
-        return {name: getattr(self, name) for name in self._fields[: self._fields.index("time_s")]}
+        options = {name: getattr(self, name) for name in self._fields[: self._fields.index("shard_size")]}
+        return {**options, "shard_size": self.shard_size or None}
 
 
 class ShownLayout(NamedTuple):
@@ -100,10 +103,6 @@ class ShownLayout(NamedTuple):
     no_later_energy_j: Optional[float]
     cost_usd: Optional[float]
     co2_g: Optional[float]
-
-
-def _name(layout: Layout) -> str:
-    return f"dp {layout.dp}, tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, microbatch {layout.micro_batch}"
 
 
 class WhyRow(NamedTuple):
@@ -309,15 +308,14 @@ class SearchResult:
         if not self.best:
             return f"<SearchResult: {counts}>"
         first = self.best[0]
-        layout = " ".join(f"{name}={value}" for name, value in first.options().items())
         return (
-            f"<SearchResult: {counts}; best by {self.document['objective']}: {layout}: {first.time_s:.4g} s +- "
+            f"<SearchResult: {counts}; best by {self.document['objective']}: {first.name}: {first.time_s:.4g} s +- "
             f"{first.error_s:.2g}, {first.energy_j:.4g} J an iteration (estimated)>"
         )
 
     def _repr_svg_(self) -> str:
         def point(layout: Layout) -> Point:
-            return Point(_name(layout), layout.time_s, layout.quick_planned_energy_j)
+            return Point(layout.name, layout.time_s, layout.quick_planned_energy_j)
 
         # The front is chosen by these energies; by those of full clocks it would not fall.
         curve = [(layout.time_s, layout.quick_planned_energy_j) for layout in self.pareto]
@@ -328,7 +326,7 @@ class SearchResult:
     def _shown(self) -> "Table[ShownLayout]":
         rows = (
             ShownLayout(
-                _name(row), row.time_s, row.error_s, row.memory_bytes / _GIB, row.energy_j, row.no_later_energy_j,
+                row.name, row.time_s, row.error_s, row.memory_bytes / _GIB, row.energy_j, row.no_later_energy_j,
                 row.cost_usd, row.co2_g,
             )
             for row in self.best

@@ -373,7 +373,8 @@ Json search_layout_json(const estimator::SearchLayout& layout) {
           {"micro_batch", layout.micro_batch},
           {"recompute", name(layout.recompute)},
           {"zero", layout.zero},
-          {"shard_size", layout.shard_size}};
+          {"shard_size", layout.shard_size},
+          {"name", describe(layout)}};
 }
 
 Json planned_json(const estimator::PlannedEstimate& planned, int gpus, const PriceArguments& prices) {
