@@ -38,7 +38,7 @@ def calibrate(train, unit_scale, say):
     """A scale of the units, `unit_scale` at least, at which the simulated GPUs and not this machine's load decide how
     long they take. `train(unit_scale)` runs the job for STEPS steps and returns them."""
     longest = unit_scale * LARGEST_STRETCH
-    say(f"trying out {STEPS} steps")
+    say(f"trying out {STEPS} steps, to see how busy this machine is: some seconds, longer where it is")
     while True:
         steps = train(unit_scale)
         if not is_outlasted(steps) and spread(steps) <= LARGEST_SPREAD:
@@ -47,4 +47,4 @@ def calibrate(train, unit_scale, say):
             say("this machine stays too busy for the simulated GPUs; the figures will be less sure")
             return unit_scale
         unit_scale *= 2
-        say(f"this machine is busy: units {unit_scale:g} times as long")
+        say(f"this machine is busy: trying out units {unit_scale:g} times as long, which its other work disturbs less")

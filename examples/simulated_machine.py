@@ -25,6 +25,15 @@ def end_all(processes):
             process.wait()
 
 
+def name_warnings(*logs):
+    """Says how many warnings these files have, which the screen does not show."""
+    for log in logs:
+        with open(log, encoding="utf-8", errors="replace") as file:
+            count = file.read().count("warning: ")
+        if count:
+            print(f"{count} warning{'s'[count == 1:]} of the commands: {log}", flush=True)
+
+
 def fresh_folder(path):
     """The folder as a whole path, emptied."""
     folder = path.resolve()
@@ -79,6 +88,7 @@ class Machine:
     def __exit__(self, *_):
         self.agent.send_signal(signal.SIGTERM)
         self.agent.communicate(timeout=PATIENCE_S)
+        name_warnings(self.log)
 
     def run(self, *words):
         """The standard output of a command; its remarks go to a log."""

@@ -4,8 +4,8 @@
     examples/closed-loop/closed_loop.py [--unit-scale X] [BUILD_FOLDER] [OUTPUT_FOLDER]
 
 What a user does on a cluster, on one machine without a GPU: the training is real and runs on the CPU; the GPUs, which
-decide how long its units take and what they draw, are simulated. Takes some two minutes and needs no root. On a machine
-that has other work to do, the simulated units are made longer, up to four times, so that they still decide; the figures
+decide how long its units take and what they draw, are simulated. Takes some two minutes on two idle cores, and needs no root. On a
+machine that has other work to do, the simulated units are made longer, up to four times, so that they still decide; the figures
 come with their errors and with how sure they are. Ends with 0 unless the plan was not followed, the losses are not the
 same, no energy was saved, or the plan was slower than load explains.
 """
@@ -75,9 +75,11 @@ def profile(machine, out):
         except SystemExit as failure:
             if counted > 2 * COUNTED:
                 raise
-            say(f"profiling again, for longer: {str(failure).strip().splitlines()[-1]}")
             if "marked invalid" in str(failure):
+                say("this machine was too busy for the simulated GPUs: profiling again, for longer, with longer units")
                 machine.unit_scale *= 1.5
+            else:
+                say(f"profiling again, for longer: {str(failure).strip().splitlines()[-1].removeprefix('lowgear: error: ')}")
             counted *= 2
 
 
@@ -159,9 +161,10 @@ def main():
     print(f"\nenergy {verdict.energy.percent()}, time {verdict.time.percent()}: medians and standard errors (real training, "
           "simulated GPUs)")
     print(f"this result is {confidence(verdict)}")
-    print(f"against the plan: energy {energy_j / planned['energy_j'] - 1:+.1%}, time "
-          f"{time_s / planned['time_s'] - 1:+.1%}, units by stage and direction {units[0]:+.1f} to {units[1]:+.1f} %; clocks "
-          f"change {switch_latency_ms:.3g} ms after the request, which the agent makes that long before each unit")
+    print(f"the run against the plan: energy {energy_j / planned['energy_j'] - 1:+.1%}, time "
+          f"{time_s / planned['time_s'] - 1:+.1%}, times of units, as means by stage and direction, "
+          f"{units[0]:+.1f} to {units[1]:+.1f} %")
+    print(f"clocks change {switch_latency_ms:.3g} ms after the request, which the agent makes that long before each unit")
     print(f"report: file://{out}/plan/report.html")
     print(f"plan and run on one time axis (open in ui.perfetto.dev): {out}/trace.json")
     for remark in verdict.remarks:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from server_process import Server  # noqa: E402: the examples are no package
-from simulated_machine import Machine, end_all, fresh_folder  # noqa: E402
+from simulated_machine import Machine, end_all, fresh_folder, name_warnings  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JOB = ROOT / "examples" / "closed-loop" / "job.yaml"
@@ -64,13 +64,17 @@ class Fleet:
 
     def wait_for(self, condition, what, limit_s):
         """The jobs, once they are as they should be."""
-        end = time.monotonic() + limit_s
+        end, shown = time.monotonic() + limit_s, ""
         while time.monotonic() < end:
             jobs = self.jobs()
             if len(jobs) == len(JOBS) and condition(jobs):
                 return jobs
+            states = ", ".join(f"{job['name']} {job['state']}" for job in jobs)
+            if states != shown:
+                say(f"  now {states}")
+            shown = states
             time.sleep(0.5)
-        raise SystemExit(f"not within {limit_s} s: {what}")
+        raise SystemExit(f"this machine is too busy: within {limit_s / 60:g} min not reached: {what}")
 
     def train(self, iterations):
         """Until each job has run so many more."""
@@ -106,7 +110,7 @@ def describe(fleet, iterations):
 
 def run(fleet, iterations):
     """Returns the watts of each phase: budget and what was measured."""
-    say("the jobs are profiled and planned")
+    say("the server profiles and plans the jobs: some minutes, longer on a busy machine")
     fleet.wait_for(lambda jobs: all(job["state"] == "running" for job in jobs), "all jobs follow a plan", 900)
     fleet.train(iterations)
     full_w = describe(fleet, iterations)
@@ -163,6 +167,7 @@ def main():
             if fleet:
                 fleet.end()
             server.end()
+    name_warnings(*(out / f"{name}.txt" for name in JOBS))
     text, is_well = verdict(phases)
     say(text)
     (out / "cluster.json").write_text(json.dumps(phases, indent=1))

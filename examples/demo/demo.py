@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from calibration import STEPS as CALIBRATION_STEPS, calibrate, scaled  # noqa: E402: the examples are no package
-from simulated_machine import Machine, end_all, fresh_folder  # noqa: E402
+from simulated_machine import Machine, end_all, fresh_folder, name_warnings  # noqa: E402
 from server_process import Server  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -39,6 +39,7 @@ class Demo:
     def __init__(self, machine, server, arguments):
         self.machine, self.server, self.arguments = machine, server, arguments
         self.decision = 0
+        self.progress = ""
         self.seen = -1
         self.iterations = []
         self.decisions = []
@@ -56,6 +57,7 @@ class Demo:
             if not jobs:
                 continue
             job = jobs[0]
+            self.print_progress(job)
             self.print_decisions(job["job"])
             self.collect(job["job"])
             if self.arguments.straggler:
@@ -63,6 +65,13 @@ class Demo:
             if self.arguments.iterations and self.by_plan >= self.arguments.iterations:
                 break
         return job
+
+    def print_progress(self, job):
+        trial = job["profiling"]
+        text = f"{job['state']}" + (f": clock {trial['clock']} of {trial['clocks']}" if trial else "")
+        if text != self.progress:
+            say(f"now {text}")
+        self.progress = text
 
     def print_decisions(self, job):
         for decision in self.server.get(f"/v1/jobs/{job}/decisions?after={self.decision}")["decisions"]:
@@ -152,6 +161,7 @@ def main():
         scale = unit_scale(machine, out, arguments)
         server = Server(machine.lowgear, Path(folder), arguments.port, out / "server.txt")
         say(f"dashboard: {server.url}")
+        say("the server measures a baseline, tries clocks and plans: about a minute, several on a busy machine")
         training = start_training(machine.lowgear, server, out, scale, arguments)
         demo = Demo(machine, server, arguments)
         job = None
@@ -164,6 +174,7 @@ def main():
             end_all([training])
             server.end()
     say(summary_text(job))
+    name_warnings(out / "training.txt")
     (out / "demo.json").write_text(json.dumps({"job": job, "marks": demo.marks, "decisions": demo.decisions,
                                                "iterations": demo.iterations}, indent=1))
     if training.returncode not in (0, -signal.SIGTERM):
