@@ -62,8 +62,9 @@ const slowdownText = (job, basis) => {
 };
 
 const kFarOff = 'took more than twice the predicted time';
-// A clause on iterations that a figure leaves out.
-const withoutFarOff = (count) => (count ? `, without ${counted(count, 'iteration')} that ${kFarOff}` : '');
+// A clause on iterations that a figure leaves out, where others are left or not.
+const farOffText = (stalled, left) => (stalled === 0 ? ''
+  : left > 0 ? `, without ${counted(stalled, 'iteration')} that ${kFarOff}` : `, all of which ${kFarOff}`);
 
 const timeText = ({summary: job, iterations}, basis) => {
   if (!plansItself(job)) {
@@ -71,9 +72,8 @@ const timeText = ({summary: job, iterations}, basis) => {
       `guard ${guardText(job)}`, `planned ${units.time(job.planned_time_s)}`].join(' · ');
   }
   const {stalled_iterations: stalled} = job;
-  const areAll = stalled > 0 && stalled >= Math.min(kMeanOf, iterations.length);
   return `mean of up to ${kMeanOf} iterations of their own lengths` +
-    (areAll ? `, all of which ${kFarOff}` : withoutFarOff(stalled));
+    farOffText(stalled, Math.min(kMeanOf, iterations.length) - stalled);
 };
 
 const showPrediction = (figure, job, basis) => {
@@ -82,11 +82,11 @@ const showPrediction = (figure, job, basis) => {
   if (!prediction) return figure.show('Predicted times', units.fixed(null), 'no iteration has been predicted yet');
   const {iterations, stalled_iterations: stalled, mean_error_pct: mean, rms_error_pct: rms} = prediction;
   if (!iterations) {
-    return figure.show('Predicted times', units.fixed(null), `all ${counted(stalled, 'iteration')} ${kFarOff}`);
+    return figure.show('Predicted times', units.fixed(null), counted(stalled, 'iteration') + farOffText(stalled, 0));
   }
   return figure.show('Predicted times', `off by ${units.signedPercent(mean, 1)}`,
     `predicted against ${basis}, on average; ${units.percent(rms, 1)} rms over ${counted(iterations, 'iteration')}` +
-    `${withoutFarOff(stalled)} · units of the longest replica at full clocks`);
+    `${farOffText(stalled, iterations)} · units of the longest replica at full clocks`);
 };
 
 // Which iterations follow the newest plan.

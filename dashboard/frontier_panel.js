@@ -7,22 +7,23 @@ const {dataTable, element, frontierPlot, units} = shared;
 
 const title = (text) => `${text[0].toUpperCase()}${text.slice(1)}`;
 
-// The model of the plot, from the server's response and the job's summary.
-const modelOf = ({vertices, operating_point: planned, measured}, summary) => {
+// The model of the plot, from the server's response and the job's summary, which the figures show, too.
+const modelOf = ({vertices, operating_point: planned}, summary) => {
   const basis = basisOf(summary);
-  const {baseline, parallel} = summary;
-  // The frontier is that of one pipeline, the baseline that of all ranks.
-  const ofPipeline = baseline && units.isNumber(baseline.energy_j)
-    ? {time_s: baseline.time_s, energy_j: baseline.energy_j / parallel.dp / parallel.tp} : null;
+  const {parallel: {dp, tp}} = summary;
+  // The frontier is that of one pipeline, the other figures those of all ranks.
+  const ofPipeline = (figures) => (figures && units.isNumber(figures.time_s) && units.isNumber(figures.energy_j)
+    ? {time_s: figures.time_s, energy_j: figures.energy_j / dp / tp} : null);
+  const [baseline, measured] = [ofPipeline(summary.baseline), ofPipeline(summary)];
   const points = [
-    ...(ofPipeline ? [{...ofPipeline, type: 'baseline', name: 'Baseline', label: `Baseline (${basis})`, basis}] : []),
+    ...(baseline ? [{...baseline, type: 'baseline', name: 'Baseline', label: `Baseline (${basis})`, basis}] : []),
     ...(planned ? [{...planned, type: 'plan', name: 'Operating point', label: 'Planned', basis: 'planned',
       chosen: true}] : []),
     ...(measured ? [{...measured, type: 'measured', name: 'Last iterations', label: title(basis), basis,
       isTarget: true}] : []),
   ];
   return {
-    curve: vertices.map(([time_s, energy_j]) => ({time_s, energy_j})), separateBound: [], points, baseline: ofPipeline,
+    curve: vertices.map(([time_s, energy_j]) => ({time_s, energy_j})), separateBound: [], points, baseline,
     boundName: 'Frontier', boundBasis: 'planned', regionLabel: '',
     summary: `Time and energy of one iteration of one pipeline: frontier of ` +
       `${counted(vertices.length, 'vertex', 'vertices')} and ${counted(points.length, 'point')}. ` +
@@ -55,10 +56,11 @@ export class FrontierPanel {
       this.empty.textContent = 'The frontier appears after profiling and the first plan.';
       return;
     }
-    const text = JSON.stringify([frontier, summary.baseline, summary.simulated]);
+    const model = modelOf(frontier, summary);
+    const text = JSON.stringify(model);
     if (text === this.drawn) return;
     this.drawn = text;
-    this.model = modelOf(frontier, summary);
+    this.model = model;
     const {lineSample, pointSample} = frontierPlot;
     this.legend.replaceChildren(...[[lineSample('curve'), 'frontier (planned)'],
       ...(frontier.operating_point ? [[pointSample('plan', 'plan chosen'), 'operating point (planned)']] : []),

@@ -21,7 +21,7 @@ const {element} = shared;
 const kRedraw_ms = 400;
 // Silence of a rank brings no event.
 const kTick_ms = 2000;
-// No event brings the measured point of the frontier and the reports of ranks.
+// No event brings another frontier of the same plan, nor the reports of ranks.
 const kRefresh_ms = 5000;
 const kRefreshPerRank_ms = 10;
 
