@@ -232,7 +232,7 @@ class IsLive(DashboardTest):
 
     def test_drift_is_one_line_and_a_doubt_stands_once(self):
         job = MockJob(iterations=60)
-        doubt = "the profile is in doubt: stage 3 draws 271 W; and 1 more"
+        doubt = "the server doubts the profile and plans by it all the same: stage 3 draws 271 W; and 1 more"
         job.decide("plan", f"planned again; {doubt}; from iteration 60", 4)
         job.decide("plan", f"rank 1 is slow; {doubt}; from iteration 60", 5)
         for factor in ("1.41", "1.37", "1.04"):
@@ -585,7 +585,7 @@ class ShowsPredictions(DashboardTest):
             iteration["units_time_s"] *= 3
         server = self.open_job(job)
         self.assertEqual(self.text(".card:last-child .value"), "–")
-        self.assertEqual(self.text(".card:last-child .detail"), "all 5 iterations took more than twice the predicted time")
+        self.assertEqual(self.text(".card:last-child .detail"), "5 iterations, all of which took more than twice the predicted time")
         self.assertIn("all of which took more than twice the predicted time", self.text(".card:nth-child(2) .detail"))
         self.open(server)
         self.wait_text("more than twice the predictions", ".jobs tbody")

@@ -12,6 +12,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
+#include "base/core/numbers/figure_text.h"
 #include "protocol/json_members.h"
 #include "server/fleet/budgeted_jobs.h"
 #include "server/fleet/refusal.h"
@@ -276,8 +277,8 @@ void PowerBudgets::forget_lost_nodes(double now_s) {
   for (const std::string& host : shares_.forget_lost(now_s)) {
     change.removed_documents.push_back(std::string(kNodePrefix) + host);
     events_.push_back({ServerEvent::agent_forgotten, "node", host,
-                       fmt::format("its agent was silent for {:.0f} s, and no job has its GPUs: it counts in no budget",
-                                   PowerShares::kForgottenS)});
+                       fmt::format("its agent was silent for {}, and no job has its GPUs: it counts in no budget",
+                                   duration_text(PowerShares::kForgottenS))});
   }
   if (!change.empty()) store_->write(std::move(change), [](StoreOutcome) {});
 }

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 #include "server/job/job_problems.h"
 #include "server/job/job_storage.h"
 #include "server/job/job_transitions.h"
@@ -272,7 +273,7 @@ void Job::watch_silence(double now_s) {
   record_.status.watched_s = now_s;
   if (before == record_.status.is_silent()) return;
   outbox_.change_summary();
-  if (!before) outbox_.decide("silence", fmt::format("no rank has sent a request for {:.0f} s", kSilentS), now_s);
+  if (!before) outbox_.decide("silence", "no rank has sent a request for " + duration_text(kSilentS), now_s);
 }
 
 JobChanges Job::take_changes() {
@@ -296,7 +297,7 @@ void finish_if_silent(Job& job, double now_s, double silence_s) {
   }
   job.watch_silence(now_s);
   if (silent_s < silence_s) return;
-  job.lose(fmt::format("no rank has sent a request for {:.0f} s", silence_s), now_s);
+  job.lose("no rank has sent a request for " + duration_text(silence_s), now_s);
 }
 
 }  // namespace lowgear::server

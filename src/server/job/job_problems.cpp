@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/core/numbers/figure_text.h"
 #include "server/job/job_record.h"
 
 namespace lowgear::server {
@@ -93,11 +94,12 @@ void add_invalid(const JobRecord& job, std::vector<JobProblem>& problems) {
 void add_no_iteration(const JobRecord& job, std::vector<JobProblem>& problems) {
   const double waited_s = job.status.heard_s - job.status.created_s;
   if (job.state() != JobState::baseline || !job.history.kept().empty() || waited_s < kLongFirstIterationS) return;
-  problems.push_back({.kind = kNoIteration,
-                      .is_critical = false,
-                      .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
-                      .text = fmt::format("no iteration has ended in the {:.0f} s since the job came", waited_s),
-                      .todo = "if it does not compile for that long, it hangs: look at the output of its ranks"});
+  problems.push_back(
+      {.kind = kNoIteration,
+       .is_critical = false,
+       .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
+       .text = fmt::format("no iteration has ended in the {} since the job came", duration_text(waited_s)),
+       .todo = "if it does not compile for that long, it hangs: look at the output of its ranks"});
 }
 
 /// Of a job of which nothing has been heard for longer; its ranks ask for plans every 20 s.
@@ -107,8 +109,8 @@ void add_silence(const JobRecord& job, std::vector<JobProblem>& problems) {
       {.kind = kSilent,
        .is_critical = true,
        .ranks = ranks_that(job, [](const RegisteredRank& rank) { return !rank.finished; }),
-       .text = fmt::format("no rank has sent a request for {:.0f} s: the figures are those of then",
-                           job.status.watched_s - job.status.heard_s),
+       .text = fmt::format("no rank has sent a request for {}: the figures are those of then",
+                           duration_text(job.status.watched_s - job.status.heard_s)),
        .todo = "see whether the ranks still run and reach the server; without them the job ends after half an hour of "
                "silence"});
 }

@@ -206,19 +206,20 @@ void JobTransitions::issue_full_clocks(const std::string& reason) {
 /// force.
 void JobTransitions::hold_full_clocks(const std::string& reason) {
   job_.activity.guard_decision("refuse_plan");
+  const std::string decision =
+      "the guard allows full clocks only: by a plan the job could lose more time than it may; occasion: " + reason;
   const PlanVersion& in_force = *job_.plans.newest();
   const bool watches_ranks =
       !protocol::is_for_training(in_force.purpose) || !in_force.expected_compute_s.empty() || !job_.planning.model();
   if (in_force.purpose != protocol::PlanPurpose::profile && watches_ranks &&
       in_force.only_mhz == job_.ranks.common_clocks().front()) {
     if (job_.watch.take_plan(reason, false)) {
-      outbox_.decide("guard", reason + "; full clocks stay in effect nevertheless", now_s_);
+      outbox_.decide("guard", decision, now_s_);
     }
     return;
   }
-  outbox_.decide("guard", reason + "; the time that the job may still lose is too short for a plan: full clocks",
-                 now_s_);
-  issue_full_clocks(reason);
+  outbox_.decide("guard", decision, now_s_);
+  issue_full_clocks(decision);
 }
 
 void JobTransitions::ask(PlanningTask::Kind kind, std::string reason, bool quick_first) {

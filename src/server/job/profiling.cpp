@@ -9,6 +9,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
+#include "base/core/numbers/figure_text.h"
 #include "planning/profile/few_clock_fit.h"
 #include "server/store/store.h"
 
@@ -114,9 +115,9 @@ JobStep Profiling::count(const JobIteration& iteration, const ProfiledJob& job, 
   // Without what ranks are expected to take: the profile that says it is being replaced.
   PlanVersion stop = job.layout.uniform_plan(protocol::PlanPurpose::full_clocks, full.mhz);
   stop.reason = fmt::format(
-      "full clocks: trials have cost {:.3g} s, and the next ones would cost more than the {:.3g} s that are left of "
-      "the limit for profiling",
-      budget_.spent_s(), budget_.left_s());
+      "full clocks: trials have cost {}, and the next ones would cost more than the {} that are left of the limit for "
+      "profiling",
+      duration_text(budget_.spent_s()), duration_text(budget_.left_s()));
   return IssuePlan{std::move(stop)};
 }
 
@@ -198,7 +199,8 @@ JobStep Profiling::take_verdict(const ProfileVerdict& verdict, const ProfiledJob
     if (auto plan = trials(sweep_.round().wanted_mhz, job, "")) return IssuePlan{std::move(*plan)};
     outbox.decide(
         "profile",
-        fmt::format("no more clocks are tried: {:.3g} s are left of the time for profiling", budget_.left_s()), now_s);
+        fmt::format("no more clocks are tried: {} are left of the time for profiling", duration_text(budget_.left_s())),
+        now_s);
   }
   if (!verdict.contradiction.empty()) return RefuseProfile{verdict.contradiction};
   if (verdict.energy_error_pct <= kMostEnergyErrorPct) return PlanByProfile{};
@@ -223,10 +225,10 @@ std::vector<int> Profiling::first_clocks(const protocol::JobSpec& spec, const st
                                              std::min(wanted.clocks, static_cast<int>(clocks_mhz.size())),
                                              full_clock_time_s, budget_.left_s(), trial_options(spec, budget_));
   if (first.empty()) {
-    throw InputError(fmt::format(
-        "trying {} clocks takes more than the {:.3g} s that profiling may cost: raise allowance_pct of the job's "
-        "profile",
-        profile::kMinMeasuredClocks, budget_.left_s()));
+    throw InputError(
+        fmt::format("trying {} clocks takes more than the {} that profiling may cost: raise allowance_pct of the job's "
+                    "profile",
+                    profile::kMinMeasuredClocks, duration_text(budget_.left_s())));
   }
   // The plan's own clock is measured between the trials.
   if (first.front() != full_mhz) first.insert(first.begin(), full_mhz);

@@ -64,7 +64,7 @@ std::string cell_doubts(const profile::StageProfile& rows, std::span<const doubl
   if (doubts.empty()) return "";
   const std::size_t more = doubts.size() - std::min(doubts.size(), kMostCells);
   doubts.resize(doubts.size() - more);
-  return fmt::format("the profile is in doubt: {}{}", fmt::join(doubts, "; "),
+  return fmt::format("the server doubts the profile and plans by it all the same: {}{}", fmt::join(doubts, "; "),
                      more > 0 ? fmt::format("; and {} more", more) : "");
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 
 namespace lowgear::server {
 namespace {
@@ -50,6 +51,11 @@ void require_sane(const GuardOptions& options) {
 }
 
 double pct_above(double ratio) { return (ratio - 1) * 100; }
+
+std::string lateness_text(double lost_s, double limit_pct) {
+  return fmt::format("the job is {} {} than at {:g} % above full clocks", duration_text(std::abs(lost_s)),
+                     lost_s < 0 ? "earlier" : "later", limit_pct);
+}
 
 }  // namespace
 
@@ -195,9 +201,10 @@ double SlowdownGuard::without_stall(double iteration_time_s, std::optional<Guard
     stall_.allowance -= 1;
     excuse = GuardDecision{
         GuardAction::excuse_stall, level_,
-        fmt::format("{} took {:.3f} s longer than planned, and the next one {:.3f} s as planned: a stall "
-                    "that the plan has not caused",
-                    stall_.iterations == 1 ? "an iteration" : "two iterations", stall_.time_s, iteration_time_s)};
+        fmt::format("the guard excuses a stall: {} took {} longer than planned, and the next one only {}, so the plan "
+                    "was not the cause",
+                    stall_.iterations == 1 ? "one iteration" : "two iterations", duration_text(stall_.time_s),
+                    duration_text(iteration_time_s))};
   } else {
     account_.lost_s += stall_.time_s;
   }
@@ -230,9 +237,10 @@ std::optional<GuardDecision> SlowdownGuard::check_job() {
   if (account_.lost_s + reserve <= allowed_s()) return std::nullopt;
   return change(
       GuardAction::full_clocks, {true, level_.steps_back},
-      fmt::format("the job is {:.3f} s later than {:g} % above full clocks after {:.0f} iterations and may be "
-                  "{:.3f} s, of which {:.3f} s are needed to react",
-                  account_.lost_s, options_.limit_pct, account_.iterations, allowed_s(), reserve));
+      fmt::format("the guard withdraws the plan: after {:.0f} iterations {}, it may be {} later, and the plan could "
+                  "cost {} more until full clocks are in effect",
+                  account_.iterations, lateness_text(account_.lost_s, options_.limit_pct), duration_text(allowed_s()),
+                  duration_text(reserve)));
 }
 
 std::optional<GuardDecision> SlowdownGuard::check_pace() {
@@ -240,16 +248,16 @@ std::optional<GuardDecision> SlowdownGuard::check_pace() {
   const Pace now = pace();
   const double noise = options_.significance * now.error;
   if (now.mean <= limit() + noise) return std::nullopt;
-  const std::string measured =
-      fmt::format("{} iterations took {:.2f} % longer than full clocks; allowed are {:g} %, noise explains {:.2f} %",
-                  now.iterations, pct_above(now.mean), options_.limit_pct, noise * 100);
+  const std::string measured = fmt::format(
+      "the last {} iterations took {:.2f} % longer than full clocks, {:g} % are allowed, and noise explains "
+      "{:.2f} % at most",
+      now.iterations, pct_above(now.mean), options_.limit_pct, noise * 100);
   if (level_.steps_back == last_step()) {
-    return change(GuardAction::full_clocks, {true, level_.steps_back}, measured);
+    return change(GuardAction::full_clocks, {true, level_.steps_back}, "the guard withdraws the plan: " + measured);
   }
   const GuardLevel next{false, level_.steps_back + 1};
-  return change(
-      GuardAction::step_back, next,
-      fmt::format("{}: step {} back, to the plan of {:.4f} s", measured, next.steps_back, planned_time_s(next)));
+  return change(GuardAction::step_back, next,
+                fmt::format("the guard goes back to a faster plan of {:.4f} s: {}", planned_time_s(next), measured));
 }
 
 std::optional<GuardDecision> SlowdownGuard::check_baseline() {
@@ -258,11 +266,12 @@ std::optional<GuardDecision> SlowdownGuard::check_baseline() {
   const double noise = options_.significance * now.error;
   if (now.mean <= 1 + noise) return std::nullopt;
   is_stale_reported_ = true;
-  return GuardDecision{GuardAction::stale_baseline, level_,
-                       fmt::format("{} iterations at full clocks took {:.2f} % longer than the baseline of {:.4f} s, "
-                                   "noise explains {:.2f} %: measure the baseline again",
-                                   now.iterations, pct_above(now.mean), baseline_.mean_s, noise * 100),
-                       now.iterations};
+  return GuardDecision{
+      GuardAction::stale_baseline, level_,
+      fmt::format("the guard replaces the baseline of {:.4f} s: the last {} iterations at full clocks took {:.2f} % "
+                  "longer than it, and noise explains {:.2f} % at most",
+                  baseline_.mean_s, now.iterations, pct_above(now.mean), noise * 100),
+      now.iterations};
 }
 
 std::optional<GuardDecision> SlowdownGuard::recover() {
@@ -272,9 +281,10 @@ std::optional<GuardDecision> SlowdownGuard::recover() {
   if (account_.lost_s + reserve_s(planned_time_s(next)) > allowed_s()) return std::nullopt;
   return change(
       GuardAction::recover, next,
-      fmt::format("{:.0f} s without a step back, and the job is {:.3f} s later than {:g} % above full clocks "
-                  "where it may be {:.3f} s: the plan of {:.4f} s again",
-                  now_s_ - change_.at_s, account_.lost_s, options_.limit_pct, allowed_s(), planned_time_s(next)));
+      fmt::format(
+          "the guard tries the plan of {:.4f} s again: it has changed nothing for {}, {}, and it may be {} later",
+          planned_time_s(next), duration_text(now_s_ - change_.at_s),
+          lateness_text(account_.lost_s, options_.limit_pct), duration_text(allowed_s())));
 }
 
 GuardDecision SlowdownGuard::change(GuardAction action, GuardLevel level, std::string reason) {

@@ -190,7 +190,7 @@ TEST_F(JobPlanningTest, GuardsByNewSettingsWhileACapIsNotKept) {
   (void)training.job().set(SlowdownTarget{0, 1}, training.now_s());
   training.settle();
   training.run(20);
-  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("allowed are 1 %")));
+  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("1 % are allowed")));
 }
 
 TEST_F(JobPlanningTest, GuardsAfterTheServerWasStartedAgainThoughACapIsNotKept) {
@@ -253,7 +253,7 @@ TEST_F(JobPlanningTest, LeavesFullClocksInForceThatTheGuardHolds) {
   const int version = training.record().plan_version();
   (void)training.job().set(StragglerTarget{1, 1.001}, training.now_s());
   training.settle();
-  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks stay in effect nevertheless")));
+  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("the guard allows full clocks only")));
   EXPECT_THAT(training.record().activity.guard_decisions(), Contains(testing::Key("refuse_plan")));
   EXPECT_EQ(training.record().plan_version(), version);
 }

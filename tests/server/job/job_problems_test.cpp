@@ -149,7 +149,7 @@ TEST(JobProblems, ShowAJobThatIsSilent) {
   finish_if_silent(training.job(), training.now_s() + 180, 1'800);
   ASSERT_THAT(kinds(training.record()), ElementsAre("silent"));
   EXPECT_TRUE(problems_of(training.record())[0].is_critical);
-  EXPECT_THAT(problems_of(training.record())[0].text, HasSubstr("for 180 s"));
+  EXPECT_THAT(problems_of(training.record())[0].text, HasSubstr("for 3 min"));
   training.settle();
   EXPECT_THAT(training.reasons("silence"), testing::SizeIs(1));
   training.run(1);

@@ -87,8 +87,10 @@ TEST(MeasuredJob, SaysThatAProfileIsInDoubtAndAPlanFasterThanFullClocks) {
     if (cell.clock_mhz == wrong.measured.cells[1].clock_mhz) cell.time_s *= 0.5;
   }
   const JobPlan plan = MeasuredJob(std::make_shared<const PipelineModel>(wrong)).plan({}).plan;
-  EXPECT_THAT(plan.note, testing::AllOf(testing::StartsWith("the profile is in doubt: stage 0 forward at"),
-                                        HasSubstr("; and 2 more"), HasSubstr("of all clocks at their highest")));
+  EXPECT_THAT(plan.note,
+              testing::AllOf(
+                  testing::StartsWith("the server doubts the profile and plans by it all the same: stage 0 forward at"),
+                  HasSubstr("; and 2 more"), HasSubstr("of all clocks at their highest")));
 }
 
 /// One stage: its units run one after the other, and nothing waits.

@@ -86,8 +86,8 @@ TEST(SlowdownGuard, StepsBackOneByOneThenToFullClocks) {
   ASSERT_EQ(job.decisions.size(), 3);
   EXPECT_EQ(job.decisions[0].action, GuardAction::step_back);
   EXPECT_EQ(job.decisions[0].level, (GuardLevel{false, 1}));
-  EXPECT_THAT(job.decisions[0].reason, HasSubstr("% longer than full clocks; allowed are 5 %"));
-  EXPECT_THAT(job.decisions[0].reason, HasSubstr("step 1 back, to the plan of 1.0300 s"));
+  EXPECT_THAT(job.decisions[0].reason, HasSubstr("% longer than full clocks, 5 % are allowed"));
+  EXPECT_THAT(job.decisions[0].reason, HasSubstr("the guard goes back to a faster plan of 1.0300 s: the last"));
   EXPECT_EQ(job.decisions[1].level, (GuardLevel{false, 2}));
   EXPECT_EQ(job.decisions[2].action, GuardAction::full_clocks);
   EXPECT_TRUE(job.guard.level().is_full_clocks);
@@ -112,7 +112,8 @@ TEST(SlowdownGuard, RecoversOneStepAfterEachHoldAndLongerEachTime) {
   ASSERT_EQ(job.guard.level().steps_back, 0);
   EXPECT_NEAR(job.now_s - stepped_s, 200, 2) << "the hold doubles with a step back";
   EXPECT_EQ(job.decisions.back().action, GuardAction::recover);
-  EXPECT_THAT(job.decisions.back().reason, HasSubstr("without a step back"));
+  EXPECT_THAT(job.decisions.back().reason,
+              HasSubstr("the guard tries the plan of 1.0500 s again: it has changed nothing for 3.3"));
   for (int i = 0; i < 2; ++i) job.iteration(1.2, 1);
   ASSERT_EQ(job.guard.level().steps_back, 1);
   const double again_s = job.now_s;
@@ -168,8 +169,8 @@ TEST(SlowdownGuard, ExcusesAStallOfOneOrTwoIterations) {
   ASSERT_EQ(job.decisions.size(), 2U);
   EXPECT_EQ(job.decisions[0].action, GuardAction::excuse_stall);
   EXPECT_THAT(job.decisions[0].reason,
-              HasSubstr("an iteration took 8.000 s longer than planned, and the next one 1.000 s"));
-  EXPECT_THAT(job.decisions[1].reason, HasSubstr("two iterations took 11.000 s longer than planned"));
+              HasSubstr("one iteration took 8 s longer than planned, and the next one only 1 s"));
+  EXPECT_THAT(job.decisions[1].reason, HasSubstr("two iterations took 11 s longer than planned"));
   EXPECT_EQ(job.decisions[1].level, GuardLevel{});
   EXPECT_LE(job.guard.lost_s(), 0.1);
 }
@@ -223,7 +224,7 @@ TEST(SlowdownGuard, SaysThatItsBaselineIsStale) {
   for (int i = 0; i < 50; ++i) job.iteration(1.1, 1.1);
   ASSERT_EQ(job.decisions.size(), 1);
   EXPECT_EQ(job.decisions[0].action, GuardAction::stale_baseline);
-  EXPECT_THAT(job.decisions[0].reason, HasSubstr("8 iterations at full clocks took 10.00 % longer than the baseline"));
+  EXPECT_THAT(job.decisions[0].reason, HasSubstr("8 iterations at full clocks took 10.00 % longer than it"));
   EXPECT_EQ(job.decisions[0].iterations, 8);
   job.guard.set_baseline({1.1, 0.001, 0.005});
   for (int i = 0; i < 50; ++i) job.iteration(1.1, 1.1);

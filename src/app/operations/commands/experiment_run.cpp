@@ -16,6 +16,7 @@
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/core/formats/json.h"
+#include "base/core/numbers/figure_text.h"
 #include "planning/plan/plan_json.h"
 #include "report/experiment/run_record.h"
 #include "training/launcher/config/train_config.h"
@@ -98,10 +99,6 @@ std::string last_line(const fs::path& log) {
   while (text.ends_with('\n')) text.pop_back();
   const std::size_t start = text.find_last_of("\n\r");
   return printable(start == std::string::npos ? text : text.substr(start + 1));
-}
-
-std::string duration_text(double time_s) {
-  return time_s < 90 ? fmt::format("{:.0f} s", time_s) : fmt::format("{:.0f} min", time_s / 60);
 }
 
 /// Runs turns one after the other.

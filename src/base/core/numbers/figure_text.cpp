@@ -21,8 +21,12 @@ std::string signed_text(double value, int digits) {
 }
 
 std::string duration_text(double time_s) {
-  constexpr double kMsPerS = 1e3;
-  return time_s < 1 ? fmt::format("{:.3g} ms", time_s * kMsPerS) : fmt::format("{:.3g} s", time_s);
+  constexpr double kMinuteS = 60;
+  constexpr double kHourS = 3600;
+  if (time_s < 1) return fmt::format("{:.3g} ms", time_s * 1e3);
+  if (time_s < 2 * kMinuteS) return fmt::format("{:.3g} s", time_s);
+  if (time_s < 2 * kHourS) return fmt::format("{:.3g} min", time_s / kMinuteS);
+  return fmt::format("{:.3g} h", time_s / kHourS);
 }
 
 }  // namespace lowgear

@@ -19,7 +19,7 @@ template <std::integral Number>
 /// The same with its sign: `-13.81`, and `+0.00` for a value that rounds to zero.
 [[nodiscard]] std::string signed_text(double value, int digits);
 
-/// A time with three digits in seconds, or below one second in ms: `25 ms`, `9 s`.
+/// A time with three digits: `25 ms`, `9 s`, from two minutes on `13.8 min`, and from two hours on `2.5 h`.
 [[nodiscard]] std::string duration_text(double time_s);
 
 }  // namespace lowgear

@@ -26,6 +26,9 @@ TEST(FigureText, TimesHaveTheUnitThatSuitsThem) {
   EXPECT_EQ(duration_text(9), "9 s");
   EXPECT_EQ(duration_text(0.025), "25 ms");
   EXPECT_EQ(duration_text(0.0001), "0.1 ms");
+  EXPECT_EQ(duration_text(119), "119 s");
+  EXPECT_EQ(duration_text(825), "13.8 min");
+  EXPECT_EQ(duration_text(9000), "2.5 h");
 }
 
 }  // namespace
