@@ -88,8 +88,8 @@ class Layout(NamedTuple):
 
     def options(self) -> Dict[str, Any]:
         """The layout as options: `lowgear.estimate(model=..., **layout.options())`."""
-        options = {name: getattr(self, name) for name in self._fields[: self._fields.index("shard_size")]}
-        return {**options, "shard_size": self.shard_size or None}
+        names = self._fields[: self._fields.index("name")]
+        return {name: getattr(self, name) for name in names if name != "shard_size" or self.shard_size}
 
 
 class ShownLayout(NamedTuple):
