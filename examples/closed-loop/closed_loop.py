@@ -162,8 +162,7 @@ def main():
           "simulated GPUs)")
     print(f"this result is {confidence(verdict)}")
     print(f"the run against the plan: energy {energy_j / planned['energy_j'] - 1:+.1%}, time "
-          f"{time_s / planned['time_s'] - 1:+.1%}, times of units, as means by stage and direction, "
-          f"{units[0]:+.1f} to {units[1]:+.1f} %")
+          f"{time_s / planned['time_s'] - 1:+.1%}, mean times of units by stage and direction {units[0]:+.1f} to {units[1]:+.1f} %")
     print(f"clocks change {switch_latency_ms:.3g} ms after the request, which the agent makes that long before each unit")
     print(f"report: file://{out}/plan/report.html")
     print(f"plan and run on one time axis (open in ui.perfetto.dev): {out}/trace.json")
