@@ -1,7 +1,7 @@
 // Problems that affect the figures, or that a user should act on.
 import shared from './shared.js';
 import {announce} from './parts.js';
-import {basisOf, clockTime, counted, guardLimit_pct, invalidFigures, isOver, isPastGuard, kStates, plansItself,
+import {basisOf, clockTime, counted, guardLimit_pct, isOver, isPastGuard, kStates, plansItself, problemsShown,
   profilingText} from './words.js';
 
 const {element, units} = shared;
@@ -30,9 +30,6 @@ const problemAlert = ({critical, text: named, todo, gpus}) => {
   return [critical ? 'bad' : 'warn', `${text[0].toUpperCase()}${text.slice(1)}. What to do: ${todo}.`];
 };
 
-// Nothing can be done for a job that is over, but its figures stay.
-const alertsAfterwards = (job) => (invalidFigures(job) ? [problemAlert(invalidFigures(job))] : []);
-
 // [[severity, text]], the most severe first.
 const alertsOf = ({summary: job}, rows, connection) => {
   const alerts = [];
@@ -45,7 +42,7 @@ const alertsOf = ({summary: job}, rows, connection) => {
     add('bad', `The job runs at full clocks, because planning failed: ${job.reason.replace(/\.?$/, '.')} ` +
       `${units.isNumber(job.retry_s) ? `The server tries again at ${clockTime(job.retry_s)}.` : ''}`);
   }
-  for (const problem of job.problems || []) add(...problemAlert(problem));
+  for (const problem of problemsShown(job)) add(...problemAlert(problem));
   const silent = having(rows, 'silent');
   if (silent.length) add('bad', `No reports from ${list(silent)}: the figures shown are old.`);
   if (isPastGuard(job)) {
@@ -85,7 +82,7 @@ export class Alerts {
   }
 
   update(store, rows, connection) {
-    const alerts = isOver(store.summary) && connection.state !== 'away' ? alertsAfterwards(store.summary)
+    const alerts = isOver(store.summary) && connection.state !== 'away' ? problemsShown(store.summary).map(problemAlert)
       : alertsOf(store, rows, connection);
     const text = JSON.stringify(alerts);
     if (text === this.shown) return;

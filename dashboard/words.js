@@ -21,9 +21,13 @@ export const plansItself = (job) => job.policy === 'steps';
 export const isOver = (job) => job.state === 'finished';
 
 // How a job's state is shown: [text, CSS class, meaning]. A job for which planning failed needs attention.
-const kProblems = {clocks_stuck: 'clocks stuck', silent: 'silent'};
+const kProblems = {clocks_stuck: 'clocks stuck', silent: 'silent', rank_failed: 'failed'};
+// Of a job that is over, only a failed rank stays critical.
+const kLastingProblems = ['rank_failed', 'figures_invalid'];
+export const problemsShown = (job) =>
+  (job.problems || []).filter(({kind}) => !isOver(job) || kLastingProblems.includes(kind));
 export const stateShown = (job) => {
-  const critical = isOver(job) ? null : (job.problems || []).find((problem) => problem.critical);
+  const critical = problemsShown(job).find((problem) => problem.critical);
   if (critical) return [kProblems[critical.kind] || critical.kind, 'chip state-failed', critical.text];
   if (job.has_failed) return ['no plan', 'chip state-failed', job.reason || ''];
   if (plansItself(job) && job.state === 'observing') {

@@ -133,6 +133,16 @@ class Window:
         return f"<Window{name}: {'not ended' if self.measurement is None else self.measurement}>"
 
 
+def name_of_failure(kind: type, error: Optional[BaseException]) -> Optional[str]:
+    """What an exception that ends the process is called, without its text; None: a good end."""
+    if not issubclass(kind, SystemExit):
+        return kind.__name__
+    code = getattr(error, "code", None)
+    if code is None or code == 0:
+        return None
+    return f"exit status {code}" if isinstance(code, int) else "exit status 1"  # a text may hold secrets
+
+
 def _encode(text):
     return None if text is None else os.fsencode(text)
 
@@ -239,13 +249,15 @@ class Client:
     def _check(self, code):
         _library.check(self._library, code)
 
-    def close(self):
+    def close(self, failure: Optional[str] = None):
         """Ends the lease, which gives the GPU its own clocks back, and completes the recording. May be called twice.
 
-        Warns (RuntimeWarning) when the server does not answer.
+        `failure` is what ends the process, such as the type of an exception, without its text: server and `lowgear run`
+        say then that the rank failed. Warns (RuntimeWarning) when the server does not answer.
         """
         if self._handle is None:
             return
+        self._check(self._library.lowgear_set_failure(self._handle, _encode(failure)))
         status = self.status()
         handle, self._handle = self._handle, None
         self._check(self._library.lowgear_close(handle))
@@ -255,8 +267,8 @@ class Client:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def __exit__(self, kind, error, _):
+        self.close(None if kind is None else name_of_failure(kind, error))
 
     def __del__(self):
         if getattr(self, "_handle", None) is not None:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 _ABI_MAJOR = 1
-_ABI_MINOR = 5
+_ABI_MINOR = 6
 
 _NVIDIA_DEVICE = "/dev/nvidiactl"  # there with every driver of NVIDIA
 
@@ -214,6 +214,7 @@ def load():
     library.lowgear_last_error.restype = ctypes.c_char_p
     library.lowgear_open.argtypes = [ctypes.POINTER(Options), ctypes.POINTER(client)]
     library.lowgear_close.argtypes = [client]
+    library.lowgear_set_failure.argtypes = [client, ctypes.c_char_p]
     library.lowgear_load_plan.argtypes = [client, ctypes.c_char_p, ctypes.c_int32, ctypes.c_uint32]
     library.lowgear_iteration_begin.argtypes = [client]
     library.lowgear_iteration_end.argtypes = [client]

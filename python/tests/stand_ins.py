@@ -71,8 +71,8 @@ class Session:
     def status(self):
         return types.SimpleNamespace(problem="", server_problem="")
 
-    def close(self):
-        self.closed = True
+    def close(self, failure):
+        self.closed, self.failure = True, failure
 
 
 class Observed(unittest.TestCase):

@@ -3,6 +3,7 @@
 import json
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 import tempfile
@@ -322,6 +323,36 @@ class OfAProcess(Observed):
         self.assertFalse(self.session.in_iteration)
         self.iterate()
         self.assertEqual(len(self.session.iterations), 1)
+
+
+class Endings(unittest.TestCase):
+    """What a process that ends in some way says of it at its end, in a Python of its own."""
+
+    BEGIN = ("import atexit, sys; from lowgear.adapters.ending import Ending; ending = Ending(); ending.watch(); "
+             "atexit.register(lambda: print(ending.failure())); ending.forget()\n")
+
+    def said(self, end):
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+        ended = subprocess.run([sys.executable, "-c", self.BEGIN + end], env=environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True)
+        return ended.stdout.strip(), ended.returncode
+
+    def test_an_exception_is_named_without_its_text(self):
+        self.assertEqual(self.said("raise RuntimeError('a secret')"), ("RuntimeError", 1))
+        self.assertEqual(self.said("sys.excepthook = lambda *_: None; {}['a secret']"), ("KeyError", 1))
+        self.assertEqual(self.said("raise KeyboardInterrupt")[0], "KeyboardInterrupt")
+
+    def test_an_exit_status_is_named(self):
+        self.assertEqual(self.said("sys.exit(3)"), ("exit status 3", 3))
+        self.assertEqual(self.said("sys.exit('a secret')"), ("exit status 1", 1))
+
+    def test_a_good_end_is_none(self):
+        for end in ("", "sys.exit()", "sys.exit(0)", "try: raise OSError\nexcept OSError: pass"):
+            self.assertEqual(self.said(end), ("None", 0), end)
+
+    def test_what_an_iteration_follows_has_ended_nothing(self):
+        self.assertEqual(self.said("try: sys.exit(3)\nexcept SystemExit: ending.forget()"), ("None", 0))
+        self.assertEqual(self.said("sys.last_value = OSError(); ending.forget()"), ("None", 0))
 
 
 class ServedProcess(Observed):

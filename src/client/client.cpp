@@ -135,24 +135,30 @@ Client::Client(Options options, const Environment& environment)
 }
 
 Client::~Client() {
+  if (failure_.empty() && std::uncaught_exceptions() > exceptions_) failure_ = "a C++ exception";
   marks_->use_stream(nullptr);  // what the GPU has not come to yet
   thread_.reset();
   meter_.reset();
   drain();
   refuse_what_differs();
   leave_mark();
+  if (served_) served_->set_failure(failure_);
   served_.reset();
   lease_.reset();
   if (recording_) recording_->finish(lost());
 }
 
-/// Tells `lowgear run`, at whose mark the client began, what was followed. No problem with it concerns the training.
+/// Tells `lowgear run`, at whose mark the client began, what was followed and what ended the rank. No problem with it
+/// concerns the training.
 void Client::leave_mark() {
-  if (mark_file_.empty() || options_.rank.rank != 0) return;
-  const std::string text = followed();
+  if (mark_file_.empty()) return;
+  std::string text;
+  if (options_.rank.rank == 0) text = followed();
+  if (!text.empty()) text += '\n';
+  if (!failure_.empty()) text += fmt::format("rank {} failed ({})\n", options_.rank.rank, failure_);
   std::error_code unknown;
   if (!text.empty() && std::filesystem::exists(mark_file_, unknown)) {
-    std::ofstream(mark_file_, std::ios::app) << text << '\n';
+    std::ofstream(mark_file_, std::ios::app) << text;
   }
 }
 
@@ -227,6 +233,7 @@ void Client::open_server() {
   served.server.job_json =
       complete_job(options_.server.job_json, options_.rank, gpu_.gpu != nullptr ? gpu_.gpu->identity().name : "");
   served.server.rank = registration();
+  served.server.mark = mark_file_;
   served.start_ns = start_ns_;
   served.like.source = "rank " + std::to_string(options_.rank.rank);
   served.like.rank = options_.rank.rank;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -175,6 +176,10 @@ class Client {
   /// Sets the job's work from now on, likewise. Throws InputError when a number is out of range.
   void set_work(protocol::JobWork work);
 
+  /// What ends the process, such as the type of an exception, without its text, which may hold secrets: server and
+  /// `lowgear run` learn it when the client closes. A C++ exception that closes it counts by itself. Empty: nothing.
+  void set_failure(std::string failure) { failure_ = std::move(failure); }
+
   /// Marks the recording: why its times and energies mean nothing. Empty: they do.
   void set_invalid(const std::string& why) {
     if (recording_) recording_->set_invalid(why);
@@ -266,6 +271,8 @@ class Client {
   std::unique_ptr<ServedRank> served_;        ///< null: no server
   std::unique_ptr<UnitLog> log_;              ///< null: nothing reads it
 
+  std::string failure_;
+  int exceptions_ = std::uncaught_exceptions();
   std::string mark_file_;              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
   std::atomic<bool> had_plan_{false};  ///< the program has loaded one
   std::optional<std::string> step_note_;

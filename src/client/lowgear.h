@@ -44,7 +44,7 @@ extern "C" {
 /* Version of this interface. A library works with every program that was built with the same major version and no later
  * minor one: structures carry their size, functions are only added. */
 #define LOWGEAR_ABI_MAJOR 1u
-#define LOWGEAR_ABI_MINOR 5u
+#define LOWGEAR_ABI_MINOR 6u
 
 #if defined(__GNUC__)
 #define LOWGEAR_API __attribute__((visibility("default")))
@@ -126,6 +126,10 @@ typedef struct lowgear_options {
 LOWGEAR_API int lowgear_open(const lowgear_options* options, lowgear_client** client);
 /* Ends the lease, waits until the recording is written, and frees the client. */
 LOWGEAR_API int lowgear_close(lowgear_client* client);
+
+/* Since 1.6. What ends this process, to be called before lowgear_close: the type of an exception, without its text,
+ * which may hold secrets; cut at 200 bytes. Server and `lowgear run` say then that the rank failed. NULL: nothing. */
+LOWGEAR_API int lowgear_set_failure(lowgear_client* client, const char* failure);
 
 /* Use the nearest supported clock below one that the GPU does not have. */
 #define LOWGEAR_PLAN_NEAREST_BELOW 1u

@@ -147,11 +147,16 @@ std::string write_rank_reports(const RankReports& reports) {
 }
 
 RankFinish read_rank_finish(const JsonView& body, int ranks) {
-  require_members(body, {"rank"});
-  return {.rank = body.at("rank").integer_in(0, ranks - 1)};
+  require_members(body, {"rank", "failure"});
+  RankFinish finish{.rank = body.at("rank").integer_in(0, ranks - 1)};
+  if (has_value(body, "failure")) finish.failure = name_text(body.at("failure"));
+  return finish;
 }
 
-std::string write_rank_finish(const RankFinish& finish) { return fmt::format(R"({{"rank": {}}})", finish.rank); }
+std::string write_rank_finish(const RankFinish& finish) {
+  if (finish.failure.empty()) return fmt::format(R"({{"rank": {}}})", finish.rank);
+  return json_text({{"rank", finish.rank}, {"failure", printable(finish.failure, kMaxNameBytes)}});
+}
 
 namespace {
 

@@ -72,6 +72,7 @@ inline constexpr std::size_t kMaxReportsPerRequest = 1'000;
 /// The body of POST .../finish (docs/server-api.md): this rank has ended.
 struct RankFinish {
   int rank = 0;
+  std::string failure{};  ///< what ended it, such as the type of an exception, without its text; empty: nothing did
   friend bool operator==(const RankFinish&, const RankFinish&) = default;
 };
 

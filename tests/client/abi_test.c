@@ -46,6 +46,8 @@ int main(void) {
   decision.technique = "Not a word";
   expect(lowgear_report_decision(client, &decision) == LOWGEAR_INVALID, "no word");
   expect(lowgear_report_decision(client, NULL) == LOWGEAR_INVALID, "no decision");
+  expect(lowgear_set_failure(client, "RuntimeError") == LOWGEAR_OK, "failure");
+  expect(lowgear_set_failure(client, NULL) == LOWGEAR_OK, "no failure");
   expect(lowgear_report_work(client, 24, 6, "bf16") == LOWGEAR_OK, "work");
   expect(lowgear_report_work(client, 24, 25, "bf16") == LOWGEAR_INVALID, "more than all layers");
   expect(lowgear_report_work(client, UINT32_MAX, 0, NULL) == LOWGEAR_INVALID, "no work");
@@ -57,7 +59,8 @@ int main(void) {
   search.struct_size = sizeof search;
   expect(lowgear_search_begin(client, &wanted) == LOWGEAR_INVALID, "no agent to set an operating point");
   expect(lowgear_last_error()[0] != '\0', "says so");
-  expect(lowgear_get_search(client, &search) == LOWGEAR_OK && search.state == LOWGEAR_SEARCH_OFF, "nothing is searched");
+  expect(lowgear_get_search(client, &search) == LOWGEAR_OK && search.state == LOWGEAR_SEARCH_OFF,
+         "nothing is searched");
   wanted.points = 7;
   expect(lowgear_search_begin(client, &wanted) == LOWGEAR_INVALID, "no such points");
   search.struct_size = 0;

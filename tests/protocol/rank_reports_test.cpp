@@ -160,12 +160,15 @@ RankFinish read_finish(const std::string& text, int ranks) {
   return read_rank_finish(JsonView(body, "body"), ranks);
 }
 
-TEST(RankFinish, HasOneFormOnTheWire) { EXPECT_EQ(write_rank_finish({.rank = 3}), R"({"rank": 3})"); }
+TEST(RankFinish, HasOneFormOnTheWire) {
+  EXPECT_EQ(write_rank_finish({.rank = 3}), R"({"rank": 3})");
+  EXPECT_EQ(read_finish(write_rank_finish({.rank = 3, .failure = "KeyError"}), 4).failure, "KeyError");
+}
 
 TEST(RankFinish, ReadsBackAnythingThatItWrites) {
   RandomDocument random;
   for (int round = 0; round < kRoundTrips; ++round) {
-    const RankFinish finish{.rank = random.whole(0, 99'999)};
+    const RankFinish finish{.rank = random.whole(0, 99'999), .failure = random.coin() ? "OSError" : ""};
     EXPECT_EQ(read_finish(write_rank_finish(finish), 100'000), finish);
   }
 }

@@ -316,8 +316,8 @@ class Documents(ServerTest):
         self.assertEqual(self.ok("GET", "/openapi.json", role=None), self.openapi.document)
 
     def test_the_checker_finds_what_is_wrong(self):
-        for value in ({"rank": "0"}, {"rank": -1}, {"rank": 0, "more": 1}, {}, [], {"rank": True}, {"rank": 0.5}):
-            self.assertTrue(self.openapi.problems(value, {"$ref": "#/components/schemas/RankNumber"}), value)
+        for value in ({"rank": "0"}, {"rank": -1}, {"rank": 0, "more": 1}, {}, [], {"rank": True}, {"rank": 0, "failure": 1}, {"rank": 0.5}):
+            self.assertTrue(self.openapi.problems(value, {"$ref": "#/components/schemas/RankEnd"}), value)
         with self.assertRaises(AssertionError):
             self.openapi.check("GET", "/v1/jobs", 418, "application/json", {})
 

@@ -41,12 +41,13 @@ class Clients:
         """Notes that the job of the open client continues."""
         self._awaited = None
 
-    def close(self) -> None:
+    def close(self, failure: Optional[str] = None) -> None:
+        """`failure` ends the process; None: nothing does."""
         session, self.session = self.session, None
         try:
             if session is not None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # `lowgear run` says it in its last line
-                    session.close()
+                    session.close(failure)
         except Exception as error:
             say(f"at the end: {error}")

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
 from .._lengths import Told, amounts_of
 from .._torch import current_cuda
 from .clients import Clients
+from .ending import Ending
 from .inputs import documents_in
 from .job import Job, Unit, first_difference, name_of
 from .messages import is_first_rank, leave_reason, say, say_once
@@ -29,6 +30,7 @@ class Marks:
 
     def __init__(self, open_session: Callable[[Job, Optional[str], int], Session] = Session):
         self._clients = Clients(open_session)
+        self._ending = Ending()
         self._source: Optional[str] = None
         self._level = -1
         self._off = False
@@ -79,6 +81,7 @@ class Marks:
         if cuda is not None and cuda.is_current_stream_capturing():
             self.refuse("the iteration is captured in a CUDA graph, whose replays run no Python: units are not seen")
             return
+        self._ending.forget()
         current = job()
         if self._session is None:
             self._open_client(current, self._refused)
@@ -200,7 +203,7 @@ class Marks:
                 self.pause()
         except Exception as error:
             say(f"at the end: {error}")
-        self._clients.close()
+        self._clients.close(self._ending.failure())
 
     def _change(self, job: Job) -> bool:
         """Another number of microbatches, or another layout of ranks. Returns whether the iteration is measured."""
@@ -233,6 +236,7 @@ class Marks:
                 leave_reason(str(problem))
             return
         self._process = os.getpid()
+        self._ending.watch()
         atexit.unregister(self.close)  # of an earlier client
         atexit.register(self.close)
         if job.place.speaks and job.place.pp_rank == 0:

@@ -219,7 +219,7 @@ class Session:
         """Gives clocks back; measuring continues. False where the library refuses."""
         return self._attempt("refuse", reason)
 
-    def close(self) -> None:
+    def close(self, failure: Optional[str]) -> None:
         if self._lengths is not None:
             self._lengths.close()
-        self.client.close()
+        self.client.close(failure)

@@ -122,8 +122,8 @@ def plan(
             input gradient, 0 to 1. recomputation_share: time and energy of a recomputation by those of its forward, for
             schedules that recompute on a profile without such rows.
         deadline_s, slowdown_pct, straggler_factor, plans: at most one of them. One plan for an iteration of deadline_s
-            seconds, of slowdown_pct per cent above T_min, or as slow as a straggler that takes straggler_factor times
-            T_min; or a number of plans (20).
+            seconds, of slowdown_pct per cent above T_min (planned, not a measured baseline), or as slow as a straggler that
+            takes straggler_factor times T_min; or a number of plans (20).
         slow_ranks: rank -> factor by which it is slower than profiled. power_cap: the most power of each GPU, in W, or of
             the pipeline's GPUs together, one a rank (`"2400:job"`): one plan, the fastest within the cap that is no
             faster than its deadline.

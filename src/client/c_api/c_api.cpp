@@ -140,6 +140,14 @@ int lowgear_close(lowgear_client* client) {
   });
 }
 
+int lowgear_set_failure(lowgear_client* client, const char* failure) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    client->client->set_failure(lowgear::printable(text_or_empty(failure)));
+    return LOWGEAR_OK;
+  });
+}
+
 int lowgear_load_plan(lowgear_client* client, const char* path, int32_t plan_rank, uint32_t flags) {
   if (!usable(client)) return unusable(client);
   return guarded([&]() -> int {

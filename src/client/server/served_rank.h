@@ -90,6 +90,8 @@ class ServedRank final : private PlanTaker {
 
   /// Why the rank follows no plans from now on; empty: it does. From any thread.
   void set_refusal(std::string reason) { server_.set_refusal(std::move(reason)); }
+  /// What ends the rank. From any thread.
+  void set_failure(std::string failure) { server_.set_failure(std::move(failure)); }
   /// The training program's decisions and the job's work. From any thread.
   void report(protocol::TrainingDecision decision) { server_.report(std::move(decision)); }
   void set_work(protocol::JobWork work) { server_.set_work(std::move(work)); }

@@ -89,7 +89,11 @@ std::uint64_t seed() {
 }  // namespace
 
 ServerConnection::ServerConnection(ServerConnectionOptions options, PlanTaker& taker)
-    : options_(std::move(options)), taker_(&taker), plans_(open_channel()), reports_(open_channel()) {
+    : options_(std::move(options)),
+      taker_(&taker),
+      note_(options_.mark, options_.rank.instance),
+      plans_(open_channel()),
+      reports_(open_channel()) {
   plans_.thread = std::thread([this] { follow_plans(); });
   reports_.thread = std::thread([this] { send_reports(); });
 }
@@ -146,6 +150,11 @@ void ServerConnection::hear(const protocol::GpuNow& gpu) {
 void ServerConnection::set_refusal(std::string reason) {
   const std::lock_guard lock(mutex_);
   if (outbox_.set_refusal(std::move(reason))) changed_.notify_all();
+}
+
+void ServerConnection::set_failure(std::string failure) {
+  const std::lock_guard lock(mutex_);
+  failure_ = std::move(failure);
 }
 
 void ServerConnection::post(ProfileResult result) {
@@ -274,6 +283,12 @@ void ServerConnection::start_session(Session session) {
   {
     const std::lock_guard lock(mutex_);
     if (another_job) outbox_.drop_job();
+    note_.write({.addresses = options_.addresses,
+                 .tls = options_.tls,
+                 .token_file = options_.token_file,
+                 .job = session.job,
+                 .rank = options_.rank.rank,
+                 .rank_key = session.rank_key});
     session_ = std::move(session);
   }
 }
@@ -471,13 +486,19 @@ void ServerConnection::say_decisions(HttpChannel& channel) {
 
 /// Sends the remaining reports once. A server that is away now misses them, and notices the rank's silence by itself.
 void ServerConnection::finish() {
+  protocol::RankFinish end{.rank = options_.rank.rank};
   try {
     for (bool left = true; left;) {
       say_all(reports_);
       const std::lock_guard lock(mutex_);
       left = !outbox_.empty();
+      end.failure = failure_;
     }
-    (void)post(reports_, "finish", protocol::write_rank_finish({.rank = options_.rank.rank}));
+    // A server of an older release takes no failure.
+    if (!post(reports_, "finish", protocol::write_rank_finish(end)) && !end.failure.empty()) {
+      (void)post(reports_, "finish", protocol::write_rank_finish({.rank = end.rank}));
+    }
+    note_.remove();
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
     health_.problem = error.what();

@@ -16,6 +16,7 @@
 #include "client/agent/agent_lease.h"
 #include "client/server/outbox.h"
 #include "client/server/profile_collector.h"
+#include "client/server/rank_note.h"
 #include "protocol/answers.h"
 #include "protocol/rank_plan.h"
 #include "protocol/rank_reports.h"
@@ -29,6 +30,7 @@ struct ServerConnectionOptions {
   std::filesystem::path token_file;       ///< holds the token alone; empty: none is sent
   std::string job_json;                   ///< body of POST /v1/jobs
   protocol::RankSpec rank;
+  std::filesystem::path mark;  ///< of the `lowgear run` that speaks for the rank where its process cannot; empty: none
   std::chrono::milliseconds first_backoff{100};
   std::chrono::milliseconds last_backoff{5'000};
   std::chrono::milliseconds report_period{200};  ///< between two requests with reports, at least
@@ -73,6 +75,8 @@ class ServerConnection {
   void hear(const protocol::GpuNow& gpu);
   /// Why the rank follows no plans from now on; empty: it does.
   void set_refusal(std::string reason);
+  /// What ends the rank; empty: nothing does. Said at the end.
+  void set_failure(std::string failure);
   void post(ProfileResult result);
   /// Its `number` and `age_s` are set here.
   void report(protocol::TrainingDecision decision);
@@ -153,6 +157,7 @@ class ServerConnection {
 
   ServerConnectionOptions options_;
   PlanTaker* taker_;
+  RankNote note_;
   HttpChannel plans_;
   HttpChannel reports_;
 
@@ -164,6 +169,7 @@ class ServerConnection {
   Place place_;
   std::optional<Session> session_;
   std::string last_job_;
+  std::string failure_;
   Outbox outbox_;
   Health health_;
 };

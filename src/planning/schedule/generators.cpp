@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -163,13 +164,6 @@ class ZbVRank {
   std::vector<Action> actions_;
 };
 
-Schedule from_request_zb_v(const ScheduleRequest& request) {
-  if (request.chunks > 2) {
-    throw InputError(fmt::format("zb-v: {} virtual stages per rank; it runs two", request.chunks));
-  }
-  return zb_v_schedule(request.ranks, request.microbatches);
-}
-
 Schedule from_request_envpipe(const ScheduleRequest& request) {
   check_size("envpipe", request.ranks, request.microbatches, 1, 2);
   if (request.envpipe_stages.size() != static_cast<std::size_t>(request.ranks)) {
@@ -180,35 +174,33 @@ Schedule from_request_envpipe(const ScheduleRequest& request) {
 }
 
 constexpr std::array kGenerators{
-    ScheduleGenerator{"1f1b", "one forward, one backward in turn (PipeDream-Flush)", false,
+    ScheduleGenerator{"1f1b", "one forward, one backward in turn (PipeDream-Flush)", 1, 1,
                       [](const ScheduleRequest& r) { return one_f_one_b_schedule(r.ranks, r.microbatches); }},
-    ScheduleGenerator{"gpipe", "all forwards, then all backwards", false,
+    ScheduleGenerator{"gpipe", "all forwards, then all backwards", 1, 1,
                       [](const ScheduleRequest& r) { return gpipe_schedule(r.ranks, r.microbatches); }},
-    ScheduleGenerator{"interleaved", "1F1B with several virtual stages per rank (Megatron)", true,
+    ScheduleGenerator{"interleaved", "1F1B with several virtual stages per rank (Megatron)", 2, INT_MAX,
                       [](const ScheduleRequest& r) { return interleaved_schedule(r.ranks, r.microbatches, r.chunks); }},
-    ScheduleGenerator{"zb-h1", "1F1B with the backward split, at 1F1B's memory (zero bubble H1)", false,
+    ScheduleGenerator{"zb-h1", "1F1B with the backward split, at 1F1B's memory (zero bubble H1)", 1, 1,
                       [](const ScheduleRequest& r) { return zb_h1_schedule(r.ranks, r.microbatches); }},
     ScheduleGenerator{"zb-h2", "no bubble but at the ends of the first rank, at twice 1F1B's memory (zero bubble H2)",
-                      false, [](const ScheduleRequest& r) { return zb_h2_schedule(r.ranks, r.microbatches); }},
-    ScheduleGenerator{"zb-v", "two stages per rank in a V, backwards split, at 1F1B's memory (ZB-V)", true,
-                      from_request_zb_v},
-    ScheduleGenerator{"envpipe", "1F1B with as many early forwards as fit into the wait for the first gradient", false,
+                      1, 1, [](const ScheduleRequest& r) { return zb_h2_schedule(r.ranks, r.microbatches); }},
+    ScheduleGenerator{"zb-v", "two stages per rank in a V, backwards split, at 1F1B's memory (ZB-V)", 1, 2,
+                      [](const ScheduleRequest& r) { return zb_v_schedule(r.ranks, r.microbatches); }},
+    ScheduleGenerator{"envpipe", "1F1B with as many early forwards as fit into the wait for the first gradient", 1, 1,
                       from_request_envpipe},
-    ScheduleGenerator{"merak-1f1b", "1F1B whose backwards recompute (Merak: 1f1b, ds_default)", false,
+    ScheduleGenerator{"merak-1f1b", "1F1B whose backwards recompute (Merak: 1f1b, ds_default)", 1, 1,
                       [](const ScheduleRequest& r) { return merak_1f1b_schedule(r.ranks, r.microbatches); }, true},
     ScheduleGenerator{"merak-early-recompute",
-                      "the same, but the last backwards recompute while they wait (Merak: early_recompute_1f1b)", false,
+                      "the same, but the last backwards recompute while they wait (Merak: early_recompute_1f1b)", 1, 1,
                       [](const ScheduleRequest& r) { return merak_early_recompute_schedule(r.ranks, r.microbatches); },
                       true},
     ScheduleGenerator{
         "merak-last-no-recompute", "the same, and the last rank keeps all activations (Merak: last_no_recompute_1f1b)",
-        false, [](const ScheduleRequest& r) { return merak_last_no_recompute_schedule(r.ranks, r.microbatches); },
-        true},
+        1, 1, [](const ScheduleRequest& r) { return merak_last_no_recompute_schedule(r.ranks, r.microbatches); }, true},
     ScheduleGenerator{
         "merak-full-critical-path",
-        "the same, with a forward before the first backward of the last rank but one (Merak: shifted_critical_path)",
-        false, [](const ScheduleRequest& r) { return merak_full_critical_path_schedule(r.ranks, r.microbatches); },
-        true},
+        "the same, with a forward before the first backward of the last rank but one (Merak: shifted_critical_path)", 1,
+        1, [](const ScheduleRequest& r) { return merak_full_critical_path_schedule(r.ranks, r.microbatches); }, true},
 };
 
 }  // namespace
@@ -337,8 +329,13 @@ Schedule make_schedule(const ScheduleRequest& request) {
     for (const auto& generator : generators) names.append(names.empty() ? "" : ", ").append(generator.name);
     throw InputError(fmt::format("no schedule is called {}; there are {}", quote(request.name), names));
   }
-  if (request.chunks != 1 && !found->takes_chunks) {
-    throw InputError(fmt::format("{}: {} virtual stages per rank; it runs one", found->name, request.chunks));
+  if (!found->runs_chunks(request.chunks) && request.chunks == 1) {
+    throw InputError(fmt::format("{}: with 1 virtual stage per rank it is 1f1b; give {} or more, or name 1f1b",
+                                 found->name, found->fewest_chunks));
+  }
+  if (!found->runs_chunks(request.chunks) && request.chunks > 1) {
+    throw InputError(fmt::format("{}: {} virtual stages per rank; it runs {}", found->name, request.chunks,
+                                 found->most_chunks == 1 ? "one" : "two"));
   }
   return found->generate(request);
 }

@@ -77,17 +77,20 @@ struct ScheduleRequest {
 /// A schedule as users choose it.
 struct ScheduleGenerator {
   std::string_view name;
-  std::string_view summary;   ///< one line for help texts
-  bool takes_chunks = false;  ///< has a use for several virtual stages per rank
+  std::string_view summary;  ///< one line for help texts
+  int fewest_chunks = 1;     ///< virtual stages per rank
+  int most_chunks = 1;
   Schedule (*generate)(const ScheduleRequest& request);
   bool recomputes = false;  ///< has recomputations, or backwards that recompute
+
+  [[nodiscard]] bool runs_chunks(int chunks) const { return chunks >= fewest_chunks && chunks <= most_chunks; }
 };
 
 /// All schedules, in the order in which help texts show them.
 [[nodiscard]] std::span<const ScheduleGenerator> schedule_generators();
 
-/// The named schedule. Throws InputError naming the schedules that exist, and when the request gives several chunks to
-/// a schedule that has none.
+/// The named schedule. Throws InputError naming the schedules that exist, and when the request gives it a number of
+/// chunks that it does not run.
 [[nodiscard]] Schedule make_schedule(const ScheduleRequest& request);
 
 // Merak's training schedules (Lai et al. 2022, "Merak: An Efficient Distributed DNN Training Framework with Automated

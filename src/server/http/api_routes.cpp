@@ -164,11 +164,11 @@ void finish_rank(ApiCall& call) {
     return send(call, to_json(protocol::FinishAnswer{.state = over->state}));
   }
   const JobRecord& known = call.job();
-  const int rank = protocol::read_rank_finish(body, known.spec.parallel.world_size()).rank;
+  const protocol::RankFinish finish = protocol::read_rank_finish(body, known.spec.parallel.world_size());
   // Of a job that is over, keys need not be known any more: a rank that missed the answer may say so again.
-  if (!known.is_over()) call.require_rank(known, rank);
+  if (!known.is_over()) call.require_rank(known, finish.rank);
   call.control_plane.change(known, [&](Job& job) {
-    job.finish_rank(rank, call.control_plane.now_s());
+    job.finish_rank(finish.rank, call.control_plane.now_s(), finish.failure);
     return call.on_committed(to_json(protocol::FinishAnswer{.state = std::string(name(job.record().state()))}));
   });
 }

@@ -177,8 +177,12 @@ void Job::take_validity(const protocol::TrainingDecision& made) {
   outbox_.change_summary();
 }
 
-void Job::finish_rank(int rank, double now_s) {
-  if (!record_.ranks.finish(rank)) return;
+void Job::finish_rank(int rank, double now_s, std::string failure) {
+  if (!record_.ranks.finish(rank, failure)) return;
+  if (!failure.empty()) {
+    outbox_.decide("failure", fmt::format("rank {} failed ({})", rank, failure), now_s);
+    outbox_.change_summary();
+  }
   outbox_.changes().store.ranks.push_back(stored_rank(record_, *record_.ranks.find(rank)));
   record_.history.finish(rank);
   outbox_.changes().gpus_left.push_back(rank);
@@ -252,9 +256,13 @@ void Job::profile_found(const std::shared_ptr<const MeasuredProfile>& profile, d
 
 void Job::planned(const PlanningAnswer& answer, double now_s) { JobTransitions(record_, outbox_, now_s).take(answer); }
 
-void Job::end(ServerEvent event, std::string_view why, double now_s) {
+void Job::end(ServerEvent event, std::string why, double now_s) {
   if (record_.is_over()) return;
-  outbox_.send(event, std::string(why), now_s);
+  // `keeps_run` knows a request by its reason.
+  if (const std::string failures = record_.ranks.text_of_failures(); !failures.empty() && why != kFinishedByRequest) {
+    why += "; " + failures;
+  }
+  outbox_.send(event, why, now_s);
   for (int rank = 0; rank < record_.ranks.size(); ++rank) {
     const RegisteredRank* registered = record_.ranks.find(rank);
     if (registered != nullptr && !registered->finished) outbox_.changes().gpus_left.push_back(rank);
@@ -263,8 +271,8 @@ void Job::end(ServerEvent event, std::string_view why, double now_s) {
   record_.history.end();
   while (const auto iteration = record_.history.next(now_s)) count(*iteration, now_s);
   if (const auto& left_out = record_.history.left_out()) outbox_.decide("reports", text_of(*left_out), now_s);
-  outbox_.decide("finish", std::string(why), now_s);
-  JobTransitions(record_, outbox_, now_s).enter(JobState::finished, std::string(why));
+  outbox_.decide("finish", why, now_s);
+  JobTransitions(record_, outbox_, now_s).enter(JobState::finished, why);
 }
 
 void Job::watch_silence(double now_s) {

@@ -41,7 +41,8 @@ class Job {
   void add_cells(const protocol::RankCells& cells, double now_s);
   /// Ignores decisions that the rank has reported before.
   void add_decisions(const protocol::RankDecisions& reported, double now_s);
-  void finish_rank(int rank, double now_s);
+  /// `failure` has ended it; empty: none is known.
+  void finish_rank(int rank, double now_s, std::string failure = {});
   /// Other jobs share the rank's GPU from now on; empty: no other job does.
   void set_shared(int rank, std::optional<SharedGpu> shared, double now_s);
   /// The answer to a rank that has version `after`; null when there is nothing newer.
@@ -55,9 +56,9 @@ class Job {
   /// Power budgets need plans that are this much slower than the fastest at present.
   void set_budget(double slowdown_pct, std::string_view why, double now_s);
   /// Over for good, as its ranks or a request say.
-  void finish(std::string_view why, double now_s) { end(ServerEvent::job_ended, why, now_s); }
+  void finish(std::string_view why, double now_s) { end(ServerEvent::job_ended, std::string(why), now_s); }
   /// Over, as its ranks are gone and have not ended it.
-  void lose(std::string_view why, double now_s) { end(ServerEvent::job_lost, why, now_s); }
+  void lose(std::string_view why, double now_s) { end(ServerEvent::job_lost, std::string(why), now_s); }
 
   /// Another job has measured a profile of this job's key.
   void profile_found(const std::shared_ptr<const MeasuredProfile>& profile, double now_s);
@@ -77,7 +78,7 @@ class Job {
   void take_validity(const protocol::TrainingDecision& made);
   void count(const JobIteration& iteration, double now_s);
   void take_iterations(double now_s);
-  void end(ServerEvent event, std::string_view why, double now_s);
+  void end(ServerEvent event, std::string why, double now_s);
   std::int64_t note(const JobTargets::Change& change, double now_s);
 
   JobRecord record_;

@@ -177,6 +177,7 @@ Json ranks_json(const JobRecord& job) {
     entry.erase("clocks_mhz");
     entry.erase("instance");
     entry["finished"] = registered->finished;
+    entry["failure"] = registered->failure.empty() ? Json(nullptr) : Json(registered->failure);
     entry["follows_plans"] = registered->spec.follows_plans && registered->refusal.empty();
     entry["refusal"] = registered->refusal.empty() ? Json(nullptr) : Json(registered->refusal);
     entry["energy_fault"] = registered->energy_fault.empty() ? Json(nullptr) : Json(registered->energy_fault);

@@ -115,6 +115,16 @@ void add_silence(const JobRecord& job, std::vector<JobProblem>& problems) {
                "silence"});
 }
 
+void add_failed(const JobRecord& job, std::vector<JobProblem>& problems) {
+  std::string text = job.ranks.text_of_failures();
+  if (text.empty()) return;
+  problems.push_back({.kind = kRankFailed,
+                      .is_critical = true,
+                      .ranks = ranks_that(job, [](const RegisteredRank& rank) { return !rank.failure.empty(); }),
+                      .text = std::move(text),
+                      .todo = "the output of these ranks says why; the figures are those until then"});
+}
+
 /// Why the comparison of times and energies states no saving.
 void add_no_comparison(const JobRecord& job, std::vector<JobProblem>& problems) {
   const auto add = [&](std::string_view kind, std::string text, std::string todo) {
@@ -325,6 +335,7 @@ std::string text_of(const HeldUp& held_up) {
 
 std::vector<JobProblem> problems_of(const JobRecord& job) {
   std::vector<JobProblem> problems;
+  add_failed(job, problems);
   add_silence(job, problems);
   add_unfollowed(job, problems);
   add_invalid(job, problems);

@@ -35,6 +35,7 @@ inline constexpr std::string_view kBaselineUncertain = "baseline_uncertain";
 inline constexpr std::string_view kBaselinesClocks = "baselines_clocks";
 inline constexpr std::string_view kIterationsStalled = "iterations_stalled";
 inline constexpr std::string_view kSilent = "silent";
+inline constexpr std::string_view kRankFailed = "rank_failed";
 inline constexpr std::string_view kPowerLimitDiffers = "power_limit_differs";
 
 /// At present; critical ones first.

@@ -76,6 +76,7 @@ StoredRank stored_rank(const JobRecord& job, const RegisteredRank& rank) {
   Json document = to_json(rank.spec);
   document["key"] = rank.key;
   document["finished"] = rank.finished;
+  if (!rank.failure.empty()) document["failure"] = rank.failure;
   if (!rank.refusal.empty()) document["refusal"] = rank.refusal;
   if (rank.decisions > 0) document["decisions"] = rank.decisions;
   return {job.id, rank.spec.rank, document.dump()};
@@ -151,6 +152,7 @@ void restore_rank(JobRecord& job, const StoredRank& row, double now_s) {
   const bool finished = view.at("finished").boolean();
   spec.erase("key");
   spec.erase("finished");
+  spec.erase("failure");
   spec.erase("refusal");
   spec.erase("decisions");
   const protocol::RankSpec rank = read_rank_spec(JsonView(spec, "rank"), job.spec.parallel);
@@ -158,7 +160,7 @@ void restore_rank(JobRecord& job, const StoredRank& row, double now_s) {
   job.count_gpu_once(rank.rank);
   if (has_value(view, "refusal")) job.ranks.find(rank.rank)->refusal = view.at("refusal").text();
   if (has_value(view, "decisions")) job.ranks.find(rank.rank)->decisions = view.at("decisions").integer();
-  if (finished) job.ranks.finish(rank.rank);
+  if (finished) job.ranks.finish(rank.rank, has_value(view, "failure") ? view.at("failure").text() : "");
 }
 
 void collect_restored(RestoredJob& restored, double now_s) {

@@ -106,12 +106,23 @@ bool RankRegistry::has_process(std::string_view instance) const {
   });
 }
 
-bool RankRegistry::finish(int rank) {
+bool RankRegistry::finish(int rank, std::string failure) {
   RegisteredRank* registered = find(rank);
   if (registered == nullptr || registered->finished) return false;
   registered->finished = true;
+  registered->failure = std::move(failure);
   ++finished_;
   return true;
+}
+
+std::string RankRegistry::text_of_failures() const {
+  std::vector<int> failed;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (const RegisteredRank* registered = find(rank); registered && !registered->failure.empty())
+      failed.push_back(rank);
+  }
+  if (failed.empty()) return "";
+  return fmt::format("{} failed ({})", text_of_ranks(failed), find(failed.front())->failure);
 }
 
 bool RankRegistry::simulated() const {

@@ -47,6 +47,7 @@ struct RegisteredRank {
   double heard_s = 0;
   double registered_s = 0;  ///< to this process of the server
   bool finished = false;
+  std::string failure{};       ///< that ended it; empty: none is known
   std::string refusal{};       ///< why it follows no plans, although it could; empty: it does
   std::int64_t decisions = 0;  ///< number of the last one that it has reported; 0: none
   std::string energy_fault{};  ///< why energies that it has just reported do not count; empty: they do
@@ -86,13 +87,15 @@ class RankRegistry {
   [[nodiscard]] bool owns(int rank, std::string_view key) const;
   /// Whether a rank that has not finished is this process; false of an empty text.
   [[nodiscard]] bool has_process(std::string_view instance) const;
-  /// Whether it was running until now.
-  bool finish(int rank);
+  /// Whether it was running until now. `failure` has ended it; empty: none is known.
+  bool finish(int rank, std::string failure = {});
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
   [[nodiscard]] int registered() const { return registered_; }
   [[nodiscard]] bool complete() const { return registered_ == size(); }
   [[nodiscard]] bool all_finished() const { return finished_ == size(); }
+  /// `rank 2 and 3 others failed (RuntimeError)`, with the failure of the lowest; empty: none has.
+  [[nodiscard]] std::string text_of_failures() const;
   /// Whether ranks have registered, and none of them runs any more.
   [[nodiscard]] bool none_left() const { return registered_ > 0 && finished_ == registered_; }
   [[nodiscard]] bool simulated() const;

@@ -236,8 +236,7 @@ TEST_F(ServedRankTest, CountsIterationsByThePurposeOfTheirPlan) {
 
 TEST(ServedRankStatus, AccountsForEveryIteration) {
   ServedRankStatus status{.server = {}, .iterations = 120, .planned = 96, .measured = 22, .before_plans = 2};
-  EXPECT_EQ(status.other_iterations(120),
-            "; in 22 the server measured the job; 2 ran before the server's first plan");
+  EXPECT_EQ(status.other_iterations(120), "; in 22 the server measured the job; 2 ran before the server's first plan");
   status.at_full_clocks = 3;
   EXPECT_EQ(status.other_iterations(127),
             "; in 22 the server measured the job; 3 ran at full clocks in place of a plan; 2 ran before the "

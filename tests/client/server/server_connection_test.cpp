@@ -139,6 +139,16 @@ TEST_F(ServerConnectionTest, RegistersReportsAndFinishes) {
   EXPECT_THAT(server_->authorizations(), testing::Each("Bearer secret"));
 }
 
+TEST_F(ServerConnectionTest, SaysWhatEndedTheRankAndFinishesItAtAnOlderServerAllTheSame) {
+  start_server();
+  server_->answer_next("/finish", json_answer(400, "{}"));
+  connect();
+  connection_->set_failure("RuntimeError");
+  connection_.reset();
+  EXPECT_EQ(server_->bodies("/finish"),
+            (std::vector{Json{{"rank", 3}, {"failure", "RuntimeError"}}, Json{{"rank", 3}}}));
+}
+
 protocol::TrainingDecision adopted(const std::string& reason) {
   protocol::TrainingDecision decision;
   decision.technique = "freezing";

@@ -339,13 +339,14 @@ TEST(EnvPipe, TakesExtremeTimesAndCounts) {
 TEST(MakeSchedule, KnowsEverySchedule) {
   for (const ScheduleGenerator& generator : schedule_generators()) {
     SCOPED_TRACE(generator.name);
-    ScheduleRequest request{std::string(generator.name), 4, 8, generator.takes_chunks ? 2 : 1, equal_stages(4, 1, 2)};
+    ScheduleRequest request{std::string(generator.name), 4, 8, generator.most_chunks > 1 ? 2 : 1,
+                            equal_stages(4, 1, 2)};
     const Schedule schedule = make_schedule(request);
     EXPECT_EQ(schedule.name, generator.name);
     EXPECT_FALSE(generator.summary.empty());
     expect_legal(schedule);
     EXPECT_EQ(schedule.rank_count(), 4);
-    EXPECT_EQ(schedule.stages, generator.takes_chunks ? 8 : 4);
+    EXPECT_EQ(schedule.stages, generator.most_chunks > 1 ? 8 : 4);
     EXPECT_EQ(recomputes(schedule), generator.recomputes);
   }
 }
@@ -363,6 +364,14 @@ TEST(MakeSchedule, RefusesARequestThatDoesNotFit) {
               (void)make_schedule({"1f1b", 4, 8, 2, {}});
             }),
             "1f1b: 2 virtual stages per rank; it runs one");
+  EXPECT_EQ(error_of([] {
+              (void)make_schedule({"zb-v", 4, 8, 3, {}});
+            }),
+            "zb-v: 3 virtual stages per rank; it runs two");
+  EXPECT_EQ(error_of([] {
+              (void)make_schedule({"interleaved", 4, 8, 1, {}});
+            }),
+            "interleaved: with 1 virtual stage per rank it is 1f1b; give 2 or more, or name 1f1b");
   EXPECT_THAT(error_of([] {
                 (void)make_schedule({"envpipe", 4, 8, 1, equal_stages(3, 1, 2)});
               }),

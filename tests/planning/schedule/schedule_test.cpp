@@ -198,7 +198,7 @@ std::vector<Schedule> all_schedules() {
           {.name = std::string(generator.name),
            .ranks = ranks,
            .microbatches = 8,
-           .chunks = generator.takes_chunks ? 2 : 1,
+           .chunks = generator.most_chunks > 1 ? 2 : 1,
            .envpipe_stages = std::vector<EnvPipeStage>(static_cast<std::size_t>(ranks), EnvPipeStage{1, 2, {}})}));
     }
   }

@@ -223,10 +223,11 @@ TEST_F(JobRestoreOfReports, JudgesTheNextReportAsBefore) {
 TEST_F(JobRestoreOfReports, KeepsWhatARankReportedThatHasEnded) {
   report(0, {0, 1, 2, 3});
   report(1, {0, 1, 2});
-  training.job().finish_rank(1, now_s);
+  training.job().finish_rank(1, now_s, "OSError");
   training.settle();
   report(0, {4});
   const std::unique_ptr<Job> job = restored();
+  EXPECT_EQ(job->record().ranks.find(1)->failure, "OSError");
   const auto& before = training.record().history.kept();
   const auto& after = job->record().history.kept();
   ASSERT_EQ(before.size(), 5U);

@@ -474,6 +474,24 @@ TEST(Job, IsFinishedOnceAllRanksHaveEnded) {
   EXPECT_EQ(training.record().state(), JobState::finished);
 }
 
+TEST(Job, SaysWhichRanksHaveFailed) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  training.run(3);
+  training.job().finish_rank(1, training.now_s(), "RuntimeError");
+  training.job().finish_rank(1, training.now_s(), "OSError");
+  training.job().finish_rank(0, training.now_s());
+  training.settle();
+  EXPECT_EQ(training.record().status.reason, "all ranks have ended; rank 1 failed (RuntimeError)");
+  EXPECT_THAT(training.reasons("failure"), testing::ElementsAre("rank 1 failed (RuntimeError)"));
+  const Json summary = summary_json(training.record());
+  ASSERT_EQ(summary["problems"].size(), 1);
+  EXPECT_EQ(summary["problems"][0]["kind"], "rank_failed");
+  const Json ranks = ranks_json(training.record());
+  EXPECT_EQ(ranks[0]["failure"], Json());
+  EXPECT_EQ(ranks[1]["failure"], "RuntimeError");
+}
+
 TEST(Job, EndsWhenNobodyIsHeardOf) {
   SimulatedJob training(small_job(2));
   training.register_all();

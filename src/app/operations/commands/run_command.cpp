@@ -32,6 +32,7 @@
 #include "base/core/error.h"
 #include "client/job_search.h"
 #include "client/rank/rank_environment.h"
+#include "client/server/rank_note.h"
 #include "client/server/server_addresses.h"
 #include "client/steps/step_planning.h"
 #include "hardware/measure/command.h"
@@ -355,6 +356,13 @@ AttachedResult run_marked(const RunArguments& arguments, const std::map<std::str
   return result;
 }
 
+/// How the command has ended, for ranks whose processes are gone without a word; empty: well.
+std::string failure_of(const measure::CommandResult& command) {
+  if (command.signal != 0) return fmt::format("no word of it; its command was ended by signal {}", command.signal);
+  if (command.shell_status() == 0) return "";
+  return fmt::format("no word of it; its command ended with exit status {}", command.shell_status());
+}
+
 /// Ends as the command did; after a good end without anything attached it says so.
 cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::string, std::string>& variables,
                            cli::Console& console) {
@@ -363,6 +371,11 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   const fs::path outer = outer_mark();
   const AttachedResult result = run_marked(arguments, variables, folder->file());
   if (result.attached && !outer.empty()) std::ofstream(outer).flush();
+  if (const std::string problem = client::finish_gone_ranks(folder->file(), failure_of(result.command));
+      !problem.empty()) {
+    console.warn(fmt::format("the server was not told which ranks have ended, and notices it by their silence: {}",
+                             printable(problem, 1000)));
+  }
   folder.reset();
   std::istringstream followed(result.followed);
   for (std::string line; std::getline(followed, line);) console.note(printable(line, 1000));

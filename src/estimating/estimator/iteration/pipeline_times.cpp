@@ -168,8 +168,7 @@ PipelineTimes replayed_times(const schedule::Schedule& schedule, const PipelineC
 }
 
 PipelineTimes pipeline_times(const std::string& schedule, const PipelineCosts& costs) {
-  const bool plain = schedule == "1f1b" || (schedule == "interleaved" && costs.chunks == 1);
-  if (plain) return OneFOneB(costs).run();
+  if (schedule == "1f1b") return OneFOneB(costs).run();
   if (schedule == "interleaved" && costs.ranks > 1 && has_equal_rounds(costs)) {
     return {interleaved_end_s(costs), busy_s(costs)};
   }

@@ -190,13 +190,17 @@ Fault find_schedule_fault(const TrainingJob& job) {
   if (2 * microbatches * parallel.pp * parallel.virtual_stages > static_cast<std::int64_t>(schedule::kMaxActions)) {
     return JobFault{"batch.global", "the schedule would have too many steps", "give larger or fewer microbatches"};
   }
-  if (parallel.virtual_stages == 1) return std::nullopt;
   const auto generators = schedule::schedule_generators();
   const auto generator = std::ranges::find(generators, job.schedule, &schedule::ScheduleGenerator::name);
-  if (!generator->takes_chunks) {
+  if (!generator->runs_chunks(parallel.virtual_stages)) {
+    if (parallel.virtual_stages == 1) {
+      return JobFault{"schedule", fmt::format("{} with one virtual stage per rank is 1f1b", job.schedule),
+                      "use 1f1b, or give virtual_stages 2 or more"};
+    }
     return JobFault{"schedule", fmt::format("{} has no virtual stages", job.schedule),
                     "use interleaved, or leave virtual_stages at 1"};
   }
+  if (parallel.virtual_stages == 1) return std::nullopt;
   const std::int64_t rounds = std::max<std::int64_t>(1, microbatches / parallel.pp);
   if (microbatches % rounds != 0) {
     return JobFault{"batch.global",

@@ -109,7 +109,7 @@ class PowerSearch {
     if (found_.most_gpus >= 1 && facility_.limit_w > least_w) return;
     throw InputError(
         fmt::format("{:.6g} W do not suffice for one {}, which takes {:.6g} W while it waits, overhead "
-                    "included; give more power",
+                    "included; give more power, with its unit: 20kW, or 20MW",
                     facility_.limit_w, describe(request_.job.gpu), least_w));
   }
 

@@ -225,8 +225,8 @@ CappedPlan plan_within_cap(const planner::PlanningProblem& problem, const CapCon
   const double highest_w = is_per_gpu ? std::min(powers.most_w, *cap.watts) : powers.most_w;
   if (highest_w < powers.least_w * (1 - kPowerTolerance)) {
     return {std::nullopt, fmt::format("no plan fits: some op draws {:.1f} W on a GPU at its lowest profiled clock, and "
-                                      "the cap is {:.1f} W per GPU",
-                                      powers.least_w, *cap.watts)};
+                                      "the cap is {:.1f} W per GPU; give a cap of at least {:.0f} W",
+                                      powers.least_w, *cap.watts, std::ceil(powers.least_w))};
   }
   CappedSearch search(problem, conditions, cap);
   if (search.try_level(highest_w, conditions.planner.granularity)) {

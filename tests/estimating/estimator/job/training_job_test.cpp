@@ -69,6 +69,8 @@ TEST(FindFault, NamesTheMemberThatDoesNotFit) {
       {[](auto& job) { job.schedule = "1f2b"; }, "schedule: there is no schedule \"1f2b\""},
       {[](auto& job) { job.schedule = "envpipe"; }, "schedule: envpipe's schedule depends on"},
       {[](auto& job) { job.parallel.virtual_stages = 2; }, "schedule: 1f1b has no virtual stages"},
+      {[](auto& job) { job.schedule = "interleaved"; },
+       "schedule: interleaved with one virtual stage per rank is 1f1b"},
       {[](auto& job) {
          job.schedule = "interleaved";
          job.parallel.virtual_stages = 2;

@@ -97,7 +97,7 @@ TEST(Verify, ReportsEveryVertexAndPlanSoThatAStopIsSoon) {
 TEST(Verify, AcceptsEverySchedule) {
   for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) {
     SampleRun run = sample_run();
-    schedule::ScheduleRequest request{std::string(generator.name), 3, 6, generator.takes_chunks ? 2 : 1, {}};
+    schedule::ScheduleRequest request{std::string(generator.name), 3, 6, generator.most_chunks > 1 ? 2 : 1, {}};
     request.envpipe_stages.assign(3, {0.05, 0.1, std::nullopt});
     run.schedule = make_schedule(request);
     run.profile = with_recomputation(sample_profile(run.schedule.stages, 5), 0.9);

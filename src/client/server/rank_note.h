@@ -1,0 +1,45 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/core/files/file_descriptor.h"
+#include "base/http/message/message.h"
+#include "base/http/tls/tls_credentials.h"
+
+namespace lowgear::client {
+
+/// As which rank a process has registered, and where.
+struct NotedRank {
+  std::vector<http::Endpoint> addresses;
+  http::TlsClientFiles tls;
+  std::filesystem::path token_file;  ///< empty: none is sent
+  std::string job;
+  int rank = 0;
+  std::string rank_key;
+};
+
+/// A file next to the mark of `lowgear run` that names a registered rank while its process has not told the server that
+/// it is over. The process holds a lock on the file as long as it lives.
+class RankNote {
+ public:
+  /// No mark: no note. Nor where the mark's folder is not there, as on another machine.
+  RankNote(const std::filesystem::path& mark, std::string_view instance);
+
+  void write(const NotedRank& rank);
+  /// The server knows the end.
+  void remove();
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor file_;
+};
+
+/// Tells the servers that the ranks are over whose notes lie next to the mark and whose processes are gone. `failure`
+/// has ended them; empty: none is known. Takes a few seconds at most. Returns why a server was not told; empty: all
+/// were.
+[[nodiscard]] std::string finish_gone_ranks(const std::filesystem::path& mark, const std::string& failure);
+
+}  // namespace lowgear::client

@@ -1,0 +1,83 @@
+#include "client/server/rank_note.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include "base/core/temporary_folder.h"
+#include "client/fake_server.h"
+
+namespace lowgear::client {
+namespace {
+
+class RankNoteTest : public testing::Test {
+ protected:
+  [[nodiscard]] std::filesystem::path mark() const { return folder_ / "mark"; }
+  /// A process that registers as a rank, and lives until it is killed.
+  [[nodiscard]] pid_t start_rank() {
+    std::array<int, 2> written{};
+    EXPECT_EQ(::pipe(written.data()), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      RankNote note(mark(), "abc");
+      note.write({.addresses = {http::Endpoint::parse("unix:" + (folder_ / "server.sock"))},
+                  .tls = {},
+                  .token_file = {},
+                  .job = "j-1",
+                  .rank = 3,
+                  .rank_key = "k"});
+      (void)!::write(written[1], "x", 1);
+      for (;;) ::pause();
+    }
+    char byte = 0;
+    EXPECT_EQ(::read(written[0], &byte, 1), 1);
+    ::close(written[0]);
+    ::close(written[1]);
+    return child;
+  }
+  static void kill_rank(pid_t rank) {
+    ::kill(rank, SIGKILL);
+    ::waitpid(rank, nullptr, 0);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(RankNoteTest, SpeaksForAProcessThatIsGoneAndForNoOther) {
+  const pid_t rank = start_rank();
+  FakeServer server(folder_ / "server.sock");
+  EXPECT_EQ(finish_gone_ranks(mark(), "signal 9"), "");
+  EXPECT_EQ(server.count("/finish"), 0U) << "it lives";
+  kill_rank(rank);
+  EXPECT_EQ(finish_gone_ranks(mark(), "signal 9"), "");
+  ASSERT_EQ(server.count("/finish"), 1U);
+  EXPECT_EQ(server.bodies("/finish").at(0), (Json{{"rank", 3}, {"failure", "signal 9"}}));
+}
+
+TEST_F(RankNoteTest, SaysThatTheServerIsAway) {
+  kill_rank(start_rank());
+  EXPECT_THAT(finish_gone_ranks(mark(), ""), testing::HasSubstr("server.sock"));
+}
+
+TEST_F(RankNoteTest, IsGoneOnceTheServerKnowsTheEnd) {
+  RankNote note(mark(), "abc");
+  note.write({.addresses = {}, .tls = {}, .token_file = {}, .job = "j-1", .rank = 0, .rank_key = "k"});
+  EXPECT_FALSE(std::filesystem::is_empty(folder_.path()));
+  note.remove();
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_F(RankNoteTest, NeedsNoFolder) {
+  RankNote note(folder_ / "absent" / "mark", "abc");
+  note.write({.addresses = {}, .tls = {}, .token_file = {}, .job = "j-1", .rank = 0, .rank_key = "k"});
+  EXPECT_EQ(finish_gone_ranks(folder_ / "absent" / "mark", ""), "");
+}
+
+}  // namespace
+}  // namespace lowgear::client
