@@ -2,14 +2,20 @@
 library, on simulated GPUs."""
 
 import os
+import signal
 import statistics
 import tempfile
 import unittest
+from pathlib import Path
 
 from attached_loop import AttachedLoop, wait_until
 
 BINARY, NVML = os.environ.get("LOWGEAR_BINARY"), os.environ.get("LOWGEAR_NVML", "")
 FOREVER = 100_000  # iterations
+
+
+def children(process):
+    return [int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 @unittest.skipUnless(BINARY and NVML.endswith(".so.1"),
@@ -89,6 +95,29 @@ class AttachedLoops(unittest.TestCase):
         self.assertEqual((second["run"], second["ranks"]), ("elastic", 3))
         self.assertEqual(self.loop.jobs()[0]["reason"], "its run was started again")
         self.assertNotIn("measuring only", self.loop.job_log())
+
+    def test_a_failed_job_is_said_to_have_failed(self):
+        process = self.loop.start_job(2, FOREVER, "raises")
+        wait_until(lambda: process.poll() is not None, "the job ends")
+        job = self.loop.jobs()[0]
+        self.assertEqual((job["state"], job["reason"]),
+                         ("finished", "all ranks have ended; rank 0 and 1 other failed (RuntimeError)"))
+        self.assertIn("rank_failed", [problem["kind"] for problem in job["problems"]])
+        self.assertEqual([rank["failure"] for rank in self.loop.get(f"/v1/jobs/{job['job']}")["ranks"]],
+                         ["RuntimeError"] * 2)
+        self.assertEqual(self.kinds(job["job"]).count("failure"), 2)
+        self.assertIn("rank 1 failed (RuntimeError)", self.loop.job_log())
+
+    def test_a_job_whose_ranks_are_killed_ends_with_its_command(self):
+        process = self.loop.start_job(2, FOREVER)
+        self.job_in_state("baseline")
+        [launcher] = children(process.pid)
+        for rank in children(launcher):
+            os.kill(rank, signal.SIGKILL)
+        wait_until(lambda: process.poll() is not None, "the job ends")
+        job = self.loop.jobs()[0]
+        self.assertEqual(job["state"], "finished")
+        self.assertRegex(job["reason"], "^all ranks have ended; rank 0 and 1 other failed .no word of it; its command ended")
 
     def test_evaluations_and_checkpoints_do_not_count_against_the_plan(self):
         # The guard leaves a busy machine alone; a pause is longer than anything else of an iteration.

@@ -308,8 +308,8 @@ class TestRefusals(InAFolder):
         self.refused("profile, row 1", "energy", profile=self.changed(energy=None))
 
     def test_profiles_of_another_shape(self):
-        self.refused("profile", "'stage'", "none", profile=[])
-        self.refused("profile", "'stage'", profile={})
+        for nothing in ([], {}, [{}], ()):
+            self.refused("profile", "it is empty", "lowgear profile", profile=nothing)
         self.refused("profile", "no measurements", profile={name: [] for name in COLUMNS})
         self.refused("'energy' or 'energy_j'", profile=[{k: v for k, v in row.items() if k != "energy"} for row in ROWS])
         self.refused("differ in length", profile=dict(COLUMNS, time=[1]))

@@ -101,7 +101,7 @@ def profile_csv(data: Any) -> str:
     """A stage profile as the command reads it (docs/formats.md). Numbers are not looked at: the command does, and its
     messages name the row."""
     columns = rename_columns(_columns_of(data, "profile"), _PROFILE_COLUMNS, "profile")
-    if not any(columns.values()):
+    if not columns:
         raise InvalidUse("profile: it is empty; give its rows, columns, a data frame or the path of a CSV file, as lowgear "
                          "profile makes one")
     for name, with_unit in _PROFILE_COLUMNS.items():

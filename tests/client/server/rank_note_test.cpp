@@ -26,7 +26,7 @@ class RankNoteTest : public testing::Test {
     const pid_t child = ::fork();
     if (child == 0) {
       RankNote note(mark(), "abc");
-      note.write({.addresses = {http::Endpoint::parse("unix:" + (folder_ / "server.sock"))},
+      note.write({.addresses = {http::Endpoint::parse(std::string("unix:") + std::string(folder_ / "server.sock"))},
                   .tls = {},
                   .token_file = {},
                   .job = "j-1",
