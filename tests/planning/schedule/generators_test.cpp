@@ -382,17 +382,18 @@ TEST(MakeSchedule, RefusesSizesOutOfBounds) {
   for (const ScheduleGenerator& generator : schedule_generators()) {
     SCOPED_TRACE(generator.name);
     const std::string name(generator.name);
-    EXPECT_THAT(error_of([&] { (void)make_schedule({name, 0, 8, 1, {}}); }), HasSubstr("at least 1 of each"));
+    const int chunks = generator.fewest_chunks;
+    EXPECT_THAT(error_of([&] { (void)make_schedule({name, 0, 8, chunks, {}}); }), HasSubstr("at least 1 of each"));
     EXPECT_THAT(error_of([&] {
-                  (void)make_schedule({name, 4, 0, 1, equal_stages(4, 1, 2)});
+                  (void)make_schedule({name, 4, 0, chunks, equal_stages(4, 1, 2)});
                 }),
                 HasSubstr("at least 1 of each"));
     EXPECT_THAT(error_of([&] {
-                  (void)make_schedule({name, 4, -1, 1, equal_stages(4, 1, 2)});
+                  (void)make_schedule({name, 4, -1, chunks, equal_stages(4, 1, 2)});
                 }),
                 HasSubstr("at least 1 of each"));
     const int most = std::numeric_limits<int>::max();
-    EXPECT_THAT(error_of([&] { (void)make_schedule({name, most, most, 1, {}}); }), HasSubstr("GiB"));
+    EXPECT_THAT(error_of([&] { (void)make_schedule({name, most, most, chunks, {}}); }), HasSubstr("GiB"));
   }
   EXPECT_THAT(error_of([] { (void)interleaved_schedule(8, 1 << 20, 1 << 20); }), HasSubstr("GiB"));
   EXPECT_THAT(error_of([] { (void)interleaved_schedule(8, 16, 0); }), HasSubstr("0 virtual stages"));
