@@ -111,8 +111,9 @@ class AttachedLoops(unittest.TestCase):
     def test_a_job_whose_ranks_are_killed_ends_with_its_command(self):
         process = self.loop.start_job(2, FOREVER)
         self.job_in_state("baseline")
-        [launcher] = children(process.pid)
-        for rank in children(launcher):
+        ranks = [rank for launcher in children(process.pid) for rank in children(launcher)]
+        self.assertEqual(len(ranks), 2)
+        for rank in ranks:
             os.kill(rank, signal.SIGKILL)
         wait_until(lambda: process.poll() is not None, "the job ends")
         job = self.loop.jobs()[0]

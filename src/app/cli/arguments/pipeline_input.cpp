@@ -132,9 +132,10 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
                    "Pipeline ranks (default: those of the schedule file or profile)");
   add_whole_number(app, "--microbatches", {1, schedule::kMaxMicrobatches}, into(arguments.microbatches),
                    "Microbatches per iteration; required without a schedule file, which states them");
-  add_whole_number(app, "--virtual-stages,--chunks", {1, kMaxChunks}, into(arguments.chunks),
-                   "Virtual stages per rank (default 1): 2 or more for interleaved. The profile has one stage per virtual stage, "
-                   "or one per rank, which is then divided into equal parts");
+  add_whole_number(
+      app, "--virtual-stages,--chunks", {1, kMaxChunks}, into(arguments.chunks),
+      "Virtual stages per rank (default 1): 2 or more for interleaved. The profile has one stage per virtual stage, "
+      "or one per rank, which is then divided into equal parts");
   add_whole_number(app, "--extra-activations", {0, schedule::kMaxMicrobatches}, into(arguments.extra_activations),
                    "envpipe: microbatches whose activations fit into a GPU's memory in addition to those of 1F1B "
                    "(default: no limit for --schedule envpipe, none for --policy envpipe)");
