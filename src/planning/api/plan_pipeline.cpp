@@ -242,6 +242,14 @@ class Planning {
                     .baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), late))};
   }
 
+  [[nodiscard]] std::string_view reason_for_no_saving() const {
+    if (result_.pipeline.dag.ranks == 1) return "no rank waits for another, as there is one";
+    if (options_->planner.granularity == planner::PlanGranularity::per_stage_kind)
+      return "every stage and kind has one clock, and some of its ops have no slack (--granularity op plans a clock "
+             "for each op)";
+    return "ops that could be slower would use no less energy";
+  }
+
   /// Why the shown plan saves nothing, and what to do; nothing where it saves.
   [[nodiscard]] std::optional<std::string> lack_of_saving() const {
     constexpr double kLeastPct = 0.005;  // which is shown as 0.01 %
@@ -257,9 +265,7 @@ class Planning {
     }
     const bool has_slower =
         result_.frontier.vertices.back().energy_j < (1 - kLeastPct / 100) * result_.baseline.energy_j;
-    return fmt::format("the plan saves nothing in the time of full clocks: {}; {}",
-                       result_.pipeline.dag.ranks == 1 ? "no rank waits for another, as there is one"
-                                                       : "ops that could be slower would use no less energy",
+    return fmt::format("the plan saves nothing in the time of full clocks: {}; {}", reason_for_no_saving(),
                        has_slower ? "allow slower iterations: a slower plan (--slowdown 2), or, for one clock that is "
                                     "found in the running job, lowgear run --search slowdown=2%"
                                   : "measure more clocks (lowgear profile)");

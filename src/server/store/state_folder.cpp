@@ -95,7 +95,10 @@ void StateFolder::clear_moved() const {
 }
 
 std::string StateFolder::moved(const std::filesystem::path& folder) {
-  if (!std::filesystem::exists(mark_of(folder))) return "";
+  if (::access(mark_of(folder).c_str(), F_OK) != 0) {
+    if (errno != ENOENT) refuse(folder);
+    return "";
+  }
   std::string where = read_file(mark_of(folder), kMaxMarkBytes);
   where.erase(std::find_if(where.rbegin(), where.rend(), [](char c) { return c > ' '; }).base(), where.end());
   return where.empty() ? "an unknown file" : printable(where);

@@ -386,6 +386,8 @@ TEST_F(Commands, ExampleCanBePlannedAndSaysThatItIsModelled) {
   // Made again, it leaves what has been made from it.
   ASSERT_EQ(run_lowgear({"example", "--out", example}).exit_code, 0);
   EXPECT_TRUE(std::filesystem::exists(example + "/plan/report.html"));
+  // A plan's own folder has a profile of that name, which belongs to it.
+  EXPECT_THAT(refusal_of({"example", "--out", example + "/plan"}), HasSubstr("holds a plan"));
 }
 
 }  // namespace

@@ -34,6 +34,10 @@ ExitCode run_example(const ExampleArguments& arguments, Console& console) {
   std::error_code error;
   const bool made = std::filesystem::create_directories(folder, error);
   if (error) throw_input_error({arguments.out, 0, 0}, "cannot be made: " + error.message(), "name another folder");
+  if (std::filesystem::exists(folder / "run.json", error)) {
+    throw_input_error({arguments.out, 0, 0}, "holds a plan, whose profile.csv the example would replace",
+                      "name another folder");
+  }
   // File by file: the folder may hold plans that were made in it since.
   const std::filesystem::path profile = folder / "profile.csv";
   profile::ProfileFile file{.profile = profile::example_profile()};

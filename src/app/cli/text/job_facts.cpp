@@ -51,8 +51,9 @@ std::string headline(const estimator::JobEstimate& estimate) {
   const std::string needs = fmt::format("pipeline rank {} needs {} GiB and a GPU has {}", rank, gib_text(used.total()),
                                         gib_text(memory.capacity));
   if (memory.fit() == estimator::MemoryFit::exceeds) {
-    return fmt::format("OUT OF MEMORY: {}: {} GiB too much, {} of it {}", needs, gib_text(estimate.overflow->missing),
-                       gib_text(estimate.overflow->largest_bytes), estimate.overflow->largest);
+    return fmt::format("OUT OF MEMORY: {}: {} GiB too much; the largest part of the need, {} GiB, is {}", needs,
+                       gib_text(estimate.overflow->missing), gib_text(estimate.overflow->largest_bytes),
+                       estimate.overflow->largest);
   }
   return fmt::format(
       "NEAR THE LIMIT OF MEMORY: {}; it may run, since the estimate errs by {:.0f} % and includes a margin of {}, or "

@@ -43,7 +43,7 @@ TEST(Estimate, SaysFirstThatAJobDoesNotFitAndWhatWouldHelp) {
   const ProgramResult result = run_estimate({"--gpus", "64", "--tp", "8", "--pp", "4", "--no-sequence-parallel"});
   EXPECT_EQ(result.exit_code, 0) << "it is an answer";
   EXPECT_THAT(result.out, StartsWith("OUT OF MEMORY: pipeline rank 0 needs "));
-  EXPECT_THAT(lines_of(result.out).at(0), testing::EndsWith("of it activations"));
+  EXPECT_THAT(lines_of(result.out).at(0), testing::EndsWith("GiB, is activations"));
   EXPECT_THAT(result.out, HasSubstr("\n  with --offload optimizer "));
   EXPECT_THAT(result.out, HasSubstr("\n  with --sequence-parallel "));
   EXPECT_THAT(result.out, HasSubstr("GiB, which fits, "));
