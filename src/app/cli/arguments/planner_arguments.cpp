@@ -195,9 +195,8 @@ void add_single_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
       add_quantity(app, "--deadline", Unit::second, {0, kMaxTimeS}, into(deadlines.deadline_s),
                    "Make one plan, for an iteration of at most this time, in s; with the time of all clocks at their "
                    "highest, which the plan prints, one that is no later than them");
-  CLI::Option* slowdown = add_slowdown(
-      app, kMaxSlowdownPct, into(deadlines.slowdown_pct),
-      "Make one plan, that much slower than the fastest (T_min), which is planned: not than a measured baseline; in %");
+  CLI::Option* slowdown = add_slowdown(app, kMaxSlowdownPct, into(deadlines.slowdown_pct),
+                                       "Make one plan, that much slower than the planned T_min, in %");
   CLI::Option* straggler = add_number(
       app, "--straggler", {1, kMaxFactor}, into(deadlines.straggler_factor),
       "Make one plan, for waiting for a straggler that takes FACTOR x T_min; the deadline is min(FACTOR x T_min, T*)");
