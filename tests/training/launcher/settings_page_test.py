@@ -5,8 +5,8 @@ import unittest
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[3]
-READERS = ("config/train_config.cpp", "config/adapt_config.cpp", "config/train_server_config.cpp",
-           "energy/envpipe_config.h")
+READERS = ("config/train_config.cpp", "config/precision_config.cpp", "config/adapt_config.cpp",
+           "config/train_server_config.cpp", "energy/envpipe_config.h")
 # Lists of the names of a section's members.
 LISTS = re.compile(r"(?:require_only\(\s*|kWays = |std::to_array<std::string_view>\()\{([^}]*)\}")
 IN_LISTS = {"step", "partition"}  # members of an entry of a list
