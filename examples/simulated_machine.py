@@ -27,7 +27,7 @@ def end_all(processes):
 
 def name_warnings(*logs):
     """Says how many warnings these files have, which the screen does not show."""
-    for log in logs:
+    for log in filter(os.path.exists, logs):  # a machine that nothing ran on has none
         with open(log, encoding="utf-8", errors="replace") as file:
             count = file.read().count("warning: ")
         if count:
