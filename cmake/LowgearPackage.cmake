@@ -1,8 +1,8 @@
 # Installed files besides the programs, and the division into Debian packages: docs/deploying.md says what is where and
 # why. A component of install() is a package. `./dev package` builds them by the preset of that name.
 #
-# What only a package may put in place is EXCLUDE_FROM_ALL: `cmake --install` of a whole build leaves /etc alone. The
-# units name /etc and /var as they are, whatever the prefix: so does the program.
+# What only a package may put in place is EXCLUDE_FROM_ALL. The units name /etc and /var as they are, whatever the prefix:
+# so does the program.
 include(GNUInstallDirs)
 
 # Whatever the umask is: the program refuses a configuration in a folder that a group may write to.
@@ -28,8 +28,9 @@ install(FILES ${lowgear_deploy}/systemd/lowgear-server.sysusers DESTINATION lib/
         COMPONENT lowgear)
 # For administrators to copy; in effect it would give every agent the rights that only one with MPS daemons needs.
 install(FILES ${lowgear_deploy}/systemd/lowgear-agent-mps.conf DESTINATION ${lowgear_data}/systemd COMPONENT lowgear)
-install(FILES ${lowgear_deploy}/agent.yaml ${lowgear_deploy}/server.yaml DESTINATION /etc/lowgear COMPONENT lowgear
-        EXCLUDE_FROM_ALL)
+# To be copied to /etc/lowgear, where no package puts a file: without one neither unit starts, and `lowgear agent init`
+# writes the agent's.
+install(FILES ${lowgear_deploy}/agent.yaml ${lowgear_deploy}/server.yaml DESTINATION ${lowgear_data} COMPONENT lowgear)
 # Dashboards and the operator's rules are made of the other files.
 install(DIRECTORY ${lowgear_deploy}/monitoring DESTINATION ${lowgear_data} COMPONENT lowgear
         PATTERN dashboards EXCLUDE PATTERN rules.yaml EXCLUDE PATTERN *.py EXCLUDE PATTERN .gitignore EXCLUDE PATTERN __pycache__ EXCLUDE)
@@ -52,7 +53,13 @@ foreach(folder kubernetes slurm)
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/data DESTINATION ${lowgear_data} COMPONENT lowgear)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT lowgear
-        FILES_MATCHING PATTERN *.md)
+        FILES_MATCHING PATTERN *.md PATTERN *.png)
+install(FILES ${PROJECT_SOURCE_DIR}/bench/ACCURACY.md ${PROJECT_SOURCE_DIR}/bench/RESULTS.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench COMPONENT lowgear)
+install(FILES ${PROJECT_SOURCE_DIR}/bench/accuracy/iterations.svg DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench/accuracy
+        COMPONENT lowgear)
+install(CODE "set(share \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")
+include(\"${CMAKE_CURRENT_LIST_DIR}/installed_links.cmake\")" COMPONENT lowgear)
 install(FILES ${PROJECT_SOURCE_DIR}/examples/training/llama-4-stages.yaml DESTINATION ${lowgear_data}/examples
         COMPONENT trainer)
 # Where Debian's interpreter looks; elsewhere, pip installs python/.
@@ -113,7 +120,7 @@ set(debian ${lowgear_deploy}/debian)
 lowgear_package(lowgear lowgear SECTION science
   RECOMMENDS libxgboost0
   SUGGESTS lowgear-trainer lowgear-simgpu libnvidia-ml1 prometheus python3
-  CONTROL_EXTRA ${debian}/lowgear/conffiles ${debian}/lowgear/postinst ${debian}/lowgear/prerm ${debian}/lowgear/postrm
+  CONTROL_EXTRA ${debian}/lowgear/postinst ${debian}/lowgear/prerm ${debian}/lowgear/postrm
   DESCRIPTION "less energy for large-model training, without finishing later
 Plans the GPU clock of every computation of a training job, estimates jobs
 before they have a GPU, and measures energy. Holds the agent, which sets clocks

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "dev"))
+
+from documents_test import dead_links
 from installed_files import BUILD, LIBDIR, PACKAGES, PREFIX, SECRET, SOURCE, VERSION, expected_files, run
 
 TRAINING = """
@@ -66,7 +69,7 @@ class Installed(unittest.TestCase):
             with self.subTest(component):
                 self.assertEqual(files_of(self.trees[component]), expected)
 
-    def test_a_whole_installation_leaves_configurations_alone(self):
+    def test_a_whole_installation_stays_below_its_prefix(self):
         tree = self.folder / "whole"
         run(os.environ["CMAKE"], "--install", BUILD, environment={"DESTDIR": str(tree)})
         files = files_of(tree)
@@ -92,32 +95,34 @@ class Installed(unittest.TestCase):
             if file.exists():
                 self.assertNotIn(folder, file.read_text())
 
+    def configuration(self, name):
+        return under(self.root, PREFIX / f"share/lowgear/{name}.yaml")
+
     def unit(self, name):
         unit = configparser.RawConfigParser(strict=False, delimiters="=")
         unit.optionxform = str
         unit.read(under(self.root, PREFIX / f"lib/systemd/system/lowgear-{name}.service"))
         return unit
 
-    def test_units_start_the_program_that_is_installed_on_the_configuration_that_is(self):
+    def test_units_start_the_program_that_is_installed_where_there_is_a_configuration(self):
         for name, verb in (("agent", "agent"), ("server", "serve")):
             with self.subTest(name):
                 unit = self.unit(name)
                 config = f"/etc/lowgear/{name}.yaml"
                 self.assertEqual(unit["Service"]["ExecStart"], f"{PREFIX}/bin/lowgear {verb} --config {config}")
                 self.assertEqual(unit["Unit"]["ConditionPathExists"], config)
-                self.assertTrue(under(self.root, config).is_file())
                 for key in ("ExecStart", "ExecStopPost"):
                     program = unit["Service"].get(key, f"{PREFIX}/bin/lowgear").split()[0]
                     self.assertTrue(os.access(under(self.root, program), os.X_OK), program)
 
     def test_units_make_the_folders_that_the_configurations_name(self):
-        agent = yaml.safe_load(under(self.root, "/etc/lowgear/agent.yaml").read_text())
+        agent = yaml.safe_load(self.configuration("agent").read_text())
         unit = self.unit("agent")["Service"]
         self.assertEqual(agent["journal"], "/var/lib/" + unit["StateDirectory"])
         self.assertIn(f"--journal {agent['journal']}", unit["ExecStopPost"])
         for socket in ("lease_socket", "http_socket"):
             self.assertEqual(os.path.dirname(agent["sockets"][socket]), "/run/" + unit["RuntimeDirectory"])
-        server = yaml.safe_load(under(self.root, "/etc/lowgear/server.yaml").read_text())
+        server = yaml.safe_load(self.configuration("server").read_text())
         unit = self.unit("server")["Service"]
         self.assertEqual(server["state"], "/var/lib/" + unit["StateDirectory"])
         self.assertEqual(os.path.dirname(server["listen"]["unix"]), "/run/" + unit["RuntimeDirectory"])
@@ -131,9 +136,8 @@ class Installed(unittest.TestCase):
 
     def test_the_program_accepts_the_configurations(self):
         for words in (("agent", "check", "--config"), ("serve", "--check", "--config")):
-            name = "agent" if words[0] == "agent" else "server"
-            # A folder of this user's own stands for /etc.
-            self.lowgear(*words, under(self.root, f"/etc/lowgear/{name}.yaml"))
+            # A folder of this user's own stands for /usr.
+            self.lowgear(*words, self.configuration("agent" if words[0] == "agent" else "server"))
 
     def test_the_program_runs(self):
         self.assertEqual(self.lowgear("--version").stdout, f"lowgear {VERSION}\n")
@@ -182,6 +186,13 @@ class Installed(unittest.TestCase):
         d3 = " ".join((SOURCE / "src/report/report/page/d3_license.txt").read_text().split())
         self.assertIn(d3[d3.index("Redistribution and use"):], notices)
         self.assertIn("Michael Bostock", notices)
+
+    def test_links_of_pages_lead_to_what_is_installed(self):
+        pages = sorted(self.trees["lowgear"].rglob("*.md"))
+        self.assertGreater(len(pages), 20)
+        for page in pages:
+            with self.subTest(page.name):
+                self.assertEqual(dead_links(page), [])
 
     def test_manifests_are_complete_and_can_be_copied(self):
         copy = self.work / "kubernetes"

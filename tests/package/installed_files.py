@@ -41,8 +41,8 @@ def expected_files():
     share, lib = PREFIX / "share", PREFIX / LIBDIR
     zsh = "vendor-completions" if PREFIX == Path("/usr") else "site-functions"
     data = [path.relative_to(SOURCE) for path in (SOURCE / "data").rglob("*") if path.is_file()]
-    lowgear = [PREFIX / "bin/lowgear", lib / "liblowgear_planning.so",
-               Path("/etc/lowgear/agent.yaml"), Path("/etc/lowgear/server.yaml")]
+    lowgear = [PREFIX / "bin/lowgear", lib / "liblowgear_planning.so"]
+    lowgear += [share / "lowgear" / name for name in ("agent.yaml", "server.yaml")]
     lowgear += [PREFIX / f"lib/systemd/system/lowgear-{name}.service" for name in ("agent", "server")]
     lowgear += [share / "lowgear/systemd/lowgear-agent-mps.conf"]
     lowgear += [PREFIX / "lib/sysusers.d/lowgear-server.conf"]
@@ -55,7 +55,8 @@ def expected_files():
                 for path in (SOURCE / "deploy" / part).rglob("*")
                 if is_installed(path) and not (part == "monitoring" and path.suffix == ".py")]
     lowgear += [share / "lowgear" / path for path in data]
-    lowgear += [share / "doc/lowgear" / path.relative_to(SOURCE / "docs") for path in (SOURCE / "docs").rglob("*.md")]
+    lowgear += [share / "doc/lowgear" / path.name for path in (SOURCE / "docs").glob("*") if path.suffix in (".md", ".png")]
+    lowgear += [share / "doc/lowgear/bench" / name for name in ("ACCURACY.md", "RESULTS.md", "accuracy/iterations.svg")]
     python = [path.relative_to(SOURCE / "python") for path in (SOURCE / "python/lowgear").rglob("*")
               if path.is_file() and "__pycache__" not in path.parts]
     files = {
