@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 
@@ -23,6 +24,14 @@ def end_all(processes):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def end_with(main):
+    """Ends the program as `main` says, and by Ctrl-C without a traceback, once what it has started has ended."""
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def name_warnings(*logs):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from calibration import STEPS as CALIBRATION_STEPS, calibrate, scaled  # noqa: E402: the examples are no package
-from simulated_machine import Machine  # noqa: E402
+from simulated_machine import Machine, end_with  # noqa: E402
 from verdict import confidence, figure, judge  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -128,6 +128,13 @@ def show(baseline, planned, by_plan):
     print(f"{'the plan, planned':28}{planned['time_s']:12.4f} s{planned['energy_j']:14.1f} J")
 
 
+def expected_text(baseline, planned, units, switch_latency_ms):
+    """Why the run saved more or less than its plan said. `units`: by how much units took longer than planned."""
+    energy, time = (planned[what] / figure(baseline, what).value - 1 for what in ("energy_j", "time_s"))
+    return (f"the plan expected energy {energy:+z.1%}, time {time:+z.1%}: the run differs because its units took {units[0]:+z.1f} to "
+            f"{units[1]:+z.1f} % longer than planned, and clocks change some {switch_latency_ms:.3g} ms after the agent's request")
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", nargs="?", type=Path, default=ROOT / "build" / "release", help="folder of the build")
@@ -157,13 +164,10 @@ def main():
 
     show(baseline, planned, by_plan)
     verdict = judge(baseline, by_plan, share_at_other_clocks(out, plan_file))
-    time_s, energy_j = figure(by_plan, "time_s").value, figure(by_plan, "energy_j").value
-    print(f"\nenergy {verdict.energy.percent()}, time {verdict.time.percent()}: medians and standard errors (real training, "
+    print(f"\nby the plan: energy {verdict.energy.percent()}, time {verdict.time.percent()}: medians and standard errors (real training, "
           "simulated GPUs)")
     print(f"this result is {confidence(verdict)}")
-    print(f"the run against the plan: energy {energy_j / planned['energy_j'] - 1:+.1%}, time "
-          f"{time_s / planned['time_s'] - 1:+.1%}, mean times of units by stage and direction {units[0]:+.1f} to {units[1]:+.1f} %")
-    print(f"clocks change {switch_latency_ms:.3g} ms after the request, which the agent makes that long before each unit")
+    print(expected_text(baseline, planned, units, switch_latency_ms))
     print(f"report: file://{out}/plan/report.html")
     print(f"plan and run on one time axis (open in ui.perfetto.dev): {out}/trace.json")
     for remark in verdict.remarks:
@@ -174,4 +178,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -32,7 +32,7 @@ class Ratio:
     error: float
 
     def percent(self):
-        return f"{self.value - 1:+.1%} (+-{100 * self.error:.1f})"
+        return f"{self.value - 1:+z.1%} (+-{100 * self.error:.1f})"
 
 
 @dataclass

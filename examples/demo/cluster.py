@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from server_process import Server  # noqa: E402: the examples are no package
-from simulated_machine import Machine, end_all, fresh_folder, name_warnings  # noqa: E402
+from simulated_machine import Machine, end_all, end_with, fresh_folder, name_warnings  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JOB = ROOT / "examples" / "closed-loop" / "job.yaml"
@@ -132,8 +132,8 @@ def verdict(phases):
     full_w, fallen, risen = phases[0]["measured_w"], phases[1], phases[2]
     over = fallen["measured_w"] / fallen["budget_w"] - 1
     back = risen["measured_w"] / full_w - 1
-    text = (f"*simulated*: {100 * over:+.1f} % against the budget of {fallen['budget_w']:.0f} W; after "
-            f"it rose, {100 * back:+.1f} % against the power before it")
+    text = (f"*simulated*: {100 * over:+z.1f} % against the budget of {fallen['budget_w']:.0f} W; after "
+            f"it rose, {100 * back:+z.1f} % against the power before it")
     return text, over <= 0.02 and abs(back) <= 0.05
 
 
@@ -175,4 +175,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

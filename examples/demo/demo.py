@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from calibration import STEPS as CALIBRATION_STEPS, calibrate, scaled  # noqa: E402: the examples are no package
-from simulated_machine import Machine, end_all, fresh_folder, name_warnings  # noqa: E402
+from simulated_machine import Machine, end_all, end_with, fresh_folder, name_warnings  # noqa: E402
 from server_process import Server  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -136,7 +136,7 @@ def summary_text(job):
     if job is None or job["baseline"] is None or job["saved_pct"] is None:
         return "ended before there was a plan to compare"
     return (f"*simulated*, last iterations by the plan against {job['baseline']['iterations']} at full "
-            f"clocks: energy {-job['saved_pct']:+.1f} % (+-{job['saved_error_pct']:.1f}), time {job['slowdown_pct']:+.1f} % "
+            f"clocks: energy {-job['saved_pct']:+z.1f} % (+-{job['saved_error_pct']:.1f}), time {job['slowdown_pct']:+z.1f} % "
             f"(+-{job['slowdown_error_pct']:.1f}){stalls_text(job['stalled_iterations'])}")
 
 
@@ -184,4 +184,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from simulated_machine import Machine, fresh_folder  # noqa: E402: the examples are no package
+from simulated_machine import Machine, end_with, fresh_folder  # noqa: E402: the examples are no package
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -85,7 +85,7 @@ class Training(Machine):
 
 
 def percent(values):
-    return f"{100 * mean(values):+.2f} % (+-{100 * stdev(values) / math.sqrt(len(values)):.2f})"
+    return f"{100 * mean(values):+z.2f} % (+-{100 * stdev(values) / math.sqrt(len(values)):.2f})"
 
 
 def compare(full, own):
@@ -100,7 +100,7 @@ def compare(full, own):
     times = [a["time_s"] for a, _ in pairs]
     saved = sum(b["energy_j"] for _, b in pairs) / sum(a["energy_j"] for a, _ in pairs) - 1
     slower = sum(b["time_s"] for _, b in pairs) / sum(times) - 1
-    print(f"\nenergy {saved:+.1%}, time {slower:+.2%}; mean over steps {percent(time)} (real training, simulated GPUs)")
+    print(f"\nenergy {saved:+z.1%}, time {slower:+z.2%}; mean over steps {percent(time)} (real training, simulated GPUs)")
     print(f"steps at full clocks took {min(times):.2f} to {max(times):.2f} s; {planned} of {len(own)} steps had plans")
     error = [b["step_plan"]["predicted_s"] / a["time_s"] - 1 for a, b in pairs if b["step_plan"]["predicted_s"] > 0]
     print(f"predicted time of a step's units against its time at full clocks: {percent(error)}")
@@ -141,4 +141,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

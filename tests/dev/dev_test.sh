@@ -198,12 +198,14 @@ says "the disk is full" "$what"
 
 what="quickstart says first what follows, prints no line for each step, and ends with commands that can be typed"
 fresh; stand_in python3 ''
-stand_in cmake '[[ $1 != --build ]] || printf "[%s/150] Building a.cpp\n" {1..150}'
+stand_in cmake '[[ $1 != --build ]] || { printf "[0/2] Re-checking globbed directories...\n[1/2] Re-running CMake...\n"
+  [[ $* != *lowgear_planning* ]] || printf "[%s/150] Building a.cpp\n" {1..150}; }'
 stand_in lowgear_planning 'echo "plan 00000"; echo "next: lowgear verify"' "$work/project/build/release/bin"
 run quickstart
 exits 0 "$what"
 [[ $output == "[dev] quickstart, without a GPU"* ]] || fail "$what: the steps must come first"
 says "step 150 of 150" "$what"
+! grep -qF "of 2," <<<"$output" || fail "$what: must not count the steps of CMake"
 says "plan 00000" "$what"
 says "$work/project/build/release/bin/lowgear plan" "$what"
 says "$work/project/build/release/bin/lowgear doctor" "$what"
