@@ -146,12 +146,13 @@ class Processes(Attached):
         run = self.run_attached(sys.executable, script)
         self.assert_only_nothing_attached(run, "['_lowgear_importing']\n")
 
-    def test_without_a_variable_that_asks_nothing_is_loaded(self):
-        script = self.script("import sys; print('_lowgear_importing' in sys.modules)")
-        for variables in ({}, {"LOWGEAR_RECORDING": "x", "LOWGEAR_ATTACH": "0"}):
+    def test_imports_are_watched_only_where_a_variable_asks(self):
+        script = self.script("import sys; print([type(each).__name__ for each in sys.meta_path].count('AfterImport'))")
+        for variables, watched in (({}, 0), ({"LOWGEAR_RECORDING": "x"}, 1),
+                                   ({"LOWGEAR_RECORDING": "x", "LOWGEAR_ATTACH": "0"}, 0)):
             run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True,
                                  env={**self.environment, "PYTHONPATH": str(SITE), **variables})
-            self.assertEqual(run.stdout, f"{bool(variables)}\n")
+            self.assertEqual(run.stdout, f"{watched}\n")
 
     def test_children_inherit_it_and_isolated_ones_do_not(self):
         script = self.script(

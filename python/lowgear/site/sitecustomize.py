@@ -34,8 +34,7 @@ def _install(name, module):
 
 
 def _attach():
-    asking = ("LOWGEAR_SERVER", "LOWGEAR_PLAN", "LOWGEAR_STEPS", "LOWGEAR_RECORDING", "LOWGEAR_SEARCH")
-    if not any(os.environ.get(name) for name in asking):
+    if not any(name.startswith("LOWGEAR_") for name in os.environ):
         return
     importing = _load("_lowgear_importing", os.path.join(os.path.dirname(_SITE), "adapters", "importing.py"))
     if importing.is_asked_for(os.environ):
