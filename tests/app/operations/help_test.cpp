@@ -172,6 +172,9 @@ TEST(Man, EveryVerbHasAPage) {
     EXPECT_THAT(result.out, HasSubstr("\n.SH EXAMPLE\n"));
   }
   EXPECT_THAT(run_lowgear({"man"}).out, HasSubstr("\n.SH VERBS\n"));
+  const std::string page = run_lowgear({"man", "agent"}).out;
+  EXPECT_THAT(page, HasSubstr(".SH SYNOPSIS\nlowgear agent [OPTIONS] [action]\n")) << "as --help has it";
+  EXPECT_THAT(page, HasSubstr(".SH EXAMPLE\n.nf\n  sudo lowgear agent init\n"));
 }
 
 TEST(Man, RequestsWithinTextAreEscaped) {

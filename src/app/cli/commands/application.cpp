@@ -51,7 +51,7 @@ std::string_view form_word(const Verb& form, std::string_view verb) {
 }
 
 std::string footer(const Verb& verb, std::span<const Verb> verbs) {
-  std::string text = fmt::format("Example:\n  {}\n", verb.example);
+  std::string text = fmt::format("{}  {}\n", kExample, verb.example);
   std::string forms;
   for (const Verb& form : verbs) {
     if (!form_word(form, verb.name).empty()) forms += help_row(fmt::format("lowgear {}", form.name), form.summary);

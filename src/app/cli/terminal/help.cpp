@@ -378,6 +378,14 @@ std::string option_text(const CLI::Option& option) {
   return text + fmt::format("\n{}.\n", roff(option.get_description()));
 }
 
+/// The usage that --help shows: `lowgear agent [OPTIONS] [action]`.
+std::string synopsis(const CLI::App& app) {
+  std::string usage = HelpFormatter().make_usage(&app, name_of(app));
+  CLI::detail::trim(usage);
+  usage = usage.substr(usage.find(' ') + 1);  // without the word
+  return roff(usage);
+}
+
 }  // namespace
 
 std::string page_name(const CLI::App& app) {
@@ -389,16 +397,21 @@ std::string page_name(const CLI::App& app) {
 std::string manual_page(const CLI::App& app) {
   std::string page = fmt::format(".TH {} 1 \"\" \"Lowgear {}\" \"User Commands\"\n", roff(page_name(app)), version());
   page += fmt::format(".SH NAME\n{} \\- {}\n", roff(page_name(app)), roff(app.get_description()));
-  const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
-  page += fmt::format(".SH SYNOPSIS\n\\fB{}\\fR {}\n", roff(name_of(app)),
-                      verbs.empty() ? "\\fIOPTIONS\\fR" : "\\fICOMMAND OPTIONS\\fR");
+  const std::vector<const CLI::App*> verbs = verbs_of(app);
+  page += fmt::format(".SH SYNOPSIS\n{}\n", verbs.empty() ? synopsis(app) : "\\fBlowgear\\fR \\fICOMMAND OPTIONS\\fR");
   page += ".SH OPTIONS\n";
-  for (const CLI::Option* option : app.get_options()) page += option_text(*option);
+  for (const bool positional : {true, false}) {
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_positional() == positional) page += option_text(*option);
+    }
+  }
   if (!verbs.empty()) page += ".SH VERBS\n";
   for (const CLI::App* verb : verbs) {
     page += fmt::format(".TP\n\\fB{}\\fR\n{}.\n", roff(verb->get_name()), roff(verb->get_description()));
   }
-  page += fmt::format(".SH {}\n.nf\n{}\n.fi\n", verbs.empty() ? "EXAMPLE" : "NOTES", roff(app.get_footer()));
+  const std::string footer = app.get_footer();
+  const std::string examples = footer.starts_with(kExample) ? footer.substr(kExample.size()) : footer;
+  page += fmt::format(".SH {}\n.nf\n{}\n.fi\n", verbs.empty() ? "EXAMPLE" : "NOTES", roff(examples));
   page += ".SH EXIT STATUS\n0: success. 1: failure. 2: invalid usage or input.\n";
   return page;
 }

@@ -8,6 +8,8 @@ namespace lowgear::cli {
 
 /// A group of options that every verb has.
 inline constexpr std::string_view kFurtherOptions = "Messages";
+/// The line before the examples of a verb.
+inline constexpr std::string_view kExample = "Example:\n";
 
 /// Help that fits a terminal, in at most 80 columns: descriptions are wrapped next to the options. Of an option's long
 /// names it shows the first alone; the others are earlier names, which the parser still accepts. The program's help is
