@@ -406,7 +406,9 @@ std::string Client::followed() {
   const Status now = status();
   const char* const dry = now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "";
   std::string problem;
-  for (const std::string& reason : {now.server_problem, now.problem, now.not_following}) {
+  // What to do about the server was said when it was first asked.
+  const std::string of_server = now.server_problem.substr(0, now.server_problem.find("; "));
+  for (const std::string& reason : {of_server, now.problem, now.not_following}) {
     if (!reason.empty()) problem = reason;
   }
   if (step_note_) {

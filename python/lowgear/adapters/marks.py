@@ -250,6 +250,7 @@ class Marks:
 def _attached(job: Job, status: Any) -> str:
     """The line for the user at the first iteration."""
     units = "iterations only" if job.orders is None else f"{len(job.expected or ())} units an iteration on this rank"
-    missing = [text for text in (status.problem, status.server_problem) if text]
+    # `lowgear run` has said what to do about the server.
+    missing = [text for text in (status.problem, status.server_problem.partition("; ")[0]) if text]
     problems = f"; {'; '.join(missing)}" if missing else ""
     return f"attached to {job.framework}: pipeline of {job.place.pp}, {units}{problems}"

@@ -14,6 +14,7 @@
 #include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/http/client/client.h"
+#include "base/http/message/error.h"
 #include "base/http/tls/tls_credentials.h"
 
 namespace lowgear::agent {
@@ -43,7 +44,7 @@ double clamped(double watts, const gpu::PowerLimits& limits) { return std::clamp
 }  // namespace
 
 void check_power_share(const PowerShareOptions& options) {
-  if (!options.token_file.empty()) (void)http::read_token_file(options.token_file);
+  (void)http::token_headers(options.token_file);
   const http::Client client(options.server, client_options(options));
 }
 
@@ -108,13 +109,12 @@ class PowerShareRequests {
 
   /// The token is read each time: it may be replaced.
   std::string ask(const Request& next) {
-    http::Client::HeaderList headers;
-    if (!token_file_.empty()) headers.emplace_back("Authorization", "Bearer " + http::read_token_file(token_file_));
+    const http::Client::HeaderList headers = http::token_headers(token_file_);
     const std::string target = target_ + fmt::format("{}", std::chrono::duration<double>(next.wait).count());
     http::ReplyText reply = client_.request("POST", target, next.body, headers, kPatience + next.wait);
     if (reply.status == 200) return std::move(reply.body);
-    throw Error(fmt::format("{} answers {} with status {}: {}", client_.endpoint().text(), target, reply.status,
-                            printable(reply.body, 200)));
+    throw Error(fmt::format("{} refuses {}: {}", client_.endpoint().text(), target,
+                            http::refusal_text(reply.status, reply.body)));
   }
 
   std::shared_ptr<LoopGate> gate_;

@@ -51,10 +51,8 @@ NotedRank read_note(const fs::path& path) {
 
 /// At the first address that can be reached. A server that does not know the rank any more needs no word.
 void finish_rank(const NotedRank& rank, const std::string& failure) {
-  http::Client::HeaderList headers{{"Content-Type", "application/json"}, {"Lowgear-Rank-Key", rank.rank_key}};
-  if (!rank.token_file.empty()) {
-    headers.emplace_back("Authorization", "Bearer " + http::read_token_file(rank.token_file));
-  }
+  http::Client::HeaderList headers = http::token_headers(rank.token_file);
+  headers.insert(headers.end(), {{"Content-Type", "application/json"}, {"Lowgear-Rank-Key", rank.rank_key}});
   std::string problems;
   for (const http::Endpoint& address : rank.addresses) {
     try {

@@ -230,11 +230,8 @@ ServerConnection::Reply ServerConnection::request(HttpChannel& channel, std::str
 
 http::ReplyText ServerConnection::ask(HttpChannel& channel, std::string_view method, const std::string& target,
                                       const std::string& body, const Session* session, milliseconds timeout) {
-  http::Client::HeaderList headers;
+  http::Client::HeaderList headers = http::token_headers(options_.token_file);
   if (!body.empty()) headers.emplace_back("Content-Type", "application/json");
-  if (!options_.token_file.empty()) {
-    headers.emplace_back("Authorization", "Bearer " + http::read_token_file(options_.token_file));
-  }
   if (session != nullptr) {
     headers.emplace_back("Lowgear-Rank-Key", session->rank_key);
   } else {

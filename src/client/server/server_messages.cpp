@@ -1,9 +1,5 @@
 #include "client/server/server_messages.h"
 
-#include <fmt/format.h>
-
-#include <optional>
-
 #include "base/core/error.h"
 #include "base/core/text.h"
 #include "base/http/message/error.h"
@@ -100,14 +96,9 @@ std::string complete_job(std::string_view text, const RankInfo& rank, const std:
 
 std::string refusal_of(int status, std::string_view answer, const http::Endpoint& server) {
   constexpr int kUnauthorized = 401;  // the token is missing or wrong
-  const std::optional<http::ErrorBody> error = http::read_error_body(answer);
-  if (!error) return fmt::format("the server returned status {}", status);
-  const bool may_lack_token = status == kUnauthorized && server.unix_path.empty();
-  return fmt::format("{} ({}){}", printable(error->message, 200), status,
-                     may_lack_token ? ": on the server's machine use the address unix:PATH that lowgear serve prints, "
-                                      "where users need no token; elsewhere name a file with a token: "
-                                      "LOWGEAR_SERVER_TOKEN_FILE, or server.token_file of lowgear train"
-                                    : "");
+  const std::string refusal = http::refusal_text(status, answer);
+  if (status != kUnauthorized || !server.unix_path.empty()) return refusal;
+  return refusal + "; on the server's machine, its address unix:PATH that lowgear serve prints needs none";
 }
 
 }  // namespace lowgear::client

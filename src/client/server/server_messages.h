@@ -32,7 +32,7 @@ namespace lowgear::client {
 /// job this is.
 [[nodiscard]] std::string complete_job(std::string_view text, const RankInfo& rank, const std::string& gpu);
 
-/// The error of this server's response for display: its message with the next step, or only its status.
+/// The error of this server's response for display: http::refusal_text, and where no token is needed.
 [[nodiscard]] std::string refusal_of(int status, std::string_view answer, const http::Endpoint& server);
 
 }  // namespace lowgear::client

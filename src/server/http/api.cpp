@@ -51,19 +51,25 @@ http::ErrorCode code_of(Refusal reason) {
 Caller caller_of(Authenticator& authenticator, const http::Request& request) {
   const std::optional<Caller> caller = authenticator.identify(request, Authenticator::Clock::now());
   if (caller) return *caller;
-  throw http::HttpError(http::ErrorCode::no_token,
-                        request.header("authorization").empty()
-                            ? (request.peer ? "this user has no rights on this server; its configuration names users "
-                                              "and scopes"
-                                            : "no token was sent; send the header Authorization: Bearer TOKEN with a "
-                                              "token of the server")
-                            : "the token that was sent is wrong: the server has no such token, or it has expired");
+  const bool sent = !request.header("authorization").empty();
+  if (request.peer && !sent) {
+    throw http::HttpError(http::ErrorCode::no_token,
+                          "this user has no rights on this server: its configuration names users and scopes (allow)");
+  }
+  throw http::HttpError(
+      http::ErrorCode::no_token,
+      fmt::format("{}; LOWGEAR_SERVER_TOKEN_FILE names a file with a token alone (other programs than Lowgear's send "
+                  "the header Authorization: Bearer TOKEN), and the server's token file has a line for it: "
+                  "read,jobs TOKEN",
+                  sent ? "the token that was sent is wrong or has expired" : "no token was sent"));
 }
 
 void require_scope(const Caller& caller, Scope needed) {
   if (caller.scopes.contain(needed)) return;
   throw http::HttpError(http::ErrorCode::not_allowed,
-                        fmt::format("this token or user may not do that: it lacks the scope {}", to_string(needed)));
+                        fmt::format("this token or user lacks the scope {0}: add {0} to the token's line in the "
+                                    "server's token file, or to the user's rule in allow of its configuration",
+                                    to_string(needed)));
 }
 
 /// Counts the answer on its way.

@@ -130,7 +130,7 @@ void check_export(const fs::path& folder) {
 }  // namespace
 
 void check_server_files(const TrainServerConfig& server) {
-  if (server.token_file) (void)http::read_token_file(*server.token_file);
+  (void)http::token_headers(http::token_file_from_environment(process_environment(), server.token_file.value_or("")));
   if (!server.ca_file) return;
   if (::access(server.ca_file->c_str(), R_OK) != 0) {
     refuse_path(*server.ca_file, fmt::format("cannot be read: {}", std::generic_category().message(errno)),

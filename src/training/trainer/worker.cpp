@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/http/client/client.h"
 #include "base/http/tls/tls_credentials.h"
 #include "client/client.h"
 #include "client/rank/rank_environment.h"
@@ -73,7 +74,7 @@ client::ServerOptions server_options(const launcher::TrainConfig& config, const 
   client::ServerOptions options;
   options.address = config.server->address;
   options.tls = http::tls_files_from_environment(environment, config.server->ca_file.value_or(""));
-  if (config.server->token_file) options.token_file = *config.server->token_file;
+  options.token_file = http::token_file_from_environment(environment, config.server->token_file.value_or(""));
   options.job_json = server_job_json(config);
   return options;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <filesystem>
 #include <optional>
@@ -112,6 +113,9 @@ TEST_F(TrainingCheck, FilesForTheServerHaveToBeThere) {
   config_.server->token_file = file("empty.token");
   EXPECT_THAT(refusal(), HasSubstr("empty.token: contains no token"));
   config_.server->token_file.reset();
+  ::setenv("LOWGEAR_SERVER_TOKEN_FILE", (folder_ / "empty.token").c_str(), 1);
+  EXPECT_THAT(refusal(), HasSubstr("empty.token: contains no token"));
+  ::unsetenv("LOWGEAR_SERVER_TOKEN_FILE");
   config_.server->ca_file = folder_ / "none.pem";
   EXPECT_THAT(refusal(), AllOf(HasSubstr("none.pem: cannot be read"), HasSubstr("server.ca_file")));
 }

@@ -185,7 +185,9 @@ cli::VerbAction declare_report(CLI::App& app) {
       ->type_name("YYYY-MM");
   app.add_option("--server", arguments->server.address, "For --month: http://HOST:PORT or unix:PATH of the server")
       ->type_name("ADDRESS");
-  app.add_option("--token-file", arguments->server.token_file, "File with a token of that server")->type_name("FILE");
+  app.add_option("--token-file", arguments->server.token_file,
+                 "File with a token of that server (default: LOWGEAR_SERVER_TOKEN_FILE)")
+      ->type_name("FILE");
   app.add_option("--usage", arguments->usage_file, "For --month: usage.csv of a server, instead of the server")
       ->type_name("FILE");
   app.add_option("--html", arguments->html, "Also write the comparison, or the month, as a page to this file")

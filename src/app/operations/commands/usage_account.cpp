@@ -34,28 +34,23 @@ std::string next_of(const http::Headers& headers) {
   return link->second.substr(open + 1, close - open - 1);
 }
 
-[[noreturn]] void throw_refusal_of(const std::string& address, const http::ReplyText& reply) {
-  const std::optional<http::ErrorBody> error = http::read_error_body(reply.body);
-  throw Error(fmt::format("{} refuses usage.csv: {} ({})", address,
-                          error ? printable(error->message, 400) : "no reason is given", reply.status));
-}
-
 }  // namespace
 
 std::vector<usage::UsageRow> ask_usage(const ServerAccess& server, const usage::Month& month) {
   http::ClientOptions options;
   options.tls = http::tls_files_from_environment(process_environment());
   http::Client client(http::Endpoint::parse(server.address), std::move(options));
-  http::Client::HeaderList headers;
-  if (!server.token_file.empty()) {
-    headers.emplace_back("Authorization", "Bearer " + http::read_token_file(server.token_file));
-  }
+  const http::Client::HeaderList headers =
+      http::token_headers(http::token_file_from_environment(process_environment(), server.token_file));
   std::string target = fmt::format("/v1/exports/usage.csv?from_s={}&to_s={}", month.from_s, month.to_s);
   std::vector<usage::UsageRow> rows;
   bool is_first = true;
   while (!target.empty()) {
     const http::ReplyText reply = client.request("GET", target, {}, headers, kPatience);
-    if (reply.status != 200) throw_refusal_of(server.address, reply);
+    if (reply.status != 200) {
+      throw Error(
+          fmt::format("{} refuses usage.csv: {}", server.address, http::refusal_text(reply.status, reply.body)));
+    }
     const std::string header(is_first ? "" : usage::usage_header());
     std::vector<usage::UsageRow> page =
         usage::read_usage(header + reply.body, server.address + "/v1/exports/usage.csv");

@@ -306,11 +306,16 @@ constexpr std::size_t kMaxTokenBytes = 4'096;
 
 }  // namespace
 
-std::string read_token_file(const std::filesystem::path& file) {
+std::filesystem::path token_file_from_environment(const Environment& environment, const std::filesystem::path& named) {
+  return named.empty() ? std::filesystem::path(environment("LOWGEAR_SERVER_TOKEN_FILE").value_or("")) : named;
+}
+
+Client::HeaderList token_headers(const std::filesystem::path& file) {
+  if (file.empty()) return {};
   std::string token = read_file(file, kMaxTokenBytes);
   token.erase(std::find_if(token.rbegin(), token.rend(), [](char c) { return c > ' '; }).base(), token.end());
   const bool is_word = std::ranges::all_of(token, [](char c) { return c > ' ' && c < 0x7f; });
-  if (!token.empty() && is_word) return token;
+  if (!token.empty() && is_word) return {{"Authorization", "Bearer " + token}};
   throw InputError(fmt::format("{}: contains no token; expected one word", printable(file.string())));
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
 #include "base/http/message/message.h"
@@ -76,8 +77,13 @@ class Client {
   std::optional<SocketStream> stream_;  ///< over the connection
 };
 
-/// The token in a file that holds one word, with blanks after it at most. Throws InputError, naming the file, for any
-/// other content and when the file is unreadable.
-[[nodiscard]] std::string read_token_file(const std::filesystem::path& file);
+/// File with the token for Lowgear's server: `named`, by an option or a configuration, unless it is empty, else
+/// LOWGEAR_SERVER_TOKEN_FILE; empty: no token is sent.
+[[nodiscard]] std::filesystem::path token_file_from_environment(const Environment& environment,
+                                                                const std::filesystem::path& named = {});
+
+/// The header that shows the token of a file, which holds one word, with blanks after it at most; none where `file` is
+/// empty. Throws InputError, naming the file, for any other content and when the file is unreadable.
+[[nodiscard]] Client::HeaderList token_headers(const std::filesystem::path& file);
 
 }  // namespace lowgear::http

@@ -90,6 +90,13 @@ std::optional<ErrorBody> read_error_body(std::string_view text) {
   }
 }
 
+std::string refusal_text(int status, std::string_view body) {
+  constexpr std::size_t kMaxCharacters = 4000;  // the agent's kill switch names every GPU
+  const std::optional<ErrorBody> error = read_error_body(body);
+  if (!error) return fmt::format("no reason is given ({})", status);
+  return fmt::format("{} ({})", printable(error->message, kMaxCharacters), status);
+}
+
 Response error_response(ErrorCode code, std::string_view message) {
   const ErrorRow& row = row_of(code);
   return json_response(to_json(ErrorBody{.message = std::string(message), .code = std::string(row.name)}), row.status);

@@ -105,6 +105,8 @@ struct ErrorBody {
 [[nodiscard]] Json to_json(const ErrorBody& body);
 /// Empty when the text is another body, for example of a proxy. The code may be missing.
 [[nodiscard]] std::optional<ErrorBody> read_error_body(std::string_view text);
+/// The error of a response for display: `no such job (404)`; with another body only the status.
+[[nodiscard]] std::string refusal_text(int status, std::string_view body);
 
 [[nodiscard]] Response error_response(ErrorCode code, std::string_view message);
 [[nodiscard]] Response error_response(const HttpError& error);

@@ -11,8 +11,8 @@ namespace lowgear::launcher {
 
 /// The section `server` of the file: the server that plans the job (docs/server-api.md).
 struct TrainServerConfig {
-  std::string address;  ///< `http://host:port`, `https://host:port` or `unix:/path`
-  std::optional<std::filesystem::path> token_file;
+  std::string address;                              ///< `http://host:port`, `https://host:port` or `unix:/path`
+  std::optional<std::filesystem::path> token_file;  ///< before LOWGEAR_SERVER_TOKEN_FILE
   std::optional<std::filesystem::path> ca_file;  ///< authorities of a server of `https`; before LOWGEAR_SERVER_CA_FILE
   std::string name;                              ///< of the job, for people; empty: the model's
   std::optional<protocol::JobPolicy> policy;     ///< that makes its plans; empty: the server's, or energy.policy

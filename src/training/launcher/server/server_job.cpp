@@ -44,10 +44,9 @@ std::string percent_encoded(std::string_view text) {
 ServedOrder order_of(const TrainConfig& config, const http::Endpoint& server, const http::ReplyText& reply) {
   if (reply.status == 404) return {{}, fmt::format("{} has no profile of this job yet: {}", server.text(), kAssumed)};
   if (reply.status != 200) {
-    const auto error = http::read_error_body(reply.body);
     return {{},
-            fmt::format("{} gives no profile ({}): {}", server.text(),
-                        error ? printable(error->message, 400) : fmt::to_string(reply.status), kAssumed)};
+            fmt::format("{} gives no profile: {}: {}", server.text(), http::refusal_text(reply.status, reply.body),
+                        kAssumed)};
   }
   const Json document = parse_json(reply.body, "profile");
   return order_by_profile(config, protocol::read_measured_cells(JsonView(document, "profile"), config.parallel.pp));
@@ -83,8 +82,8 @@ ServedOrder ask_order(const TrainConfig& config, std::string_view gpu, bool simu
   std::string problem = "no server is named";
   try {
     const TrainServerConfig& server = config.server.value();
-    http::Client::HeaderList headers;
-    if (server.token_file) headers.emplace_back("Authorization", "Bearer " + http::read_token_file(*server.token_file));
+    const http::Client::HeaderList headers =
+        http::token_headers(http::token_file_from_environment(process_environment(), server.token_file.value_or("")));
     const http::ClientOptions options{
         .connect_timeout = patience,
         .tls = http::tls_files_from_environment(process_environment(), server.ca_file.value_or(""))};
