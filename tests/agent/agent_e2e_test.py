@@ -47,8 +47,12 @@ class FollowsPlans(AgentTest):
         for name, socket in (("LOWGEAR_AGENT_HTTP_SOCKET", "agent.sock"), ("LOWGEAR_AGENT_SOCKET", "lease.sock")):
             with mock.patch.dict(os.environ, {name: str(self.folder / socket)}):
                 self.assertIn(uuid, self.lowgear("agent", "status").stdout)
-        with mock.patch.dict(os.environ, {"LOWGEAR_AGENT_HTTP_SOCKET": str(self.folder / "none.sock")}):
-            self.assertIn("LOWGEAR_AGENT_HTTP_SOCKET=PATH", self.lowgear("agent", "status", code=1).stderr)
+        for name, socket, said in (
+                ("LOWGEAR_AGENT_HTTP_SOCKET", "none.sock", "LOWGEAR_AGENT_HTTP_SOCKET: there is no {folder}/none.sock"),
+                ("LOWGEAR_AGENT_SOCKET", "no/lease.sock",
+                 "LOWGEAR_AGENT_SOCKET is {folder}/no/lease.sock: beside it, there is no {folder}/no/agent.sock")):
+            with mock.patch.dict(os.environ, {name: str(self.folder / socket)}):
+                self.assertIn(said.format(folder=self.folder), self.lowgear("agent", "status", code=1).stderr)
 
     @unittest.skipIf(Path("/etc/lowgear/agent.yaml").exists(), "SKIPPED: this machine has a configuration")
     def test_restore_asks_an_agent_at_another_path_without_its_configuration(self):

@@ -1,15 +1,15 @@
 #include "agent/lease/lease_table.h"
 
 #include <fmt/format.h>
-#include <pwd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/files/user_database.h"
 #include "base/core/formats/json.h"
 
 namespace lowgear::agent {
@@ -35,13 +35,7 @@ Lease* LeaseTable::of_gpu(std::size_t gpu) {
 
 void LeaseTable::remove(std::uint64_t id) { leases_.erase(id); }
 
-std::string user_name(uid_t uid) {
-  std::array<char, 4096> buffer{};
-  passwd entry{};
-  passwd* found = nullptr;
-  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) return found->pw_name;
-  return std::to_string(uid);
-}
+std::string user_name(uid_t uid) { return find_user_name(uid).value_or(std::to_string(uid)); }
 
 namespace {
 

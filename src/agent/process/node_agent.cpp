@@ -1,11 +1,9 @@
 #include "agent/process/node_agent.h"
 
 #include <fmt/format.h>
-#include <grp.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
@@ -15,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,6 +27,7 @@
 #include "agent/writing/configured_policy.h"
 #include "agent/writing/restore.h"
 #include "agent/writing/unattended_gpus.h"
+#include "base/core/files/user_database.h"
 #include "base/core/monotonic_clock.h"
 #include "base/http/tls/tls_credentials.h"
 #include "base/ipc/termination_signals.h"
@@ -301,13 +301,7 @@ std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironme
 
 namespace {
 
-std::string group_name(gid_t gid) {
-  std::array<char, 4096> buffer{};
-  group entry{};
-  group* found = nullptr;
-  const bool known = ::getgrgid_r(gid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr;
-  return known ? found->gr_name : std::to_string(gid);
-}
+std::string group_name(gid_t group) { return find_group_name(group).value_or(std::to_string(group)); }
 
 std::string users_of(const AllowRule& rule) {
   if (rule.everybody) return "everybody";

@@ -90,11 +90,20 @@ void remove_stale(const std::filesystem::path& path, const UnixAddress& address)
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_system_error(path);
 }
 
+/// The socket's folder, where only that is missing, for everybody to look into: /run is empty after each start of the
+/// system. What is wrong with it otherwise, bind() says.
+void make_folder_of(const std::filesystem::path& path) {
+  constexpr mode_t kMode = 0755;
+  const std::filesystem::path folder = path.parent_path();
+  if (::mkdir(folder.c_str(), kMode) == 0) ::chmod(folder.c_str(), kMode);  // whatever the umask is
+}
+
 }  // namespace
 
 FileDescriptor listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {
   constexpr auto kSameUser = static_cast<uid_t>(-1);
   const UnixAddress address = UnixAddress::of_path(path);
+  make_folder_of(path);
   remove_stale(path, address);
   FileDescriptor socket = new_socket(path);
   // The mode that a socket has before it is bound is what it gets in the file system: closed until it is all set up.

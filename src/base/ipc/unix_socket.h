@@ -45,9 +45,9 @@ struct UnixPeer {
 /// Throws Error when the descriptor is no such socket.
 [[nodiscard]] UnixPeer peer_of(int socket);
 
-/// A Unix stream socket that listens at `path` with this mode and group, and is never open to more users. Replaces a
-/// socket without a listening process. Throws InputError when a process listens there, when the path is another file,
-/// or when the system refuses. The socket does not block.
+/// A Unix stream socket that listens at `path` with this mode and group, and is never open to more users. Makes its
+/// folder, not those above it. Replaces a socket without a listening process. Throws InputError when a process listens
+/// there, when the path is another file, or when the system refuses. The socket does not block.
 [[nodiscard]] FileDescriptor listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group);
 
 /// Sends bytes over a Unix socket with an open file attached (SCM_RIGHTS); -1: none. Raises no SIGPIPE. Returns as

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/evp.h>
-#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
+#include "base/core/files/user_database.h"
 #include "server/store/database.h"
 #include "server/store/state_folder.h"
 #include "server/store/store_tables.h"
@@ -145,8 +145,7 @@ void require_own(const fs::path& folder) {
         fmt::format("{}: {}; name the server's folder with --state or --config", shown(folder), reason(errno)));
   }
   if (status.st_uid == ::geteuid()) return;
-  const passwd* const user = ::getpwuid(status.st_uid);
-  const std::string name = user != nullptr ? user->pw_name : fmt::format("#{}", status.st_uid);
+  const std::string name = find_user_name(status.st_uid).value_or(fmt::format("#{}", status.st_uid));
   throw InputError(fmt::format("{}: belongs to user {}; run this as that user: runuser -u {} -- lowgear serve ...",
                                shown(folder), printable(name), printable(name)));
 }

@@ -82,7 +82,7 @@ class MeasuresSwitchLatency(AgentTest):
         text = self.lowgear("doctor", "--measure-switch-latency").stdout
         self.assertIn("no agent responds", text)
         self.assertIn("Next: start an agent for the simulated GPUs", text)
-        self.assertIn("lowgear agent --config trial/agent.yaml", text)
+        self.assertIn("lowgear agent --config FILE", text)
         self.assertEqual(self.writes(), 0)
 
 

@@ -154,8 +154,17 @@ TEST_F(UnixListener, FollowsNoSymbolicLink) {
 TEST_F(UnixListener, RefusesPathsThatCannotBe) {
   EXPECT_THROW((void)listen_unix(folder_ / std::string(200, 'x'), 0600, std::nullopt), InputError);
   EXPECT_THROW((void)listen_unix("", 0600, std::nullopt), InputError);
-  EXPECT_THAT(error_of([&] { (void)listen_unix(folder_ / "missing" / "socket", 0600, std::nullopt); }),
-              testing::HasSubstr("mkdir -p " + (folder_ / "missing").string()));
+  EXPECT_THAT(error_of([&] { (void)listen_unix(folder_ / "missing" / "too" / "socket", 0600, std::nullopt); }),
+              testing::HasSubstr("mkdir -p " + (folder_ / "missing" / "too").string()));
+}
+
+TEST_F(UnixListener, MakesItsFolderForEverybodyToLookInto) {
+  const mode_t before = ::umask(077);
+  const FileDescriptor socket = listen_unix(folder_ / "new" / "socket", 0600, std::nullopt);
+  ::umask(before);
+  struct stat found {};
+  ASSERT_EQ(::stat((folder_ / "new").c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0755U);
 }
 
 class DescriptorPassing : public testing::Test {

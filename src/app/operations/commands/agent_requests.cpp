@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
+#include "app/operations/doctor/agent_reach.h"
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "base/core/numbers/number.h"
 #include "base/http/client/client.h"
+#include "base/http/message/error.h"
 #include "client/agent/agent_connection.h"
 
 namespace lowgear::operations {
 namespace {
-
-constexpr std::size_t kMaxCharacters = 4000;  // the kill switch names every GPU
 
 /// The UUID of the GPU with this index in the agent's list; any other name as it is.
 std::string name_for_agent(const std::filesystem::path& socket, const std::string& gpu) {
@@ -24,23 +25,29 @@ std::string name_for_agent(const std::filesystem::path& socket, const std::strin
   throw InputError(fmt::format("--share: the agent shows no GPU {}; it has {}", gpu, listed.at("gpus").size()));
 }
 
-}  // namespace
-
-void throw_refusal(int status, const std::string& body) {
-  std::string reason = body;
-  try {
-    const Json document = parse_json(body, "agent");
-    reason = JsonView(document, "agent").at("error").at("message").text();
-  } catch (const InputError&) {
-    // The whole body is the message then.
-  }
-  throw Error(fmt::format("the agent returned {}: {}", status, printable(reason, kMaxCharacters)));
+/// Which variable has led to the agent's HTTP socket, as the start of a line; empty: none.
+std::string source_of(const std::filesystem::path& socket, const Environment& environment) {
+  if (socket != agent_http_socket(environment)) return "";
+  if (environment("LOWGEAR_AGENT_HTTP_SOCKET")) return "LOWGEAR_AGENT_HTTP_SOCKET: ";
+  const std::string named = environment("LOWGEAR_AGENT_SOCKET").value_or("");
+  return named.empty() ? "" : fmt::format("LOWGEAR_AGENT_SOCKET is {}: beside it, ", printable(named));
 }
 
+[[noreturn]] void throw_no_answer(const std::filesystem::path& socket, const http::ClientError& error) {
+  const Environment environment = process_environment();
+  const doctor::AgentReach reach = doctor::reach_agent(socket);
+  const doctor::AgentProblem problem =
+      reach == doctor::AgentReach::answers
+          ? doctor::AgentProblem{.what = error.what(), .next_step = "look for it in the agent's log"}
+          : doctor::problem_of(reach, socket.string(), doctor::agent_gpus(environment));
+  throw Error(
+      fmt::format("no agent responds: {}{}; {}", source_of(socket, environment), problem.what, problem.next_step));
+}
+
+}  // namespace
+
 std::filesystem::path agent_http_socket(const Environment& environment) {
-  std::string lease_socket = environment("LOWGEAR_AGENT_SOCKET").value_or("");
-  if (lease_socket.empty()) lease_socket = "/run/lowgear/lease.sock";
-  return client::agent_http_socket(lease_socket, environment);
+  return client::agent_http_socket(doctor::agent_socket(environment), environment);
 }
 
 http::ReplyText ask_socket(const std::filesystem::path& socket, std::string_view method, std::string_view path,
@@ -52,16 +59,14 @@ http::ReplyText ask_socket(const std::filesystem::path& socket, std::string_view
 
 Json ask_agent_json(const std::filesystem::path& socket, std::string_view method, std::string_view path,
                     const Json& body) {
+  http::ReplyText answer;
   try {
-    const http::ReplyText answer = ask_socket(socket, method, path, body);
-    if (answer.status != 200) throw_refusal(answer.status, answer.body);
-    return parse_json(answer.body, "agent");
+    answer = ask_socket(socket, method, path, body);
   } catch (const http::ClientError& error) {
-    throw Error(
-        fmt::format("no agent responds at {}; start one: lowgear agent, or name the socket of one at another path "
-                    "(http_socket of its configuration): export LOWGEAR_AGENT_HTTP_SOCKET=PATH",
-                    printable(error.what(), kMaxCharacters)));
+    throw_no_answer(socket, error);
   }
+  if (answer.status == 200) return parse_json(answer.body, "agent");
+  throw Error(fmt::format("the agent refuses: {}", http::refusal_text(answer.status, answer.body)));
 }
 
 GpuShare parse_gpu_share(std::string_view text) {

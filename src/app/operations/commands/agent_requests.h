@@ -26,9 +26,6 @@ namespace lowgear::operations {
 [[nodiscard]] Json ask_agent_json(const std::filesystem::path& socket, std::string_view method, std::string_view path,
                                   const Json& body = nullptr);
 
-/// Throws the agent's refusal, on one line.
-[[noreturn]] void throw_refusal(int status, const std::string& body);
-
 /// A share of a GPU, as `GPU:PERCENT%` names it: `0:50%`, `0000:17:00.0:25%`, `GPU-...:100%`.
 struct GpuShare {
   std::string gpu;  ///< index, PCI address or UUID

@@ -220,7 +220,8 @@ std::optional<server::Config> config_file_of(const ServeArguments& arguments) {
   }
   if (std::filesystem::symlink_status(arguments.config, unknown).type() == std::filesystem::file_type::not_found) {
     throw_input_error({arguments.config, 0, 0}, "there is no such file",
-                      fmt::format("make it by `sudo install -D -m 644 deploy/server.yaml {}` and the tokens by "
+                      fmt::format("make it by `sudo install -D -m 644 deploy/server.yaml {}` (of the package: "
+                                  "/usr/share/lowgear/server.yaml) and the tokens by "
                                   "docs/deploying.md#bare-metal, or leave out --config to serve jobs of this machine",
                                   cli::shell_word(arguments.config)));
   }
@@ -344,9 +345,8 @@ cli::ExitCode run_sign_in(const ServeArguments& arguments, cli::Console& console
                             printable(error.what())));
   }
   if (answer.status != 200) {
-    const std::optional<http::ErrorBody> error = http::read_error_body(answer.body);
-    throw Error(fmt::format("{}: the server returned {}: {}", printable(socket.string()), answer.status,
-                            error ? printable(error->message, 400) : "no reason is given"));
+    throw Error(fmt::format("{}: the server refuses: {}", printable(socket.string()),
+                            http::refusal_text(answer.status, answer.body)));
   }
   const Json document = parse_json(answer.body, "server");
   if (arguments.json) {
@@ -445,7 +445,8 @@ cli::VerbAction declare_serve(CLI::App& app) {
       "running server")
       ->default_str("run");
   app.add_option("file", arguments->file, "backup: file to write; restore: file to read")->type_name("FILE");
-  app.add_option("--config", arguments->config, "Configuration file; deploy/server.yaml explains it")
+  app.add_option("--config", arguments->config,
+                 "Configuration file; deploy/server.yaml (/usr/share/lowgear/server.yaml) explains it")
       ->type_name("FILE")
       ->default_str(fmt::format("{}, if it exists", server::kDefaultServerConfig));
   app.add_option("--state", arguments->state,

@@ -3,17 +3,21 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
+#include "base/core/files/user_database.h"
 #include "base/ipc/unix_socket.h"
 
 namespace lowgear::operations::doctor {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kLeaseSocket = "/run/lowgear/lease.sock";  ///< of an agent whose configuration names none
 
 /// How an agent is started where none has run yet.
 std::string first_start(AgentGpus gpus) {
@@ -22,9 +26,9 @@ std::string first_start(AgentGpus gpus) {
            "agent --config trial/agent.yaml starts it, so that clocks can follow plans; then export "
            "LOWGEAR_AGENT_SOCKET=$PWD/trial/lease.sock";
   }
-  return "sudo lowgear agent init, once, writes its configuration; sudo lowgear agent starts it, so that clocks can "
-         "follow plans (measuring does not need it). For one at another path set LOWGEAR_AGENT_SOCKET to its lease "
-         "socket";
+  return "sudo lowgear agent init, once, writes its configuration; sudo lowgear agent (of the package: sudo systemctl "
+         "enable --now lowgear-agent) starts it, so that clocks can follow plans (measuring does not need it). For one "
+         "at another path set LOWGEAR_AGENT_SOCKET to its lease socket";
 }
 
 std::string another_start(AgentGpus gpus) {
@@ -33,6 +37,17 @@ std::string another_start(AgentGpus gpus) {
       "lease socket of another one",
       gpus == AgentGpus::simulated ? "lowgear agent --config FILE"
                                    : "sudo systemctl restart lowgear-agent, or sudo lowgear agent");
+}
+
+/// How this user comes to use a socket that the system keeps from them.
+std::string admission(const std::string& socket) {
+  struct stat status {};
+  if (::stat(socket.c_str(), &status) != 0 || (status.st_mode & S_IWGRP) == 0 || status.st_gid == 0) {
+    return "ask root for access: sockets.group in the agent's configuration lets the members of a group use it";
+  }
+  const std::string group = find_group_name(status.st_gid).value_or(std::to_string(status.st_gid));
+  return fmt::format("join its group, {0}: sudo usermod -aG {0} {1}, then log in again", printable(group),
+                     printable(find_user_name(::geteuid()).value_or("USER")));
 }
 
 }  // namespace
@@ -62,7 +77,7 @@ AgentGpus agent_gpus(const Environment& environment) {
 
 std::string agent_socket(const Environment& environment) {
   const std::string named = environment("LOWGEAR_AGENT_SOCKET").value_or("");
-  return named.empty() ? "/run/lowgear/lease.sock" : named;
+  return named.empty() ? kLeaseSocket : named;
 }
 
 AgentProblem problem_of(AgentReach reach, const std::string& socket, AgentGpus gpus) {
@@ -70,12 +85,17 @@ AgentProblem problem_of(AgentReach reach, const std::string& socket, AgentGpus g
   const std::string another = "set LOWGEAR_AGENT_SOCKET to the agent's lease socket";
   switch (reach) {
     case AgentReach::absent:
+      if (fs::path(socket).parent_path() != fs::path(kLeaseSocket).parent_path()) {
+        return {fmt::format("there is no {}", name),
+                fmt::format("start the agent that listens there ({}lowgear agent --config FILE), or set "
+                            "LOWGEAR_AGENT_SOCKET to the lease socket of another one",
+                            gpus == AgentGpus::simulated ? "" : "sudo ")};
+      }
       return {fmt::format("there is no {}", name), first_start(gpus)};
     case AgentReach::refused:
       return {fmt::format("nothing listens at {} any more", name), another_start(gpus)};
     case AgentReach::forbidden:
-      return {fmt::format("this user may not use {}", name),
-              "join the group that owns the socket, or ask who runs the agent"};
+      return {fmt::format("this user may not use {}", name), admission(socket)};
     case AgentReach::not_socket:
       return {fmt::format("{} is not a socket", name), another};
     case AgentReach::answers:

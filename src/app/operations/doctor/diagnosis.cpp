@@ -173,7 +173,11 @@ void add_gpu(const gpu::GpuSurvey& gpu, const MachineFacts& facts, std::vector<F
 void add_gpus(const MachineFacts& facts, std::vector<Finding>& findings) {
   const gpu::NvmlSurvey& nvml = *facts.nvml;
   for (const gpu::GpuSurvey& gpu : nvml.gpus) add_gpu(gpu, facts, findings);
-  for (const std::string& problem : nvml.problems) findings.push_back({FindingLevel::broken, "GPU", problem, ""});
+  for (const std::string& problem : nvml.problems) {
+    findings.push_back(
+        {FindingLevel::broken, "GPU", problem,
+         "sudo dmesg | grep -i xid says what happened to it; a restart of the machine may bring it back"});
+  }
   if (nvml.gpus.empty() && nvml.problems.empty()) {
     findings.push_back({FindingLevel::broken, "GPU", "the driver shows no GPU",
                         "check `nvidia-smi -L`, and in a container which GPUs it may use"});
@@ -202,12 +206,8 @@ Finding permission_finding(const MachineFacts& facts) {
     return {FindingLevel::works, "clocks",
             "this user may run the agent, which sets them (root or CAP_SYS_ADMIN; not tested)", ""};
   }
-  if (!facts.simulated_machine.empty()) {
-    return {FindingLevel::limited, "clocks", "set by an agent, and none answers: programs may only measure",
-            agent_problem(facts).next_step};
-  }
-  return {FindingLevel::limited, "clocks", "need root: this user may only measure",
-          "sudo lowgear agent init, then sudo lowgear agent"};
+  return {FindingLevel::limited, "clocks", "set by an agent, and none answers: programs may only measure",
+          agent_problem(facts).next_step};
 }
 
 /// How late clock changes take effect on one GPU.

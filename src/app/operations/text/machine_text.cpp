@@ -196,9 +196,13 @@ std::string diagnosis_text(const std::vector<doctor::Finding>& findings, Colours
     const std::string fix = &*first == &finding ? finding.fix : fmt::format("as for {}, above", first->topic);
     text += fmt::format("{:{}}-> {}\n", "", kMarkWidth + kTopicWidth, fix);
   }
-  text += can_measure(findings) ? "\nLowgear can measure here.\n"
-                                : "\nLowgear cannot measure everything on this machine: see the BROKEN lines above.\n";
-  return text;
+  if (can_measure(findings)) return text + "\nLowgear can measure here.\n";
+  std::string broken;
+  for (const doctor::Finding& finding : findings) {
+    if (finding.level != doctor::FindingLevel::broken) continue;
+    broken += fmt::format("{}{}", broken.empty() ? "" : ", ", finding.topic);
+  }
+  return text + fmt::format("\nLowgear cannot measure here because of: {}; the BROKEN lines say why.\n", broken);
 }
 
 Json sharing_json(const doctor::SharingFacts& sharing) {

@@ -38,6 +38,22 @@ NameLookup system_name_lookup() {
           }};
 }
 
+std::optional<std::string> find_user_name(uid_t user) {
+  std::array<char, 4096> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) return std::nullopt;
+  return found->pw_name;
+}
+
+std::optional<std::string> find_group_name(gid_t group) {
+  std::array<char, 65536> buffer{};  // of all its members
+  ::group entry{};
+  ::group* found = nullptr;
+  if (getgrgid_r(group, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) return std::nullopt;
+  return found->gr_name;
+}
+
 GroupLookup system_group_lookup() {
   return [](uid_t user, gid_t group) {
     std::array<char, 4096> buffer{};

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace lowgear {
@@ -15,6 +16,10 @@ struct NameLookup {
 };
 /// Looks names up in the system's databases.
 [[nodiscard]] NameLookup system_name_lookup();
+
+/// The name of a user or group in the system's databases; empty: it has none.
+[[nodiscard]] std::optional<std::string> find_user_name(uid_t user);
+[[nodiscard]] std::optional<std::string> find_group_name(gid_t group);
 
 /// Looks up whether a user is in a group.
 using GroupLookup = std::function<bool(uid_t user, gid_t group)>;

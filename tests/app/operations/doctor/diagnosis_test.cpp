@@ -162,7 +162,7 @@ TEST(Diagnosis, TellsOfMigWholeModulesAndPersistence) {
 TEST(Diagnosis, LostAndAbsentGpusAreBroken) {
   MachineFacts facts = good_machine();
   facts.nvml->problems = {"GPU number 1: handle: GPU is lost"};
-  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::broken, "GPU", "is lost")));
+  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::broken, "GPU", "is lost", "dmesg")));
   facts.nvml->problems.clear();
   facts.nvml->gpus.clear();
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::broken, "GPU", "no GPU", "nvidia-smi -L")));
@@ -172,7 +172,7 @@ TEST(Diagnosis, ClocksNeedTheAgentOrRoot) {
   MachineFacts facts = good_machine();
   facts.agent = AgentReach::absent;
   EXPECT_THAT(diagnose(facts),
-              Contains(finding(FindingLevel::limited, "clocks", "need root", "sudo lowgear agent init")));
+              Contains(finding(FindingLevel::limited, "clocks", "none answers", "sudo lowgear agent init")));
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "agent", "does not answer: there is no",
                                                 "sudo lowgear agent init, once")));
   facts.root = true;

@@ -71,6 +71,13 @@ TEST(DiagnosisJson, HoldsWhatIsKnownOfThePython) {
   EXPECT_EQ(report.at("frameworks").at(0).at("reason"), "why");
 }
 
+TEST(DiagnosisText, EndsWithWhatCannotBeMeasured) {
+  doctor::MachineFacts facts = doctor::good_machine();
+  EXPECT_THAT(diagnosis_text(diagnose(facts), Colours::off), HasSubstr("Lowgear can measure here."));
+  facts.nvml->problems = {"GPU number 1: handle: GPU is lost"};
+  EXPECT_THAT(diagnosis_text(diagnose(facts), Colours::off), HasSubstr("cannot measure here because of: GPU;"));
+}
+
 TEST(DiagnosisJson, SaysWhatIsSimulatedAndHowLateClocksChange) {
   doctor::MachineFacts facts = doctor::good_machine();
   facts.nvml->simulated = true;

@@ -77,7 +77,9 @@ cli::ExitCode ask_to_restore(const agent::LockHolder& holder, cli::Console& cons
   }
   try {
     const http::ReplyText answer = ask_socket(holder.control_socket, "POST", "/v1/restore");
-    if (answer.status >= 300) throw_refusal(answer.status, answer.body);
+    if (answer.status >= 300) {
+      throw Error(fmt::format("the agent refuses: {}", http::refusal_text(answer.status, answer.body)));
+    }
   } catch (const http::ClientError& error) {
     throw Error(fmt::format("{} holds the journal and does not respond; end it, and restore again: {}", who,
                             printable(error.what())));
@@ -365,7 +367,8 @@ cli::VerbAction declare_agent(CLI::App& app) {
       "set; check: check a configuration")
       ->default_str("serve");
   CLI::Option* const config =
-      app.add_option("--config", arguments->config, "Configuration file; deploy/agent.yaml explains it")
+      app.add_option("--config", arguments->config,
+                     "Configuration file; deploy/agent.yaml (/usr/share/lowgear/agent.yaml) explains it")
           ->type_name("FILE")
           ->default_str(agent::kDefaultAgentConfig);
   app.add_option("--journal", arguments->journal,

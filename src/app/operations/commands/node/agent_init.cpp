@@ -1,13 +1,12 @@
 #include "app/operations/commands/node/agent_init.h"
 
 #include <fmt/format.h>
-#include <grp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -37,10 +36,7 @@ gid_t calling_group() {
 }
 
 std::string group_name(gid_t group) {
-  std::array<char, 65536> buffer{};
-  ::group entry{};
-  ::group* found = nullptr;
-  if (::getgrgid_r(group, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) return found->gr_name;
+  if (const std::optional<std::string> name = find_group_name(group)) return *name;
   throw InputError(fmt::format("your group has the id {} and no name; name another one with --group NAME", group));
 }
 
@@ -165,8 +161,6 @@ cli::ExitCode run_agent_init(const AgentInitRequest& request, cli::Console& cons
   console.print(text);
   if (!request.yes && !confirmed(file, console)) return cli::ExitCode::failed;
   write_config(file, text);
-  // The agent makes its journal and, beside real GPUs, this folder.
-  if (!is_trial) make_folder(agent::load_agent_config(file).process.http_socket.parent_path());
   console.note(fmt::format("wrote {}: members of the group {} may lock the clocks of {}'s GPUs",
                            printable(file.string()), printable(initial.group),
                            survey.simulated ? "the simulated machine" : "this machine"));

@@ -1,7 +1,9 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,7 +12,9 @@
 #include <vector>
 
 #include "app/cli/run_lowgear.h"
+#include "app/operations/doctor/agent_reach.h"
 #include "app/operations/doctor/machine_facts.h"
+#include "base/core/files/user_database.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 #include "base/ipc/unix_socket.h"
@@ -115,6 +119,19 @@ TEST(ReachAgent, TellsTheStatesOfASocketApart) {
   }
   EXPECT_EQ(doctor::reach_agent(folder / "socket"), doctor::AgentReach::refused);
   EXPECT_EQ(doctor::reach_agent(fs::path("/") / std::string(300, 'x')), doctor::AgentReach::failed);
+}
+
+TEST(ReachAgent, NamesTheGroupThatMayUseTheSocket) {
+  const TemporaryFolder folder;
+  const fs::path socket = folder / "socket";
+  const Listener listener(socket);
+  const auto step = [&](mode_t mode) {
+    EXPECT_EQ(::chmod(socket.c_str(), mode), 0);
+    return doctor::problem_of(doctor::AgentReach::forbidden, socket.string(), doctor::AgentGpus::real).next_step;
+  };
+  EXPECT_THAT(step(0600), HasSubstr("sockets.group"));
+  if (::chown(socket.c_str(), static_cast<uid_t>(-1), 1) != 0) GTEST_SKIP() << "only root gives files away";
+  EXPECT_THAT(step(0660), HasSubstr(fmt::format("sudo usermod -aG {} ", find_group_name(1).value_or("1"))));
 }
 
 TEST(MachineFacts, AreReadBelowARoot) {
