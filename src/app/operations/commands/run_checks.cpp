@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -50,8 +51,7 @@ ServerAnswer ask(const http::Endpoint& server, const http::Client::HeaderList& h
 void check_servers(const std::string& servers, std::vector<std::string>& missing) {
   http::Client::HeaderList headers;
   try {
-    const std::string token_file = process_environment()("LOWGEAR_SERVER_TOKEN_FILE").value_or("");
-    if (!token_file.empty()) headers.emplace_back("Authorization", "Bearer " + http::read_token_file(token_file));
+    headers = http::token_headers(http::token_file_from_environment(process_environment()));
   } catch (const InputError& error) {
     missing.push_back(
         fmt::format("LOWGEAR_SERVER_TOKEN_FILE: {}; without a token no server plans this job", error.what()));
@@ -79,20 +79,30 @@ void check_agent(std::vector<std::string>& missing) {
                                 problem->what, problem->next_step));
 }
 
-/// Looked for in the nearest folder that exists: ranks make the others.
-void check_recording(const fs::path& folder, std::vector<std::string>& missing) {
+/// Why no recording can be made in a folder; empty: one can. Leaves nothing behind, as ranks make the folder.
+std::string recording_problem(const fs::path& folder) {
   std::error_code error;
-  fs::path nearest = fs::absolute(folder);
-  while (!fs::exists(nearest, error) && nearest.has_relative_path()) nearest = nearest.parent_path();
-  std::string why = "it is not a folder";
-  if (nearest == fs::absolute(folder) && !recordings_in(folder).empty()) {
-    why = "it has a recording";
-  } else if (fs::is_directory(nearest, error)) {
-    if (::access(nearest.c_str(), W_OK | X_OK) == 0) return;
-    why = std::generic_category().message(errno);
+  if (!recordings_in(folder).empty()) return "it has a recording";
+  if (fs::exists(folder, error)) {
+    if (!fs::is_directory(folder, error)) return "it is not a folder";
+    return ::access(folder.c_str(), W_OK | X_OK) == 0 ? "" : std::generic_category().message(errno);
   }
-  missing.push_back(fmt::format("nothing can be recorded in {}: {}: {}; name another folder with --record DIR",
-                                printable(folder.string()), printable(nearest.string()), why));
+  fs::path missing = folder;
+  while (!fs::exists(missing.parent_path(), error)) missing = missing.parent_path();
+  // Only making it tells: root may write to any folder, and /proc takes none.
+  if (::mkdir(missing.c_str(), 0777) == 0) {
+    ::rmdir(missing.c_str());
+    return "";
+  }
+  return errno == EEXIST ? ""
+                         : fmt::format("{}: {}", printable(missing.string()), std::generic_category().message(errno));
+}
+
+void check_recording(const fs::path& folder, std::vector<std::string>& missing) {
+  const std::string problem = recording_problem(fs::absolute(folder));
+  if (problem.empty()) return;
+  missing.push_back(fmt::format("nothing can be recorded in {}: {}; name another folder (--record, LOWGEAR_RECORDING)",
+                                printable(folder.string()), problem));
 }
 
 }  // namespace

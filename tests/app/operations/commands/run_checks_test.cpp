@@ -57,7 +57,10 @@ TEST(RunChecks, LookForAFolderThatCanBeMadeAndMakeNone) {
   EXPECT_FALSE(std::filesystem::exists(folder / "new"));
   write_file_atomically(folder / "file", "text");
   EXPECT_THAT(missing_needs({.servers = {}, .agent = false, .recording = folder / "file"}),
-              ElementsAre(AllOf(HasSubstr("file: it is not a folder"), HasSubstr("--record DIR"))));
+              ElementsAre(AllOf(HasSubstr("file: it is not a folder"), HasSubstr("--record"))));
+  for (const char* below : {"file/recordings", "/proc/lowgear/recordings"}) {
+    EXPECT_THAT(missing_needs({.servers = {}, .agent = false, .recording = folder / "" / below}), testing::SizeIs(1));
+  }
   if (::geteuid() == 0) return;  // root may write anywhere
   std::filesystem::permissions(folder / "", std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
   EXPECT_THAT(missing_needs({.servers = {}, .agent = false, .recording = folder / "new"}),

@@ -122,7 +122,8 @@ TEST(RunCommand, RefusesSharesThatCannotBe) {
   EXPECT_THAT(refusal({"0:50%", "--", "torchrun", "--nproc_per_node=2", "train.py"}),
               HasSubstr("NCCL refuses two ranks of a communicator"));
   EXPECT_THAT(refusal({"0:50%", "--search", "slowdown=2%", "--", "env"}), HasSubstr("leave out one of them"));
-  EXPECT_THAT(refusal({"0:50%", "--agent", "/nonexistent/agent.sock", "--", "env"}), HasSubstr("no agent responds at"));
+  EXPECT_THAT(refusal({"0:50%", "--agent", "/nonexistent/agent.sock", "--", "env"}),
+              HasSubstr("no agent responds: there is no /nonexistent/agent.sock; start"));
 }
 
 TEST(RunCommand, SaysWhichShareItWouldAskFor) {
@@ -269,8 +270,8 @@ TEST(RunCommand, SaysBeforeTheCommandWhatIsMissing) {
   const ProgramResult result = start({});
   EXPECT_EQ(result.exit_code, 0) << "training does not depend on any of it";
   EXPECT_TRUE(std::filesystem::exists(folder / "it_ran"));
-  for (const char* line : {"no server answers", "no agent answers on this machine", "sudo lowgear agent init",
-                           "nothing can be recorded in", "file: it is not a folder"}) {
+  for (const char* line : {"no server answers", "no agent answers on this machine", "lowgear agent --config FILE",
+                           "nothing can be recorded in", "file/out: Not a directory"}) {
     EXPECT_THAT(result.err, HasSubstr(line));
     EXPECT_THAT(strict.err, HasSubstr(line));
   }
