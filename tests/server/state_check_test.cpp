@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/temporary_folder.h"
 #include "server/job/job_record.h"
 #include "server/simulated_job.h"
@@ -51,14 +52,9 @@ class StateCheck : public testing::Test {
     SqliteStore store(folder_ / "state", [](const std::function<void()>& function) { function(); }, {});
     store.write(std::move(change), {});
   }
-  /// What is wrong with the backup; empty when it was restored.
+  /// What is wrong with the backup.
   static std::string refusal(const RestoreRequest& request) {
-    try {
-      (void)restore(request);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return {};
+    return error_of<Error>([&] { (void)restore(request); });
   }
 
   StoreContents contents = of_a_job_that_trains();
@@ -114,11 +110,11 @@ TEST_F(StateCheck, AcceptsNoBackupWithABitThatHasChanged) {
       changed.flush();
     };
     put(static_cast<char>(before ^ (1 << flip % 8)));
-    EXPECT_NE(refusal(request), "") << "byte " << at << " of " << bytes;
+    EXPECT_NE(refusal(request), "no error") << "byte " << at << " of " << bytes;
     EXPECT_FALSE(fs::exists(request.state));
     put(before);
   }
-  EXPECT_EQ(refusal(request), "");
+  EXPECT_EQ(refusal(request), "no error");
 }
 
 }  // namespace

@@ -288,12 +288,7 @@ class JournalFolderTest : public testing::Test {
   ~JournalFolderTest() override { fs::remove_all(root_); }
 
   static void expect_refused(const fs::path& folder, const std::string& words) {
-    try {
-      (void)open_journal_folder(folder);
-      FAIL() << "an error was expected";
-    } catch (const InputError& error) {
-      EXPECT_THAT(error.what(), HasSubstr(words));
-    }
+    EXPECT_THAT(error_of([&] { (void)open_journal_folder(folder); }), HasSubstr(words));
   }
 
   fs::path root_;

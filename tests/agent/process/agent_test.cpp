@@ -1,5 +1,6 @@
 #include "agent/process/agent.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 
 #include "agent/fake_policy.h"
 #include "agent/test_trainer.h"
+#include "base/core/error_of.h"
 #include "base/core/eventually.h"
 #include "base/ipc/unix_socket.h"
 #include "hardware/gpu/fake_gpu.h"
@@ -113,12 +115,7 @@ class AgentTest : public ::testing::Test {
   [[nodiscard]] WriterLog& log(std::size_t gpu) { return *policy_->logs.at(gpu); }
   [[nodiscard]] const std::filesystem::path& socket() const { return options_.lease_server.socket; }
   static void expect_refusal(const std::function<void()>& call, const std::string& reason) {
-    try {
-      call();
-      ADD_FAILURE() << "not refused: " << reason;
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
-    }
+    EXPECT_THAT(error_of<Error>(call), testing::HasSubstr(reason));
   }
 
   static void expect_told(TestTrainer& trainer, const std::string& reason) {

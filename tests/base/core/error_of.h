@@ -6,12 +6,12 @@
 
 namespace lowgear {
 
-/// The message of the InputError that `action` throws; "no error" when it throws none.
-template <typename Action>
+/// The message of the error of this kind that `action` throws; "no error" when it throws none.
+template <typename Kind = InputError, typename Action>
 std::string error_of(Action action) {
   try {
     action();
-  } catch (const InputError& error) {
+  } catch (const Kind& error) {
     return error.what();
   }
   return "no error";

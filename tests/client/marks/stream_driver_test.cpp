@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "client/fake_cuda/loaded_fake_cuda.h"
 
 namespace lowgear::client {
@@ -86,16 +87,11 @@ TEST_F(CudaStreamDriverTest, LeavesAStreamAloneThatIsCaptured) {
 }
 
 std::string why_not(const std::string& file) {
-  try {
-    (void)open_cuda_stream_driver(file);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return error_of<Error>([&] { (void)open_cuda_stream_driver(file); });
 }
 
 TEST_F(CudaStreamDriverTest, SaysWhyItCannotBeUsed) {
-  EXPECT_EQ(why_not(cuda_.path()), "");
+  EXPECT_EQ(why_not(cuda_.path()), "no error");
   EXPECT_THAT(why_not("/no/such/libcuda.so"), HasSubstr("/no/such/libcuda.so"));
   EXPECT_THAT(why_not("libc.so.6"), HasSubstr("lacks functions"));
   cuda_.set("context", 0);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::client {
 namespace {
@@ -24,18 +25,8 @@ Environment with(Variables variables) {
   };
 }
 
-template <typename Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 std::string refusal_of_four_ranks_here(Variables variables) {
-  return refusal([&] { require_all_ranks_here(with(std::move(variables)), 4); });
+  return error_of([&] { require_all_ranks_here(with(std::move(variables)), 4); });
 }
 
 TEST(RankEnvironment, ReadsEveryLauncher) {
@@ -153,7 +144,7 @@ TEST(RankEnvironment, VariablesOfNodesThatAreNoNumbersAreRefused) {
     for (const char* const value : {"0", "-1", "two", "2.5", "1:x", "3:2", ":"}) {
       const std::string given = std::string(name) + "=" + value + " is no number of ";
       EXPECT_THAT(refusal_of_four_ranks_here({{name, value}}), HasSubstr(given));
-      EXPECT_THAT(refusal([&, name = name] {
+      EXPECT_THAT(error_of([&, name = name] {
                     (void)names_several_nodes(with({{name, value}}));
                   }),
                   HasSubstr(name == std::string("NPROC_PER_NODE") ? "" : given));
@@ -162,7 +153,7 @@ TEST(RankEnvironment, VariablesOfNodesThatAreNoNumbersAreRefused) {
   EXPECT_THAT(refusal_of_four_ranks_here({{"NNODES", "1"}, {"PET_NNODES", "x"}}), HasSubstr("PET_NNODES=x"));
   for (const char* const name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
                                  "OMPI_COMM_WORLD_LOCAL_RANK"}) {
-    EXPECT_THAT(refusal([&, name = name] {
+    EXPECT_THAT(error_of([&, name = name] {
                   (void)job_rank_from_environment(with({{name, "x"}}));
                 }),
                 HasSubstr(std::string(name) + "=x is not a rank or size; expected a whole number from 0"));
@@ -174,14 +165,14 @@ TEST(RankEnvironment, ASizeWithoutARankIsNotIgnored) {
   for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "FLUX_JOB_SIZE"}) {
     EXPECT_THAT(refusal_of_four_ranks_here({{name, "4"}}), HasSubstr("is set and")) << name;
   }
-  EXPECT_EQ(refusal_of_four_ranks_here({{"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "1"}}), "") << "an allocation";
+  EXPECT_EQ(refusal_of_four_ranks_here({{"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "1"}}), "no error") << "an allocation";
 }
 
 TEST(RankEnvironment, OneNodeStartsItsRanks) {
-  EXPECT_EQ(refusal_of_four_ranks_here({}), "");
-  EXPECT_EQ(refusal_of_four_ranks_here({{"NNODES", "1"}, {"NPROC_PER_NODE", "4"}, {"NODE_RANK", "0"}}), "");
-  EXPECT_EQ(refusal_of_four_ranks_here({{"PET_NPROC_PER_NODE", "auto"}, {"NNODES", ""}}), "");
-  EXPECT_EQ(refusal_of_four_ranks_here({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"GROUP_RANK", "0"}}), "");
+  EXPECT_EQ(refusal_of_four_ranks_here({}), "no error");
+  EXPECT_EQ(refusal_of_four_ranks_here({{"NNODES", "1"}, {"NPROC_PER_NODE", "4"}, {"NODE_RANK", "0"}}), "no error");
+  EXPECT_EQ(refusal_of_four_ranks_here({{"PET_NPROC_PER_NODE", "auto"}, {"NNODES", ""}}), "no error");
+  EXPECT_EQ(refusal_of_four_ranks_here({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"GROUP_RANK", "0"}}), "no error");
 }
 
 TEST(RankEnvironment, NodesTimesTheirRanksAreTheLaunchersRanks) {
@@ -189,7 +180,7 @@ TEST(RankEnvironment, NodesTimesTheirRanksAreTheLaunchersRanks) {
       {"RANK", "3"}, {"LOCAL_RANK", "3"}, {"WORLD_SIZE", "8"}, {"NNODES", "2"}, {"NPROC_PER_NODE", "4"}};
   EXPECT_EQ(job_rank_from_environment(with(variables)).world_size, 8);
   variables["WORLD_SIZE"] = "4";  // torchrun was started for one node
-  EXPECT_THAT(refusal([&] { (void)job_rank_from_environment(with(variables)); }),
+  EXPECT_THAT(error_of([&] { (void)job_rank_from_environment(with(variables)); }),
               HasSubstr("NNODES=2 and NPROC_PER_NODE=4 are not the 4 ranks that torchrun has started"));
   EXPECT_EQ(rank_from_environment(with(variables)).world_size, 4) << "a process that meets no others goes on";
 }

@@ -1,11 +1,13 @@
 #include "estimating/estimator/public_rows.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <optional>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/formats/csv.h"
 #include "base/core/units.h"
 #include "estimating/estimator/memory/memory_estimate.h"
@@ -87,12 +89,9 @@ TEST(PublicRows, A800HasTheLinksThatItsRowsRanOn) {
 }
 
 TEST(PublicRows, SayWhichCellIsUnknown) {
-  try {
-    (void)dgxc_runs(file_of("NVIDIA,H900,16,GPT-3 175B,,,,,,2048,4,8,,,,1,64,BF16,,2,,,"), "f.csv");
-    FAIL() << "the GPU was accepted";
-  } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("f.csv:2:8: the gpu \"H900\""), std::string::npos) << error.what();
-  }
+  EXPECT_THAT(
+      error_of([] { (void)dgxc_runs(file_of("NVIDIA,H900,16,GPT-3 175B,,,,,,2048,4,8,,,,1,64,BF16,,2,,,"), "f.csv"); }),
+      testing::HasSubstr("f.csv:2:8: the gpu \"H900\""));
 }
 
 void expect_valid(const std::vector<PublishedRun>& runs, std::size_t rows) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "hardware/simgpu/physics.h"
 #include "hardware/simgpu/shared_state.h"
 #include "hardware/simgpu/simgpu_fixture.h"
@@ -22,16 +23,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-template <typename Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST_F(SimulatedMachineTest, IsForEveryUserWhereItRequiresNoRoot) {
   const auto mode_of = [&](std::string_view name, bool root_required) {
@@ -80,7 +71,7 @@ TEST_F(SimulatedMachineTest, VirtualTimeStandsStill) {
 
 TEST_F(SimulatedMachineTest, RealTimeCannotBeAdvanced) {
   const auto machine = make("H100", SimulatedClock::real);
-  EXPECT_THAT(error_of([&] { machine->advance(1); }), HasSubstr("real time"));
+  EXPECT_THAT(error_of<Error>([&] { machine->advance(1); }), HasSubstr("real time"));
   const double before_s = machine->now_s();
   machine->wait(0.002);
   EXPECT_GE(machine->now_s(), before_s + 0.002);
@@ -289,7 +280,7 @@ TEST_F(SimulatedMachineTest, ALostGpuRunsNothing) {
   SimulatedGpu& gpu = machine->gpu(0);
   gpu.faults().inject({.lost = true});
   EXPECT_TRUE(gpu.faults().next("DeviceGetName").lost);
-  EXPECT_THAT(error_of([&] { gpu.run({.compute_s = 1}); }), HasSubstr("lost"));
+  EXPECT_THAT(error_of<Error>([&] { gpu.run({.compute_s = 1}); }), HasSubstr("lost"));
   gpu.faults().clear();
   EXPECT_GT(gpu.run({.compute_s = 1}), 0.9);
 }
@@ -303,14 +294,14 @@ TEST_F(SimulatedMachineTest, FaultsAreBounded) {
   EXPECT_THROW(gpu.faults().inject({.delay_s = std::nan("")}), InputError);
   gpu.faults().inject({.count = 0});  // strikes nothing, takes no place
   for (int i = 0; i < kMaxSimulatedFaults; ++i) gpu.faults().inject({.call = std::string(63, 'a')});
-  EXPECT_THAT(error_of([&] { gpu.faults().inject({}); }), HasSubstr("clear them first"));
+  EXPECT_THAT(error_of<Error>([&] { gpu.faults().inject({}); }), HasSubstr("clear them first"));
 }
 
 // The file.
 
 TEST_F(SimulatedMachineTest, AnExistingFileIsNotReplaced) {
   const auto machine = make();
-  EXPECT_THAT(error_of([&] { make(); }), HasSubstr("exists already"));
+  EXPECT_THAT(error_of<Error>([&] { make(); }), HasSubstr("exists already"));
   std::size_t files = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(file().parent_path())) ++files;
   EXPECT_EQ(files, 1U);  // no temporary is left
@@ -327,13 +318,15 @@ TEST_F(SimulatedMachineTest, BadConfigurationsAreRefused) {
 }
 
 TEST_F(SimulatedMachineTest, BadFilesAreRefused) {
-  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("cannot be opened"));
-  EXPECT_THAT(error_of([&] { (void)SimulatedMachine::open(file().parent_path()); }), HasSubstr("cannot be opened"));
-  EXPECT_THAT(error_of([&] { (void)SimulatedMachine::open("/dev/null"); }), HasSubstr("not a simulated machine"));
+  EXPECT_THAT(error_of<Error>([&] { (void)open(); }), HasSubstr("cannot be opened"));
+  EXPECT_THAT(error_of<Error>([&] { (void)SimulatedMachine::open(file().parent_path()); }),
+              HasSubstr("cannot be opened"));
+  EXPECT_THAT(error_of<Error>([&] { (void)SimulatedMachine::open("/dev/null"); }),
+              HasSubstr("not a simulated machine"));
   std::ofstream(file()) << "";
-  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("not a simulated machine"));
+  EXPECT_THAT(error_of<Error>([&] { (void)open(); }), HasSubstr("not a simulated machine"));
   std::ofstream(file()) << std::string(100'000, 'x');
-  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("not a simulated machine"));
+  EXPECT_THAT(error_of<Error>([&] { (void)open(); }), HasSubstr("not a simulated machine"));
 }
 
 TEST_F(SimulatedMachineTest, DamagedFilesAreRefused) {
@@ -356,7 +349,7 @@ TEST_F(SimulatedMachineTest, DamagedFilesAreRefused) {
     std::string changed = whole;
     changed[offset] = static_cast<char>(changed[offset] ^ 0x55);
     write(changed);
-    return error_of([&] { (void)open(); });
+    return error_of<Error>([&] { (void)open(); });
   };
   for (const std::size_t offset : {0, 8, 12, 16, 20, 24, 40}) {  // magic, version, sizes, count, clock, seed, epoch
     EXPECT_THAT(open_changed(offset), HasSubstr("simulated machine")) << offset;
@@ -381,7 +374,7 @@ TEST_F(SimulatedMachineTest, AFileFromBeforeARebootIsRefused) {
     header.constant.boot_id = "an-earlier-boot";
     header.constant_checksum = checksum_of(header.constant);
   }
-  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("before the last reboot"));
+  EXPECT_THAT(error_of<Error>([&] { (void)open(); }), HasSubstr("before the last reboot"));
 }
 
 // The environment.
@@ -429,7 +422,8 @@ TEST_F(SimulatedMachineTest, RefusesKernelsWiderThanTheGpu) {
 }
 
 TEST_F(SimulatedEnvironment, MakesTheMachineOnFirstUse) {
-  EXPECT_THAT(error_of([] { (void)SimulatedMachine::from_environment(); }), HasSubstr("LOWGEAR_SIMGPU is not set"));
+  EXPECT_THAT(error_of<Error>([] { (void)SimulatedMachine::from_environment(); }),
+              HasSubstr("LOWGEAR_SIMGPU is not set"));
   ::setenv("LOWGEAR_SIMGPU", file().c_str(), 1);
   ::setenv("LOWGEAR_SIMGPU_GPUS", "2xA40", 1);
   EXPECT_EQ(SimulatedMachine::from_environment()->gpus(), 2);
@@ -452,7 +446,7 @@ TEST_F(SimulatedEnvironment, ManyProcessesMakeOneMachine) {
 TEST_F(SimulatedEnvironment, WrongGpusAreNamed) {
   ::setenv("LOWGEAR_SIMGPU", file().c_str(), 1);
   ::setenv("LOWGEAR_SIMGPU_GPUS", "3xP100", 1);
-  EXPECT_THAT(error_of([] { (void)SimulatedMachine::from_environment(); }), HasSubstr("\"P100\""));
+  EXPECT_THAT(error_of<Error>([] { (void)SimulatedMachine::from_environment(); }), HasSubstr("\"P100\""));
   EXPECT_FALSE(std::filesystem::exists(file()));
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 
 namespace lowgear::experiment {
 
@@ -54,12 +55,7 @@ std::string line(int step, const std::string& more = R"("energy_j":10,"energy":"
 }
 
 void expect_refused(const std::string& text, const ::testing::Matcher<std::string>& message) {
-  try {
-    (void)read_metrics(text, "m.jsonl");
-    ADD_FAILURE() << "accepted: " << text;
-  } catch (const InputError& error) {
-    EXPECT_THAT(std::string(error.what()), message);
-  }
+  EXPECT_THAT(error_of([&] { (void)read_metrics(text, "m.jsonl"); }), message);
 }
 
 TEST(ReadMetrics, ReadsWhatTheTrainerWrites) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "planning/schedule/generators.h"
 #include "rivals/policies/perseus/perseus_policy.h"
 
@@ -78,12 +79,8 @@ TEST(PerseusReport, DrawsPlansOfItsFrontierSlowestFirst) {
 
 TEST(PerseusReport, SaysHowManyPicturesOnePageHas) {
   const api::ProfiledPipeline planned = pipeline();
-  try {
-    (void)perseus_report(planned, {}, {});
-    FAIL() << "all of them";
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("one page has at most 100: give every:"));
-  }
+  EXPECT_THAT(error_of([&] { (void)perseus_report(planned, {}, {}); }),
+              testing::HasSubstr("one page has at most 100: give every:"));
 }
 
 }  // namespace

@@ -134,12 +134,7 @@ TEST_F(AuditFileTest, NothingOfWhatCannotBeWrittenStays) {
   small.rlim_cur = 10;
   const auto old = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  std::string error;
-  try {
-    file.append("a line that is too long for this disk\n");
-  } catch (const Error& failure) {
-    error = failure.what();
-  }
+  const std::string error = error_of<Error>([&] { file.append("a line that is too long for this disk\n"); });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   (void)std::signal(SIGXFSZ, old);
   EXPECT_THAT(error, HasSubstr("audit.jsonl"));

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "server/job/job_documents.h"
 #include "server/simulated_job.h"
 
@@ -443,12 +444,8 @@ TEST(Profiling, BeginsWithTheHighestClockAndKeepsToTheAllowance) {
   EXPECT_GE(first.size(), 3U);
   spec.profiling->allowance_pct = 1e-6;
   profiling.allow(spec, baseline());
-  try {
-    (void)profiling.first_clocks(spec, kClocks, 2);
-    ADD_FAILURE();
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("raise allowance_pct of the job's profile"));
-  }
+  EXPECT_THAT(error_of([&] { (void)profiling.first_clocks(spec, kClocks, 2); }),
+              HasSubstr("raise allowance_pct of the job's profile"));
 }
 
 TEST(Profiling, AddsTrialsThatItsAllowanceCovers) {

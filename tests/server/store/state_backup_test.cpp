@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/eventually.h"
 #include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
@@ -36,17 +37,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 namespace fs = std::filesystem;
-
-/// The message of the Error that `action` throws; "no error" when it throws none.
-template <typename Action>
-std::string refusal_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// Change N is the decision N and two reports that say N.
 StoreChange change_of(std::int64_t number) {
@@ -79,10 +69,10 @@ class StateBackupTest : public testing::Test {
     return contents.decisions.size();
   }
   std::string backup_refusal(BackupKind kind = BackupKind::copy) const {
-    return refusal_of([&] { (void)back_up({.state = state(), .file = file(), .kind = kind}); });
+    return error_of<Error>([&] { (void)back_up({.state = state(), .file = file(), .kind = kind}); });
   }
   std::string restore_refusal() const {
-    return refusal_of([&] { (void)restore({.file = file(), .state = other()}); });
+    return error_of<Error>([&] { (void)restore({.file = file(), .state = other()}); });
   }
   void make_backup(BackupKind kind = BackupKind::copy) const {
     (void)back_up({.state = state(), .file = file(), .kind = kind});
@@ -206,7 +196,8 @@ TEST_F(StateBackupTest, ThatIsFinalEndsTheServiceOfItsFolder) {
   EXPECT_FALSE(fs::exists(file()));
   server.reset();
   make_backup(BackupKind::final);
-  EXPECT_THAT(refusal_of([&] { (void)open(state()); }), AllOf(HasSubstr("have moved"), HasSubstr(file().string())));
+  EXPECT_THAT(error_of<Error>([&] { (void)open(state()); }),
+              AllOf(HasSubstr("have moved"), HasSubstr(file().string())));
   (void)restore({.file = file(), .state = other()});
   EXPECT_EQ(changes_in(other()), 3U);
   fs::remove(state() / "moved");  // as the message says
@@ -231,7 +222,7 @@ TEST_F(StateBackupTest, ReplacesNoDatabaseThatHasNotMoved) {
   make_backup();
   const auto running = open(other());
   EXPECT_THAT(restore_refusal(), HasSubstr("has a database already"));
-  EXPECT_THAT(refusal_of([&] { (void)check_restore({.file = file(), .state = other()}); }),
+  EXPECT_THAT(error_of<Error>([&] { (void)check_restore({.file = file(), .state = other()}); }),
               HasSubstr("has a database already"));
 }
 
@@ -270,11 +261,12 @@ TEST_F(StateBackupTest, ListsRowsThatCannotBeRead) {
     EXPECT_EQ(contents.decisions.size(), 3U);
     return std::vector<std::string>{"job j-1: one", "job j-1: another"};
   };
-  const std::string refusal = refusal_of([&] { (void)back_up({.state = state(), .file = file(), .unreadable = two}); });
+  const std::string refusal =
+      error_of<Error>([&] { (void)back_up({.state = state(), .file = file(), .unreadable = two}); });
   EXPECT_THAT(refusal, AllOf(HasSubstr("\n  job j-1: one\n  job j-1: another"), HasSubstr("copy its folder")));
   EXPECT_FALSE(fs::exists(file()));
   make_backup();
-  EXPECT_THAT(refusal_of([&] { (void)restore({.file = file(), .state = other(), .unreadable = two}); }),
+  EXPECT_THAT(error_of<Error>([&] { (void)restore({.file = file(), .state = other(), .unreadable = two}); }),
               AllOf(HasSubstr("\n  job j-1: one"), HasSubstr("use another backup")));
   EXPECT_FALSE(fs::exists(other()));
 }

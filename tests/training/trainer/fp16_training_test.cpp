@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/core/error_of.h"
 #include "base/core/temporary_folder.h"
 #include "training/trainer/engine/loss_scale.h"
 #include "training/trainer/thread_training.h"
@@ -120,13 +121,7 @@ TEST(Fp16Training, EndsWhereTheLowestScaleOverflows) {
   launcher::TrainConfig config = fp16_job({.pp = 2}, {.loss_scale = 4, .growth_steps = 100});
   config.optimizer = {.learning_rate = 1000, .clip_norm = 0};
   config.steps = 20;
-  std::string error;
-  try {
-    train(config);
-  } catch (const std::exception& diverged) {
-    error = diverged.what();
-  }
-  EXPECT_THAT(error,
+  EXPECT_THAT(error_of<std::exception>([&] { train(config); }),
               AllOf(testing::StartsWith("step "), HasSubstr("beyond fp16 even at the lowest loss scale, 1; lower "
                                                             "the learning rate, or set type: bf16")));
 }

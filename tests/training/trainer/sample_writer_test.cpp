@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
@@ -83,12 +84,7 @@ TEST_F(SampleWriterTest, LeavesAnothersFileAsItIs) {
 
 TEST_F(SampleWriterTest, IsWrittenByOneAlone) {
   std::optional<SampleWriter> first(open());
-  try {
-    (void)open();
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("another process writes it"));
-  }
+  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("another process writes it"));
   first.reset();
   EXPECT_NO_THROW((void)open());
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/error_of.h"
 #include "base/core/temporary_folder.h"
 
 namespace lowgear::operations::doctor {
@@ -130,12 +131,7 @@ TEST(PythonFacts, OfAPythonThatIsMissing) {
 TEST(PythonReport, NamesWhatIsWrongWithIt) {
   std::string text = kReport;
   text.replace(text.find("attaches"), 8, "wonders!");
-  try {
-    (void)read_python_report(text);
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("$.frameworks[0].verdict"));
-  }
+  EXPECT_THAT(error_of([&] { (void)read_python_report(text); }), HasSubstr("$.frameworks[0].verdict"));
 }
 
 TEST(PythonPackage, IsFoundWhereInstallationsPutIt) {

@@ -48,12 +48,7 @@ TEST(NamedGpu, KnowsAliases) {
 }
 
 TEST(NamedGpu, SuggestsTheNearestName) {
-  try {
-    (void)named_gpu("h100-smx");
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(), "there is no GPU \"h100-smx\"; did you mean h100-sxm?");
-  }
+  EXPECT_EQ(error_of([] { (void)named_gpu("h100-smx"); }), "there is no GPU \"h100-smx\"; did you mean h100-sxm?");
 }
 
 TEST(PeakFlops, RefusesTypesWithoutTensorCores) {
