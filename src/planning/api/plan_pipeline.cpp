@@ -368,7 +368,7 @@ RunFile run_file_of(const ProfiledPipeline& pipeline, planner::FrontierMethod me
   run.method = method;
   run.epsilon = options.planner.epsilon;
   run.granularity = options.planner.granularity;
-  run.switch_latency_s = options.planner.switch_latency_s;
+  run.late_by_s = options.planner.switch_latency_s;
   return run;
 }
 

@@ -110,7 +110,7 @@ TEST_F(BrowserTest, ComparesAChangeWithThePlanBefore) {
 TEST_F(BrowserTest, ShowsAComparisonWithLateClocks) {
   Data data = sample_report(4, 8);
   data.is_comparison = true;
-  data.late_s = 0.025;
+  data.clock_lead_s = 0.025;
   data.plans.resize(1);
   data.baseline_timeline = {};
   data.baseline.late = {1, 1000};
