@@ -196,7 +196,7 @@ void say_warnings(const Result& result, const std::vector<std::string>& doubts, 
                   Console& console) {
   for (const std::string& warning : result.warnings) {
     if (std::ranges::find(doubts, warning) != doubts.end()) continue;
-    if (warning != result.finding) {
+    if (std::ranges::find(result.findings, warning) == result.findings.end()) {
       console.note(warning);
     } else if (!arguments.quiet) {
       console.warn(warning);

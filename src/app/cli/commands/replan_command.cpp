@@ -279,11 +279,8 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
   folder.commit();
   progress.reset();
   for (const std::string& warning : summary.result.warnings) {
-    if (warning == summary.result.finding) {
-      console.warn(warning);
-    } else {
-      console.note(warning);
-    }
+    const bool is_finding = std::ranges::find(summary.result.findings, warning) != summary.result.findings.end();
+    is_finding ? console.warn(warning) : console.note(warning);
   }
   if (arguments.json) {
     Json json = joint_plan_json(arguments.out, summary);
