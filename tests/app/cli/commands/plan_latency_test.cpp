@@ -101,7 +101,7 @@ TEST_F(PlanLatency, RequestsNothingAheadOfALatencyOfAnIteration) {
 
   const ProgramResult late = plan({"--switch-latency", "9s", "--no-ask-ahead", "--plans", "1"});
   EXPECT_EQ(late.exit_code, 0) << late.err;
-  EXPECT_THAT(late.out, HasSubstr("clocks    change 9 s after the request"));
+  EXPECT_THAT(late.out, HasSubstr("clocks    changed 9 s after their units begin"));
 }
 
 TEST_F(PlanLatency, SaysThatClocksOfShortUnitsMayChangeLate) {
@@ -109,7 +109,7 @@ TEST_F(PlanLatency, SaysThatClocksOfShortUnitsMayChangeLate) {
   const std::string latency = fmt::format("{}s", iteration_s / 2);
   const ProgramResult result = plan({"--plans", "1", "--switch-latency", latency});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("so that it changes in time where units take longer (the shortest takes "));
+  EXPECT_THAT(result.out, HasSubstr("so that they change in time where units take longer (the shortest takes "));
   EXPECT_THAT(plan({"--plans", "1", "--switch-latency", "1ms"}).out, HasSubstr("so that they change in time; "));
 }
 
