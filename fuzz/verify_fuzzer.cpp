@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kRun =
     R"({"format": "lowgear.run/1", "version": "0.1.0", "policy": "lowgear", "profile": "p.csv", "stages": 2,
 "microbatches": 2, "schedule": "1f1b", "blocking_power_w": [80, 75.5], "frontier_method": "exact", "epsilon": 0,
-"granularity": "per_op", "switch_latency_s": 0}
+"granularity": "per_op", "late_by_s": 0}
 )";
 
 constexpr const char* kProfile = R"(stage,instruction,frequency,time,energy

@@ -24,7 +24,7 @@ class Session:
         self.client = self
         self.earlier = earlier
         self.is_served = is_served
-        self.problem = self.not_recorded = None
+        self.problem = self.problem_of_all = self.not_recorded = None
         self.refusals = [refused] if refused else []
         self.iterations = []  # lists of units
         self.numbers = []

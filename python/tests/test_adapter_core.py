@@ -282,6 +282,16 @@ class OfAProcess(Observed):
         self.iterate(UNITS[:1], lambda: other)
         self.assertEqual(self.session.refusals, ["an older library"])
 
+    def test_what_every_rank_finds_is_said_by_the_first(self):
+        for pp_rank, lines in ((0, 1), (1, 0)):
+            self.made = Job("test", Place(pp_rank, 2), [list(UNITS), list(UNITS)], 2)
+            self.marks = type(self.marks)(self.open)
+            self.iterate()
+            self.session.problem_of_all = "the plan is for 3 pipeline ranks"
+            self.marks.refuse(self.session.problem_of_all)
+            self.assertEqual(sum("measuring only" in text for text in self.said), lines, pp_rank)
+            del self.said[:]
+
     def test_the_adapter_that_knows_most_marks(self):
         for level, source in ((OPTIMIZER, "optimizer"), (FRAMEWORK, "trainer"), (FRAMEWORK, "other"),
                               (PIPELINE, "pipeline"), (OPTIMIZER, "optimizer")):

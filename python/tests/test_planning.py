@@ -95,7 +95,7 @@ class TestPlan(InAFolder):
                     plan(**{name: 3})
         with self.assertRaisesRegex(lowgear.UnknownParameter, "no option sideways$"):
             plan(sideways=3)
-        with self.assertRaisesRegex(TypeError, "no option straggler; did you mean stragglers"):
+        with self.assertRaisesRegex(TypeError, "no option straggler; did you mean slow_stages"):
             lowgear.simulate(plan(), straggler={1: 1.2})
         with self.assertRaisesRegex(lowgear.UnknownParameter, "no option sideways; there are folder, keep, out"):
             lowgear.thin("folder", keep=3, out="out", sideways=1)
@@ -224,6 +224,8 @@ class TestPlan(InAFolder):
             self.assertEqual(len(result.plans), 1)
             self.assertLessEqual(result.plans[0].time_s, result.plans[0].deadline_s * (1 + 1e-12))
         self.assertLessEqual(plan(plans=None, deadline_s=0.5).shown_plan.time_s, 0.5)
+        with self.assertWarnsRegex(lowgear.LowgearWarning, r"deadline of 100 s is later than T\* ="):
+            plan(plans=None, deadline_s=100)
 
     def test_slow_ranks_and_power_caps_are_those_of_the_command(self):
         profile = self.profile_file()
@@ -237,11 +239,11 @@ class TestPlan(InAFolder):
 
     def test_switch_latency_is_in_seconds(self):
         result = plan(switch_latency_s=0.002, ask_ahead=False)
-        self.assertEqual(json.loads(result.files["run.json"])["switch_latency_s"], 0.002)
+        self.assertEqual(json.loads(result.files["run.json"])["late_by_s"], 0.002)
 
     def test_a_plan_whose_clocks_are_asked_for_ahead_knows_no_latency(self):
         result = plan(switch_latency_s=0.002, ask_ahead=True)
-        self.assertEqual(json.loads(result.files["run.json"])["switch_latency_s"], 0)
+        self.assertEqual(json.loads(result.files["run.json"])["late_by_s"], 0)
         self.assertEqual(json.loads(result.files["plans/00000.json"])["clock_lead_s"], 0.002)
 
     def test_a_sandwich_has_a_bound_of_its_own(self):
@@ -306,6 +308,7 @@ class TestRefusals(InAFolder):
         self.refused("profile, row 1", "frequency", "1200.5", profile=self.changed(frequency=1200.5))
         self.refused("profile, row 1", "sideways", profile=self.changed(instruction="sideways"))
         self.refused("profile, row 1", "energy", profile=self.changed(energy=None))
+        self.refused("profile, row 12: stage 0 forward at 1410 MHz is measured in row 0 already", profile=[*ROWS, ROWS[0]])
 
     def test_profiles_of_another_shape(self):
         for nothing in ([], {}, [{}], ()):
@@ -382,15 +385,15 @@ class TestVerifyAndSimulate(InAFolder):
 
     def test_stragglers_clusters_and_late_clocks(self):
         result = plan()
-        slow = lowgear.simulate(result, stragglers={0: 1.5, 1: 1.25})
+        slow = lowgear.simulate(result, slow_stages={0: 1.5, 1: 1.25})
         self.assertGreater(slow.time_s, slow.unslowed.time_s)
         self.assertEqual(slow.unslowed, slow.planned)
         cluster = lowgear.simulate(result, pipelines=3, slow_pipeline_factor=1.2)
         self.assertGreater(cluster.cluster.energy_j, 3 * result.shown_plan.energy_j)
         late = lowgear.simulate(result, switch_latency_s=0.01)
         self.assertIsNone(late.late)
-        with self.assertRaisesRegex(lowgear.InvalidUse, "stragglers"):
-            lowgear.simulate(result, stragglers={0: 0.5})
+        with self.assertRaisesRegex(lowgear.InvalidUse, "slow_stages"):
+            lowgear.simulate(result, slow_stages={0: 0.5})
 
 
 class TestReplan(InAFolder):

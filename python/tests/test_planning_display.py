@@ -102,7 +102,7 @@ class TestNotebooks(InAFolder):
         for shown, words in (
             (result, ["plans (planned)", f"{result.plans[0].energy_j:.6g}"]),
             (result.shown_plan, ["rank 1"]),
-            (lowgear.simulate(result, stragglers={0: 1.2}), ["busy_s", "unslowed"]),
+            (lowgear.simulate(result, slow_stages={0: 1.2}), ["busy_s", "unslowed"]),
             (lowgear.verify(result), ["verified"]),
             (lowgear.estimate(JOB, plan=True), ["activations_bytes", "least energy"]),
             (lowgear.estimate(JOB), ["activations_bytes"]),

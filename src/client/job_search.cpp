@@ -140,7 +140,10 @@ PointSearchOptions search_options(gpu::Gpu& gpu, const SearchRequest& request) {
 JobSearch::JobSearch(const SearchRequest& request, const SearchingRank& rank, const Environment& environment,
                      IterationLog& iterations, PointSearch::Say say)
     : own_(open_rank_gpu(rank.gpu, rank.rank.local_rank, environment)), iterations_(&iterations) {
-  if (rank.agent_http_socket.empty()) throw InputError("no agent is used, and without one no operating point is set");
+  if (rank.agent_http_socket.empty())
+    throw InputError(
+        "no agent is used, and without one no operating point is set; start one (lowgear agent), and name "
+        "its socket by LOWGEAR_AGENT_SOCKET where that is not the usual one");
   const std::vector<gpu::Gpu*> gpus = job_gpus(own_, rank.rank, environment);
   std::vector<std::string> uuids;
   std::vector<measure::GpuMeter> meters;

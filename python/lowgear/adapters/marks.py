@@ -185,7 +185,7 @@ class Marks:
             return
         self._refused = reason
         session = self._session
-        if is_first_rank() if session is None else session.job.place.speaks:
+        if is_first_rank() if session is None else _speaks(session, reason):
             say(f"measuring only, the GPU's clocks are its own: {reason}")
         if session is not None and not session.refuse(reason):
             self.close()  # its library cannot do one without the other
@@ -245,6 +245,12 @@ class Marks:
             say(f"not recorded: {self._session.not_recorded}")
         if self._session.problem:
             self.refuse(self._session.problem)
+
+
+def _speaks(session: Session, reason: str) -> bool:
+    """Whether this rank says why no plan is followed: of what every rank finds, the first one."""
+    place = session.job.place
+    return place.speaks and (place.pp_rank == 0 or reason != session.problem_of_all)
 
 
 def _attached(job: Job, status: Any) -> str:

@@ -75,6 +75,7 @@ class Session:
         self._earlier = earlier
         self.next_iteration = 0
         self.problem: Optional[str] = None
+        self.problem_of_all: Optional[str] = None  # the one that every rank finds
         self.is_served = bool(os.environ.get("LOWGEAR_SERVER")) and not refused
         place = job.place
         ranks = {"pp_rank": place.pp_rank, "dp_rank": place.dp_rank, "tp_rank": place.tp_rank}
@@ -119,7 +120,7 @@ class Session:
                 self.client.load_plan(path, plan_rank=self.job.place.pp_rank)
             except lowgear.AgentUnavailable:
                 pass  # the plan is kept for when there is one; the status says so
-            self.problem = order_problem(path, self.job.orders)
+            self.problem = self.problem_of_all = order_problem(path, self.job.orders)
         except (lowgear.LowgearError, OSError, ValueError) as error:
             self.problem = str(error)
 

@@ -101,8 +101,17 @@ class _Given(NamedTuple):
         """A place in it for messages: the caller has rows instead of lines."""
         if not line or self.header_lines is None:
             return self.name
-        row = int(line) - self.header_lines - 1
-        return f"{self.name}, header" if row < 0 else f"{self.name}, row {row}"
+        return f"{self.name}, {self._row(int(line))}"
+
+    def _row(self, line: int) -> str:
+        row = line - (self.header_lines or 0) - 1
+        return "header" if row < 0 else f"row {row}"
+
+    def in_rows(self, text: str) -> str:
+        """A text about it, whose further places are rows, too."""
+        if self.header_lines is None:
+            return text
+        return re.sub(r"\bline (\d+)", lambda found: self._row(int(found[1])), text)
 
 
 def _option(value: Any) -> Any:
@@ -158,7 +167,8 @@ class Request:
         message = _COMMAND_LINE.sub(f"; for example: {example}" if example else "", message)
         for file, given in self._given.items():
             place = rf"(?<![\w/]){re.escape(file)}(?::(\d+)(?::\d+)?)?(?![\w/])"
-            message = re.sub(place, lambda found, given=given: given.place(found[1]), message)
+            named = re.sub(place, lambda found, given=given: given.place(found[1]), message)
+            message = message if named == message else given.in_rows(named)
         return message
 
     def _failure(self, error: Mapping[str, Any]) -> LowgearError:
@@ -166,4 +176,4 @@ class Request:
         given = self._given.get(error.get("file", ""))
         if given is None:
             return kind(self._named(error["message"]))
-        return kind(f"{given.place(error.get('line'))}: {self._named(error['problem'])}")
+        return kind(f"{given.place(error.get('line'))}: {given.in_rows(self._named(error['problem']))}")

@@ -106,11 +106,11 @@ class ShownLayout(NamedTuple):
 
 
 class WhyRow(NamedTuple):
-    """A part of an iteration on the busiest rank, of the winner and of the best layout with another tp or pp."""
+    """A part of an iteration on the busiest rank, of the winner and of its rival."""
 
     part: str
     winner_s: float
-    runner_up_s: float
+    rival_s: float
 
 
 def _layout(document: Mapping[str, Any]) -> Layout:
@@ -282,9 +282,9 @@ class PowerSearchResult:
 class SearchResult:
     """Layouts of a job, best first, with *estimated* figures.
 
-    best: the first layouts, planned. pareto: layouts that no other beats in both time and energy, fastest first. why:
-    where the winner gains on the best layout with another tp or pp. document: everything, as `lowgear.search/1` of
-    docs/formats.md. notes: assumptions, one line each.
+    best: the first layouts, planned. pareto: layouts that no other beats in both time and energy, fastest first. rival:
+    the best layout with another tp or pp than the winner's; None: there is none. why: where the winner gains on it.
+    document: everything, as `lowgear.search/1` of docs/formats.md. notes: assumptions, one line each.
     """
 
     def __init__(self, document: Mapping[str, Any], notes: Tuple[str, ...] = ()):
@@ -292,8 +292,10 @@ class SearchResult:
         self.notes = (*notes, *document["notes"])
         self.best = Table(Layout, map(_layout, document["best"]), f"layouts by {document['objective']} (estimated)")
         self.pareto = Table(Layout, map(_layout, document["pareto"]), "Pareto front (estimated)")
-        why = (WhyRow(row["part"], row["winner_s"], row["runner_up_s"]) for row in document["why"])
-        self.why = Table(WhyRow, why, "why the first is first (estimated)")
+        why = (WhyRow(row["part"], row["winner_s"], row["rival_s"]) for row in document["why"])
+        self.rival = _layout(document["rival"]) if document["rival"] else None
+        versus = f": {self.best[0].name} against its rival {self.rival.name}" if self.rival else ""
+        self.why = Table(WhyRow, why, f"why the first is first{versus} (estimated)")
 
     def to_csv(self, path: Optional[PathLike] = None) -> Optional[str]:
         """The best layouts as CSV."""

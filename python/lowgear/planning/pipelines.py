@@ -219,13 +219,13 @@ def _defaults_of(
     return text, power_w
 
 
-@with_suggestions(dict(_PARAMETERS, straggler="stragglers"))
+@with_suggestions(dict(_PARAMETERS, straggler="slow_stages", stragglers="slow_stages"))
 def simulate(
     plan: Union[PlanResult, Plan, Mapping[str, Any], PathLike],
     profile: Optional[ProfileLike] = None,
     *,
     blocking_power_w: Optional[PowerLike] = None,
-    stragglers: Optional[Mapping[int, float]] = None,
+    slow_stages: Optional[Mapping[int, float]] = None,
     switch_latency_s: Union[float, str, None] = None,
     pipelines: Optional[int] = None,
     slow_pipeline_factor: Optional[float] = None,
@@ -243,7 +243,7 @@ def simulate(
         plan: a plan; a result of `plan`, of which the shown plan is taken; a dict or a file as `lowgear.plan/1`; or a
             file of Perseus or Zeus, with schedule, stages, microbatches and chunks for its pipeline.
         profile, blocking_power_w: as `plan` takes them (W); by default those that the plan was made with.
-        stragglers: virtual stage -> factor (1 or more) by which it is slower, at the same power.
+        slow_stages: virtual stage -> factor (1 or more) by which it is slower, at the same power.
         switch_latency_s: delay of clock changes, in s (default: the profile's, or 0).
         pipelines: data-parallel pipelines that wait for each other, of which one is slower by slow_pipeline_factor.
         backward_split, recomputation_share, gpu: as `plan` takes them.
@@ -253,13 +253,13 @@ def simulate(
     if isinstance(plan, PlanResult):
         plan = plan.shown_plan
     text, power_w = _defaults_of(plan, profile, blocking_power_w)
-    request = Request("verify --replay", dict(_PARAMETERS, straggler="stragglers", replay="plan"))
+    request = Request("verify --replay", dict(_PARAMETERS, **{"slow-stage": "slow_stages", "replay": "plan"}))
     file = profile_file(request, profile) if text is None else request.give("profile.csv", text, "profile", header_lines=1)
     options = {
         "plan": _plan_file(request, plan),
         "profile": file,
         "blocking_power": power_option(request, power_w),
-        "straggler": factors_option(stragglers, "stragglers", "virtual stage"),
+        "slow_stage": factors_option(slow_stages, "slow_stages", "virtual stage"),
         "switch_latency": _milliseconds(switch_latency_s),
         "pipelines": pipelines,
         "slow_pipeline": slow_pipeline_factor,

@@ -380,7 +380,7 @@ class Simulation:
     """A plan as `simulate` has replayed it. All figures are *replayed*, of one iteration.
 
     time_s: s; energy_j: J of all ranks, one GPU each. ranks: seconds busy and waiting. planned: the plan's own figures.
-    unslowed: without the given stragglers. late: with clocks that change late by a usual switch latency, where none is
+    unslowed: without the given slow stages. late: with clocks that change late by a usual switch latency, where none is
     known. cluster: all data-parallel pipelines together. Each of them is None where it does not apply.
     """
 

@@ -51,11 +51,6 @@ double upper_tail(double t, double degrees_of_freedom) {
 
 }  // namespace
 
-double student_t_probability(double t, double degrees_of_freedom) {
-  const double tail = upper_tail(t, degrees_of_freedom);
-  return t > 0 ? 1 - tail : tail;
-}
-
 double student_t_quantile(double probability, double degrees_of_freedom) {
   const double tail = probability < 0.5 ? probability : 1 - probability;
   double low = 0;

@@ -13,12 +13,8 @@ namespace lowgear {
   return value ^ (value >> 31U);
 }
 
-/// The probability that a variable with Student's t distribution is at most `t`, by the regularised incomplete beta
-/// function. `degrees_of_freedom` is positive and need not be whole.
-[[nodiscard]] double student_t_probability(double t, double degrees_of_freedom);
-
 /// The value that a variable with Student's t distribution exceeds with probability 1 - `probability`, which is in
-/// (0, 1).
+/// (0, 1), by the regularised incomplete beta function. `degrees_of_freedom` is positive and need not be whole.
 [[nodiscard]] double student_t_quantile(double probability, double degrees_of_freedom);
 
 }  // namespace lowgear

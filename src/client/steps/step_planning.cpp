@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -33,8 +35,18 @@ struct StepTexts {
   steps::WorkModel work;
 };
 
+void require_work_file(const StepFiles& files) {
+  std::error_code unknown;
+  if (std::filesystem::exists(files.work, unknown) || unknown) return;
+  throw_input_error({files.profile.string(), 0, 0},
+                    fmt::format("has no times by length, as there is no {}", files.work.string()),
+                    "record a job that tells its lengths (lowgear.tell_lengths, lowgear run --record), and make the "
+                    "profile of that recording (lowgear profile)");
+}
+
 StepTexts read_step_files(const StepFiles& files) {
   StepTexts texts{.profile = profile::read_profile_file(read_file(files.profile), files.profile.string()), .work = {}};
+  require_work_file(files);
   texts.work = steps::read_work_file(read_file(files.work), files.work.string(), texts.profile.profile);
   if (texts.profile.columns.blocking_power_w.empty()) {
     throw_input_error({files.profile.string(), 0, 0}, "does not state the power of waiting GPUs",

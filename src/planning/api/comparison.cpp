@@ -215,6 +215,38 @@ PolicyAnswers answers_of_policies(const ProfiledPipeline& pipeline, const Compar
   return answers;
 }
 
+namespace {
+
+/// Why policies cannot plan the pipeline: a reason that several have is listed once.
+class Refusals {
+ public:
+  void add(const std::string& policy, std::string reason) {
+    const std::string own = policy + ": ";
+    if (reason.starts_with(own)) reason.erase(0, own.size());
+    const auto same = std::ranges::find(refusals_, reason, &Refusal::reason);
+    if (same == refusals_.end()) {
+      refusals_.push_back({policy, std::move(reason)});
+    } else {
+      same->policies += ", " + policy;
+    }
+  }
+
+  [[nodiscard]] std::vector<std::string> lines() const {
+    std::vector<std::string> lines;
+    for (const auto& [policies, reason] : refusals_) lines.push_back(fmt::format("{}: {}", policies, reason));
+    return lines;
+  }
+
+ private:
+  struct Refusal {
+    std::string policies;
+    std::string reason;
+  };
+  std::vector<Refusal> refusals_;
+};
+
+}  // namespace
+
 PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::PipelinePlanner& planner,
                                   const ComparisonOptions& options, Progress* progress) {
   return compare_policies(pipeline, planner, options, answers_of_policies(pipeline, options, progress), progress);
@@ -228,6 +260,7 @@ PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::Pip
   const auto tell = [progress](std::string_view name) {
     if (progress != nullptr) progress->update(fmt::format("planning with {}", name), -1);
   };
+  Refusals refusals;
   bool with_lowgear = false;
   for (const std::string& name : options.policies) {
     with_lowgear = with_lowgear || name == planner::kLowgearPolicy;
@@ -239,9 +272,10 @@ PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::Pip
         comparison.rows.push_back(comparer.lowgear_row_in_order_of(comparison.rows.back()));
       }
     } catch (const InputError& error) {
-      comparison.skipped.push_back(fmt::format("{}: {}", name, error.what()));
+      refusals.add(name, error.what());
     }
   }
+  comparison.skipped = refusals.lines();
   if (!with_lowgear) {
     comparison.findings = comparer.findings();
     return comparison;

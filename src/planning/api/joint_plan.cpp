@@ -201,6 +201,10 @@ class JointPlanning {
     std::vector<std::vector<simulator::PipelineFigures>> frontiers;
     for (const PlannedOrder& order : result_.orders) frontiers.push_back(order.frontier.vertices);
     result_.frontier = joint_frontier(frontiers);
+    if (deadlines.size() == 1) {
+      const double slowest_s = solved_[orders.front()]->planner->slowest_s();
+      if (const auto late = beyond_least_energy(deadlines.front(), slowest_s)) find(*late);
+    }
     for (std::size_t i = 0; i < deadlines.size(); ++i) {
       if (progress_ != nullptr) {
         progress_->update("planning clocks", static_cast<double>(i) / static_cast<double>(deadlines.size()));
@@ -226,15 +230,21 @@ class JointPlanning {
 
   /// Another order may be faster than the reference; clocks alone cannot be.
   void find_faster_than_full_clocks() {
-    for (std::size_t order = 0; order < result_.orders.size() && !result_.finding; ++order) {
+    std::optional<std::string> finding;
+    for (std::size_t order = 0; order < result_.orders.size() && !finding; ++order) {
       const planner::PlanningProblem problem = result_.orders[order].pipeline.problem();
       const double full_clocks_s = replay_under(problem, max_clocks_mhz(problem), conditions_of(*options_)).time_s;
       for (const PlanFigures& plan : result_.plans) {
-        if (plan.order != static_cast<int>(order) || result_.finding) continue;
-        result_.finding = faster_than_full_clocks(plan.time_s, full_clocks_s);
+        if (plan.order != static_cast<int>(order) || finding) continue;
+        finding = faster_than_full_clocks(plan.time_s, full_clocks_s);
       }
     }
-    if (result_.finding) result_.warnings.push_back(*result_.finding);
+    if (finding) find(*finding);
+  }
+
+  void find(const std::string& what) {
+    result_.warnings.push_back(what);
+    result_.findings.push_back(what);
   }
 
   /// With prices for the times of the plans: at most as many as `lowgear plan` makes.

@@ -36,7 +36,7 @@ struct JointPlanResult {
   plan::Plan shown;
   std::vector<ComparisonRow> policies;  ///< the other policies, which run the reference order or one of their own
   std::vector<std::string> warnings;    ///< warnings for the user, one line each
-  std::optional<std::string> finding;   ///< of `warnings`: a plan is faster than full clocks in its order
+  std::vector<std::string> findings;    ///< of `warnings`: the plans differ from what was asked for, or are in doubt
   std::size_t orders_tried = 0;
 };
 

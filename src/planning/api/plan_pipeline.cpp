@@ -92,6 +92,11 @@ class Planning {
 
   void warn(std::string_view what) { result_.warnings.emplace_back(what); }
 
+  void find(const std::string& what) {
+    result_.findings.push_back(what);
+    warn(what);
+  }
+
   [[nodiscard]] bool makes_one_plan() const {
     return options_->request.power_cap || options_->request.policy != planner::kLowgearPolicy;
   }
@@ -145,12 +150,7 @@ class Planning {
     warn_of_late_changes(planner);
     const auto single = single_deadline_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
     result_.asked_deadline_s = single;
-    if (single && *single > planner.slowest_s()) {
-      warn(
-          fmt::format("the deadline of {:.6g} s is later than T* = {:.6g} s, the time of least energy: a slower "
-                      "iteration only uses more, so the plan is for T*",
-                      *single, planner.slowest_s()));
-    }
+    if (const auto late = beyond_least_energy(single, planner.slowest_s())) find(*late);
     OnePipeline solved(planner);
     const JobPlanner job({.pipeline = &result_.pipeline, .planner = options_->planner}, solved, progress_);
     if (makes_one_plan() || options_->deadlines.slowdown_pct) return keep_plan(one_plan(job, planner, single));
@@ -194,7 +194,7 @@ class Planning {
                       std::optional<double> deadline_s) {
     plan::Plan made = answer_ ? answered_plan(planner, deadline_s.value_or(0)) : plan_for(job, deadline_s);
     if (deadline_s && made.time_s > *deadline_s * (1 + kDeadlineRounding)) {
-      warn(fmt::format("{}: its plan takes {} s when replayed, longer than the deadline of {} s", made.policy,
+      find(fmt::format("{}: its plan takes {} s when replayed, longer than the deadline of {} s", made.policy,
                        made.time_s, *deadline_s));
     }
     return made;
@@ -274,8 +274,7 @@ class Planning {
   void warn_of_the_profile() {
     if (const auto lack = lack_of_saving()) warn(*lack);
     const auto fastest = std::ranges::min_element(result_.plans, {}, &PlanFigures::time_s);
-    result_.finding = faster_than_full_clocks(fastest->time_s, result_.baseline.time_s);
-    if (result_.finding) warn(*result_.finding);
+    if (const auto finding = faster_than_full_clocks(fastest->time_s, result_.baseline.time_s)) find(*finding);
     for (const std::string& doubt : result_.pipeline.doubts) warn(doubt);
     const plan::OpChoices choices = choices_for(result_.shown, result_.pipeline.dag);
     if (const auto interval = predicted_interval(result_.pipeline, choices, {}))
@@ -368,7 +367,7 @@ RunFile run_file_of(const ProfiledPipeline& pipeline, planner::FrontierMethod me
   run.method = method;
   run.epsilon = options.planner.epsilon;
   run.granularity = options.planner.granularity;
-  run.switch_latency_s = options.planner.switch_latency_s;
+  run.late_by_s = options.planner.switch_latency_s;
   return run;
 }
 

@@ -63,7 +63,7 @@ struct PlanResult {
   std::optional<LateReplay> late;       ///< of the shown plan
   std::vector<ComparisonRow> policies;  ///< the other policies; empty for pipelines that are too large for that
   std::vector<std::string> warnings;    ///< warnings for the user, one line each
-  std::optional<std::string> finding;   ///< of `warnings`: a plan is faster than full clocks
+  std::vector<std::string> findings;    ///< of `warnings`: the plans differ from what was asked for, or are in doubt
 };
 
 /// Whether a plan takes longer than the deadline that was asked for, by more than rounding.

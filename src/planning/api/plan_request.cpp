@@ -1,5 +1,7 @@
 #include "planning/api/plan_request.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -23,6 +25,14 @@ std::optional<double> single_deadline_s(const Deadlines& deadlines, double faste
   if (deadlines.slowdown_pct) return fastest_s * (1 + *deadlines.slowdown_pct / kPercent);
   if (deadlines.straggler_factor) return std::min(*deadlines.straggler_factor * fastest_s, slowest_s);
   return std::nullopt;
+}
+
+std::optional<std::string> beyond_least_energy(std::optional<double> deadline_s, double slowest_s) {
+  if (!deadline_s || *deadline_s <= slowest_s * (1 + kDeadlineRounding)) return std::nullopt;
+  return fmt::format(
+      "the deadline of {:.6g} s is later than T* = {:.6g} s, the time of least energy: a slower iteration only uses "
+      "more, so the plan is for T*",
+      *deadline_s, slowest_s);
 }
 
 std::vector<double> deadlines_s(const Deadlines& deadlines, const FrontierTimes& range) {

@@ -48,6 +48,9 @@ inline constexpr double kDeadlineRounding = 1e-9;
 /// is T_min and `slowest_s` T*.
 [[nodiscard]] std::optional<double> single_deadline_s(const Deadlines& deadlines, double fastest_s, double slowest_s);
 
+/// That a plan cannot use all of the time that was asked for: `slowest_s` is its T*. Empty where it can.
+[[nodiscard]] std::optional<std::string> beyond_least_energy(std::optional<double> deadline_s, double slowest_s);
+
 /// From T_min to T*, in seconds, and the time that plans are compared with.
 struct FrontierTimes {
   double fastest_s = 0;

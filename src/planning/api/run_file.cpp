@@ -265,7 +265,7 @@ std::string write_run(const RunFile& run) {
                {"frontier_method", name(run.method)},
                {"epsilon", run.epsilon},
                {"granularity", name(run.granularity)},
-               {"switch_latency_s", run.switch_latency_s},
+               {"late_by_s", run.late_by_s},
                {"policies", policies},
                {"warnings", run.warnings}};
   if (run.asked_deadline_s) json["asked_deadline_s"] = *run.asked_deadline_s;
@@ -295,7 +295,7 @@ RunFile read_run(std::string_view text, const std::string& source) {
   run.method = one_of(document.at("frontier_method"), kMethods);
   run.epsilon = number_in(document.at("epsilon"), 0, 1);
   run.granularity = one_of(document.at("granularity"), kGranularities);
-  run.switch_latency_s = number_in(document.at("switch_latency_s"), 0, kMaxTimeS);
+  run.late_by_s = number_in(document.at("late_by_s"), 0, kMaxTimeS);
   if (document.has("asked_deadline_s")) {
     run.asked_deadline_s = number_in(document.at("asked_deadline_s"), 0, std::numeric_limits<double>::max());
   }

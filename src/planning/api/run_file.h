@@ -74,7 +74,7 @@ struct RunFile {
   planner::FrontierMethod method = planner::FrontierMethod::exact;  ///< never `automatic`
   double epsilon = 0;                                               ///< asked of the sandwich
   planner::PlanGranularity granularity = planner::PlanGranularity::per_op;
-  double switch_latency_s = 0;
+  double late_by_s = 0;                         ///< how long after its unit begins a clock changes; 0: in time
   std::optional<double> asked_deadline_s = {};  ///< where one plan was asked for
   std::vector<ComparisonRow> policies;          ///< *replayed*, for the report
   std::vector<std::string> warnings;

@@ -122,7 +122,7 @@ namespace {
 double baseline_time_s(const RunContents& contents) {
   const schedule::PipelineDag dag = build_dag(contents.schedule);
   const planner::PlanningProblem problem{&contents.schedule, &dag, &contents.profile, contents.run.blocking_power_w};
-  return replay_under(problem, max_clocks_mhz(problem), {contents.run.switch_latency_s, {}}).time_s;
+  return replay_under(problem, max_clocks_mhz(problem), {contents.run.late_by_s, {}}).time_s;
 }
 
 }  // namespace

@@ -63,9 +63,9 @@ struct RecordedProfile {
 
 struct ProfilingOptions {
   int skipped_iterations = 2;  ///< first ones of every part of a recording: warm-up; negative iterations always are
-  std::optional<double> blocking_w;      ///< where it was measured apart
-  std::optional<int> stages = {};        ///< of the job's schedule; empty: not known
-  std::optional<int> microbatches = {};  ///< of it, in an iteration; empty: not known
+  std::optional<double> blocking_w = {};  ///< where it was measured apart
+  std::optional<int> stages = {};         ///< of the job's schedule; empty: not known
+  std::optional<int> microbatches = {};   ///< of it, in an iteration; empty: not known
   /// The clock of units for which none was requested, as those of a GPU that chose its own; empty: they are left out.
   std::optional<int> own_clock_mhz = {};
 };

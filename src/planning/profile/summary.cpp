@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/core/error.h"
@@ -10,8 +11,8 @@
 namespace lowgear::profile {
 namespace {
 
-/// The most frequent distance of neighbouring clocks, of equally frequent ones the smallest; 0 with fewer than two
-/// clocks.
+/// The most frequent distance of neighbouring clocks, of equally frequent ones the smallest; 0 where another distance
+/// is no multiple of it, and with fewer than two clocks.
 int clock_step_mhz(std::span<const Measurement> measurements) {
   std::map<int, int> count_of_step;
   for (std::size_t i = 1; i < measurements.size(); ++i) {
@@ -25,7 +26,8 @@ int clock_step_mhz(std::span<const Measurement> measurements) {
     step = distance;
     most = count;
   }
-  return step;
+  const auto is_multiple = [step](const auto& each) { return each.first % step == 0; };
+  return std::ranges::all_of(count_of_step, is_multiple) ? step : 0;
 }
 
 void find_gaps(std::span<const Measurement> measurements, OpProfileSummary& summary) {
@@ -52,7 +54,7 @@ OpProfileSummary summarise_op(int stage, OpKind kind, std::span<const Measuremen
   const Measurement* higher = &measurements.front();  // at its fastest setting
   for (const Measurement& row : measurements) {
     if (row.clock_mhz == higher->clock_mhz) continue;
-    if (higher->time_s >= row.time_s) summary.noisy_clocks_mhz.push_back(higher->clock_mhz);
+    if (higher->time_s >= row.time_s) summary.not_faster_clocks_mhz.push_back(higher->clock_mhz);
     higher = &row;
   }
   const std::vector<Option> options = pareto_options(measurements, blocking_power_w);

@@ -176,16 +176,4 @@ double fixed_plan_saving_pct(const StragglerScenario& scenario, const PipelineFi
   return saving_pct(baseline_j, energy_j);
 }
 
-double waiting_pipeline_saving_pct(const StragglerScenario& scenario, const PipelineFigures& plan) {
-  check(scenario);
-  const double end_s = straggler_time_s(scenario);
-  if (plan.time_s > end_s * (1 + kTimeTolerance)) {
-    throw InputError(fmt::format("cluster: the plan takes {} s, longer than the straggler's {} s", plan.time_s, end_s));
-  }
-  const auto until_end_j = [&](const PipelineFigures& figures) {
-    return figures.energy_j + scenario.blocking_power_w * (end_s - figures.time_s);
-  };
-  return saving_pct(until_end_j(scenario.baseline), until_end_j(plan));
-}
-
 }  // namespace lowgear::simulator

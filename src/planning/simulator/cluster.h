@@ -106,8 +106,4 @@ struct StragglerScenario {
 [[nodiscard]] double fixed_plan_saving_pct(const StragglerScenario& scenario, const PipelineFigures& plan,
                                            Accounting accounting);
 
-/// Saving of one pipeline that waits for a straggler elsewhere until T' = k T, running `plan` (t, E) with t <= T':
-/// 1 - [E + P (T' - t)] / [E_base + P (T' - T)] (Perseus, Table 4). Throws InputError when the plan takes longer.
-[[nodiscard]] double waiting_pipeline_saving_pct(const StragglerScenario& scenario, const PipelineFigures& plan);
-
 }  // namespace lowgear::simulator

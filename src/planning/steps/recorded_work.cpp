@@ -159,20 +159,27 @@ std::string leave_out_unstated(std::span<profile::Recording> recordings, const L
       unstated.size(), recorded.size(), first, why);
 }
 
-WorkModel fit_recorded_work(std::span<profile::Recording> recordings, const Lengths& lengths, int skipped) {
+WorkModel fit_recorded_work(std::span<profile::Recording> recordings, const Lengths& lengths,
+                            const profile::ProfilingOptions& options) {
   const AmountTable amounts(lengths);
   const std::map<int, int> replicas = replicas_of(recordings, lengths.replicas);
   std::vector<FitUnit> units;
   for (const profile::Recording& recording : recordings) {
     const int first = first_iteration(recording);
     for (const profile::RecordedUnit& unit : recording.units) {
-      if (unit.settling || unit.clock_mhz == 0 || unit.iteration - first < skipped) continue;
+      const int clock_mhz = unit.clock_mhz != 0 ? unit.clock_mhz : options.own_clock_mhz.value_or(0);
+      if (unit.settling || clock_mhz == 0 || unit.iteration - first < options.skipped_iterations) continue;
       const int replica = replicas.at(recording.rank);
       units.push_back(
-          {{replica, unit.stage, unit.kind, amounts.at(unit, replica), unit.end_s - unit.start_s}, unit.clock_mhz});
+          {{replica, unit.stage, unit.kind, amounts.at(unit, replica), unit.end_s - unit.start_s}, clock_mhz});
     }
   }
-  if (units.empty()) throw InputError("no recorded unit ran at a requested clock: there is nothing to fit lengths to");
+  if (units.empty()) {
+    throw InputError(
+        "no recorded unit ran at a requested clock: there is nothing to fit lengths to; record with clocks, or name "
+        "the "
+        "clock that the GPU ran at by --own-clock");
+  }
   const WorkModel model = fit_at_highest_clock(units);
   std::map<WorkModel::Cell, std::pair<double, double>> means;
   for (const FitUnit& fit : units) {

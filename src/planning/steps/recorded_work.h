@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 
+#include "planning/profile/recorded_profile.h"
 #include "planning/profile/recording.h"
 #include "planning/steps/step_input.h"
 #include "planning/steps/work_model.h"
@@ -18,10 +19,11 @@ namespace lowgear::steps {
 /// factor by which each lower clock of a (stage, kind) is slower are found in turns; a prediction is of the highest
 /// clock. Where all microbatches have the same number of tokens, the part that does not depend on documents is linear
 /// alone: a constant cannot be told from it. The ranks of a stage are numbered as those of `lowgear train`: along
-/// tensor parallelism, then replicas. Units of iterations in which clocks settled, of the first `skipped` iterations of
-/// each recording, and without a requested clock are not fitted. Throws InputError where a rank is missing, a unit's
-/// step or microbatch has no lengths, or nothing is left to fit.
+/// tensor parallelism, then replicas. Of `options` the skipped iterations and the GPU's own clock count, as for the
+/// profile: units of iterations in which clocks settled, of those that are skipped, and at an unknown clock are not
+/// fitted. Throws InputError where a rank is missing, a unit's step or microbatch has no lengths, or nothing is left to
+/// fit.
 [[nodiscard]] WorkModel fit_recorded_work(std::span<profile::Recording> recordings, const Lengths& lengths,
-                                          int skipped);
+                                          const profile::ProfilingOptions& options);
 
 }  // namespace lowgear::steps

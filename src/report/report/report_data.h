@@ -36,7 +36,7 @@ struct Baseline {
   std::string description;  ///< for example "every op at its highest profiled clock"
   double time_s = 0;
   double energy_j = 0;
-  std::optional<simulator::PipelineFigures> late = {};  ///< replayed with late clocks, as `late_s` of the policies
+  std::optional<simulator::PipelineFigures> late = {};  ///< replayed with late clocks, as `policies` are
 };
 
 /// What supports the lower bound.
@@ -95,12 +95,10 @@ struct Data {
   int stages = 0;            ///< virtual stages
   int microbatches = 0;
   std::vector<double> blocking_power_w;  ///< by rank: power of a waiting GPU
-  double switch_latency_s = 0;           ///< how late a clock change takes effect in the plan; 0: in time
+  double late_by_s = 0;                  ///< how long after its unit begins a clock changes; 0: in time
   double clock_lead_s = 0;               ///< how long before a unit the agent requests its clock
   std::optional<api::LateReplay> late;   ///< the chosen plan if clocks were requested only when their units begin
 
-  /// Latency of the replays with late clocks that `policies` have; empty: there are none.
-  std::optional<double> late_s = {};
   bool is_comparison = false;  ///< of policies: no plan has been written
 
   Baseline baseline;

@@ -116,7 +116,7 @@ Data build_report(const api::RunContents& contents) {
   const api::RunFile& run = contents.run;
   const schedule::PipelineDag dag = build_dag(contents.schedule);
   const planner::PlanningProblem problem{&contents.schedule, &dag, &contents.profile, run.blocking_power_w};
-  const api::ReplayConditions conditions{run.switch_latency_s, {}};
+  const api::ReplayConditions conditions{run.late_by_s, {}};
   const plan::OpChoices fastest = planner::fastest_settings(dag, contents.profile, max_clocks_mhz(problem));
   const simulator::Timeline baseline = replay_under(problem, fastest, conditions);
   const plan::OpChoices chosen = choices_for(contents.chosen, dag);
@@ -129,7 +129,7 @@ Data build_report(const api::RunContents& contents) {
   data.stages = dag.stages;
   data.microbatches = dag.microbatches;
   data.blocking_power_w = run.blocking_power_w;
-  data.switch_latency_s = run.switch_latency_s;
+  data.late_by_s = run.late_by_s;
   if (contents.chosen.clock_lead_s > 0) {
     data.clock_lead_s = contents.chosen.clock_lead_s;
     const api::ReplayConditions late{data.clock_lead_s, {}};
@@ -155,16 +155,16 @@ Data build_report(const api::RunContents& contents) {
 }
 
 Data comparison_report(const api::PolicyComparison& comparison, const api::ProfiledPipeline& pipeline,
-                       planner::PipelinePlanner& planner, double switch_latency_s) {
+                       planner::PipelinePlanner& planner, double late_by_s) {
   const plan::Plan plan = planner.plan(planner.fastest_s());
   const plan::OpChoices choices = choices_for(plan, pipeline.dag);
-  const simulator::Timeline replayed = api::replay_under(pipeline.problem(), choices, {switch_latency_s, {}});
+  const simulator::Timeline replayed = api::replay_under(pipeline.problem(), choices, {late_by_s, {}});
   Data data;
   data.schedule = pipeline.schedule.name;
   data.stages = pipeline.dag.stages;
   data.microbatches = pipeline.dag.microbatches;
   data.blocking_power_w = pipeline.blocking_power_w;
-  data.switch_latency_s = switch_latency_s;
+  data.late_by_s = late_by_s;
   data.frontier = api::frontier_points(planner.frontier());
   data.lower_bound = api::lower_bound_points(planner.frontier(), planner.method());
   data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};

@@ -23,6 +23,6 @@ namespace lowgear::report {
 /// fastest plan. `planner` is for `pipeline`. Version and the profile's name are left to the caller. Throws what a
 /// replay throws.
 [[nodiscard]] Data comparison_report(const api::PolicyComparison& comparison, const api::ProfiledPipeline& pipeline,
-                                     planner::PipelinePlanner& planner, double switch_latency_s);
+                                     planner::PipelinePlanner& planner, double late_by_s);
 
 }  // namespace lowgear::report

@@ -68,11 +68,18 @@ TEST(PlanJointly, EndsAtWhicheverReportItIsStopped) {
 
 TEST(PlanJointly, SaysThatAPlanIsFasterThanFullClocksInItsOrder) {
   joint::JointProblem problem = joint::sample_orders({0.050, 0.056}, 8);
-  EXPECT_EQ(planned(problem, {.deadlines = {.plans = 2}}).result.finding, std::nullopt) << "orders may be faster";
+  EXPECT_THAT(planned(problem, {.deadlines = {.plans = 2}}).result.findings, ::testing::IsEmpty())
+      << "orders may be faster";
   problem.profile = with_faster_second_clock(problem.profile);
   const JointPlanResult result = planned(problem, {.deadlines = {.plans = 2}}).result;
-  ASSERT_TRUE(result.finding);
-  EXPECT_THAT(result.warnings, ::testing::Contains(*result.finding));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_THAT(result.warnings, ::testing::Contains(result.findings.front()));
+}
+
+TEST(PlanJointly, SaysThatADeadlineIsLaterThanTheTimeOfLeastEnergy) {
+  const joint::JointProblem problem = joint::sample_orders({0.050, 0.056}, 8);
+  EXPECT_THAT(planned(problem, {.deadlines = {.deadline_s = 100}}).result.findings,
+              ::testing::ElementsAre(::testing::HasSubstr("later than T*")));
 }
 
 TEST(PlanJointly, OfSeveralPlansOneTakesTheReferencesTime) {

@@ -85,7 +85,7 @@ RunFile sample_run() {
   run.method = planner::FrontierMethod::sandwich;
   run.epsilon = 0.001;
   run.granularity = planner::PlanGranularity::per_stage_kind;
-  run.switch_latency_s = 0.015;
+  run.late_by_s = 0.015;
   run.asked_deadline_s = 1.25;
   run.policies = {{.policy = "max",
                    .time_s = 1.5,

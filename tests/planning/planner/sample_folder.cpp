@@ -36,7 +36,7 @@ plan::Plan plan_of(const SampleRun& run, const schedule::PipelineDag& dag, const
                    std::vector<int> clocks_mhz) {
   const plan::OpChoices choices = fastest_settings(dag, run.profile, std::move(clocks_mhz));
   const simulator::Timeline timeline = simulator::replay(
-      dag, simulator::costs_with_switch_latency(dag, run.profile, choices, run.switch_latency_s), run.blocking_power_w);
+      dag, simulator::costs_with_switch_latency(dag, run.profile, choices, run.late_by_s), run.blocking_power_w);
   plan::Plan plan;
   plan.policy = "lowgear";
   plan.schedule = run.schedule.name;
@@ -54,10 +54,10 @@ std::string run_json(const SampleRun& run) {
   return fmt::format(
       R"({{"format": "lowgear.run/1", "version": "0.1.0", "policy": "lowgear", "profile": "sample.csv", "stages": {},
   "microbatches": {}, "schedule": "{}", "blocking_power_w": [{}], "frontier_method": "{}", "epsilon": {},
-  "granularity": "per_op", "switch_latency_s": {}}}
+  "granularity": "per_op", "late_by_s": {}}}
 )",
       run.schedule.rank_count(), run.schedule.microbatches, run.schedule.name, fmt::join(run.blocking_power_w, ", "),
-      run.sandwich_epsilon > 0 ? "sandwich" : "exact", run.sandwich_epsilon, run.switch_latency_s);
+      run.sandwich_epsilon > 0 ? "sandwich" : "exact", run.sandwich_epsilon, run.late_by_s);
 }
 
 std::string frontier_csv(const Frontier& frontier) {

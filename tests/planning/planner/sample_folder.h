@@ -17,7 +17,7 @@ struct SampleRun {
   profile::StageProfile profile;
   std::vector<double> blocking_power_w;  ///< by rank
   double sandwich_epsilon = 0;           ///< 0: the exact frontier
-  double switch_latency_s = 0;
+  double late_by_s = 0;
 };
 
 /// A profile whose (stage, kind) cells all differ: `clocks` clocks from 1410 MHz down in steps of 60 MHz, backward

@@ -20,6 +20,7 @@ using testing::HasSubstr;
 constexpr int kRecordedSteps = 9, kRecordedReplicas = 2, kRecordedStages = 2, kRecordedTensorRanks = 2,
               kRecordedMicrobatches = 4;
 constexpr std::array kClocksMhz{1410, 1200, 1005};
+const profile::ProfilingOptions kAllIterations{.skipped_iterations = 0};
 
 Lengths sample_lengths() {
   return read_lengths(
@@ -57,7 +58,7 @@ std::vector<profile::Recording> recordings_of(const Lengths& lengths) {
 TEST(RecordedWork, FindsTheTimesOfTheHighestClockFromAllClocks) {
   const Lengths lengths = sample_lengths();
   std::vector<profile::Recording> recordings = recordings_of(lengths);
-  const WorkModel model = fit_recorded_work(recordings, lengths, 0);
+  const WorkModel model = fit_recorded_work(recordings, lengths, kAllIterations);
   const WorkCoefficients& backward = model.cells().at({1, OpKind::backward});
   EXPECT_NEAR(backward.constant_s, 4 * kConstantS, 0.01 * 4 * kConstantS);
   EXPECT_NEAR(backward.linear_s, 4 * kLinearS, 0.01 * 4 * kLinearS);
@@ -66,11 +67,24 @@ TEST(RecordedWork, FindsTheTimesOfTheHighestClockFromAllClocks) {
   EXPECT_TRUE(model.workers().empty());
 }
 
+TEST(RecordedWork, IsThatOfTheGpusOwnClockWhereNoneWasRequested) {
+  const Lengths lengths = sample_lengths();
+  std::vector<profile::Recording> recordings = recordings_of(lengths);
+  for (profile::Recording& recording : recordings) {
+    std::erase_if(recording.units, [](const auto& unit) { return unit.clock_mhz != kClocksMhz.front(); });
+    for (profile::RecordedUnit& unit : recording.units) unit.clock_mhz = 0;
+  }
+  EXPECT_THAT(error_of([&] { (void)fit_recorded_work(recordings, lengths, kAllIterations); }),
+              HasSubstr("nothing to fit lengths to; record with clocks, or name the clock that the GPU ran at"));
+  const WorkModel model = fit_recorded_work(recordings, lengths, {.skipped_iterations = 0, .own_clock_mhz = 1410});
+  EXPECT_NEAR(model.cells().at({0, OpKind::forward}).linear_s, kLinearS, 0.01 * kLinearS);
+}
+
 /// A profile's row is then a mean over units that differ in nothing but noise.
 TEST(RecordedWork, MakesUnitsOfOneClockAlike) {
   const Lengths lengths = sample_lengths();
   std::vector<profile::Recording> recordings = recordings_of(lengths);
-  (void)fit_recorded_work(recordings, lengths, 0);
+  (void)fit_recorded_work(recordings, lengths, kAllIterations);
   std::map<std::tuple<int, OpKind, int>, double> row_s;
   double least = 1, most = 1;
   for (const profile::Recording& recording : recordings) {
@@ -94,7 +108,7 @@ TEST(RecordedWork, OfTheSameNumberOfTokensHasNoConstant) {
     for (Amounts& amounts : step.amounts) amounts.tokens = 8192;
   }
   std::vector<profile::Recording> recordings = recordings_of(lengths);
-  const WorkModel model = fit_recorded_work(recordings, lengths, 0);
+  const WorkModel model = fit_recorded_work(recordings, lengths, kAllIterations);
   const WorkCoefficients& forward = model.cells().at({0, OpKind::forward});
   EXPECT_EQ(forward.constant_s, 0);
   EXPECT_NEAR(forward.linear_s, kLinearS + kConstantS / 8192, 0.01 * kLinearS);
@@ -114,7 +128,7 @@ TEST(RecordedWork, LeavesOutStepsWhoseLengthsAreNotStated) {
   EXPECT_EQ(leave_out_unstated(recordings, lengths),
             "lengths.csv does not state the lengths of 2 of 6 recorded steps, which are left out: step 4: microbatch 0 "
             "of replica 1 is missing");
-  const WorkModel model = fit_recorded_work(recordings, lengths, 0);
+  const WorkModel model = fit_recorded_work(recordings, lengths, kAllIterations);
   EXPECT_LT(model.error(), 1e-3) << "the times of steps that are left out do not count";
   for (const profile::Recording& recording : recordings) {
     for (const profile::RecordedUnit& unit : recording.units) {
@@ -129,7 +143,7 @@ TEST(RecordedWork, LeavesOutStepsWhoseLengthsAreNotStated) {
 TEST(RecordedWork, RefusesWhatItCannotKnow) {
   Lengths lengths = sample_lengths();
   std::vector<profile::Recording> recordings = recordings_of(lengths);
-  const auto error = [&] { return error_of([&] { (void)fit_recorded_work(recordings, lengths, 0); }); };
+  const auto error = [&] { return error_of([&] { (void)fit_recorded_work(recordings, lengths, kAllIterations); }); };
   lengths.steps[4].fault = "microbatch 0 of replica 1 is missing";
   EXPECT_THAT(error(), HasSubstr("in step 4 was recorded, and lengths.csv does not state its lengths: microbatch 0 of "
                                  "replica 1 is missing; record again"));
@@ -140,7 +154,7 @@ TEST(RecordedWork, RefusesWhatItCannotKnow) {
   recordings.pop_back();
   EXPECT_THAT(error(), HasSubstr("3 ranks of stage 1 were recorded, and lengths.csv has 2 replicas"));
   recordings = recordings_of(lengths);
-  EXPECT_THAT(error_of([&] { (void)fit_recorded_work(recordings, lengths, kRecordedSteps); }),
+  EXPECT_THAT(error_of([&] { (void)fit_recorded_work(recordings, lengths, {.skipped_iterations = kRecordedSteps}); }),
               HasSubstr("nothing to fit"));
 }
 

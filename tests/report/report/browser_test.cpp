@@ -110,7 +110,7 @@ TEST_F(BrowserTest, ComparesAChangeWithThePlanBefore) {
 TEST_F(BrowserTest, ShowsAComparisonWithLateClocks) {
   Data data = sample_report(4, 8);
   data.is_comparison = true;
-  data.late_s = 0.025;
+  data.clock_lead_s = 0.025;
   data.plans.resize(1);
   data.baseline_timeline = {};
   data.baseline.late = {1, 1000};
@@ -124,9 +124,9 @@ TEST_F(BrowserTest, ShowsAComparisonWithLateClocks) {
   EXPECT_EQ(seen["rows"]["policies"], data.policies.size() + 1) << "Lowgear's own plan is one row";
   EXPECT_EQ(seen["marks"], data.policies.size() + 1) << "and one point";
   EXPECT_THAT(seen["text"].get<std::string>(),
-              AllOf(HasSubstr("14.99 (+2.74\u00a0%)"), HasSubstr("25.0\u00a0ms late"), HasSubstr("238\u00a0ms"),
-                    testing::Not(HasSubstr("deployable plan")), testing::Not(HasSubstr("Deployable plans")),
-                    testing::Not(HasSubstr("Both iterations"))));
+              AllOf(HasSubstr("14.99 (+2.74\u00a0%)"), HasSubstr("requested 25.0\u00a0ms before their units"),
+                    HasSubstr("238\u00a0ms"), testing::Not(HasSubstr("deployable plan")),
+                    testing::Not(HasSubstr("Deployable plans")), testing::Not(HasSubstr("Both iterations"))));
 }
 
 TEST_F(BrowserTest, DrawsEqualStagesOnce) {

@@ -26,7 +26,7 @@ Json written(const Data& data) { return parse_json(report_json(data), "report");
 
 TEST(ReportJson, HoldsEveryFigure) {
   Data data = sample_report(4, 8);
-  data.switch_latency_s = 0.015;
+  data.late_by_s = 0.015;
   data.lower_bound = {{5, 7}, {6, 6}};
   data.warnings = {"stage 2 forward: time does not fall from 1395 to 1410 MHz"};
   const Json json = written(data);
@@ -37,7 +37,7 @@ TEST(ReportJson, HoldsEveryFigure) {
   EXPECT_EQ(json["stages"], 4);
   EXPECT_EQ(json["microbatches"], 8);
   EXPECT_EQ(json["blocking_power_w"], Json(data.blocking_power_w));
-  EXPECT_EQ(json["switch_latency_s"], 0.015);
+  EXPECT_EQ(json["late_by_s"], 0.015);
   EXPECT_EQ(json["baseline"]["description"], data.baseline.description);
   EXPECT_EQ(json["baseline"]["time_s"], data.baseline.time_s);
   EXPECT_EQ(json["baseline"]["energy_j"], data.baseline.energy_j);

@@ -280,13 +280,9 @@ namespace {
 /// GPUs draw 0.17 to 0.24 of their power limit while they wait (estimating/estimator/gpu/gpu_tables.cpp).
 constexpr double kBlockingShare = 0.2;
 
-/// How to measure the blocking power, or to state it where the assumed one is right.
-std::string blocking_power_advice(double power_w) {
-  return fmt::format(
-      "measure it with lowgear profile (docs/profiling.md#blocking-power), or state it, such as --blocking-power "
-      "{:.4g}",
-      power_w);
-}
+constexpr std::string_view kMeasureBlockingPower =
+    "measure it: lowgear profile does, or let a rank wait in a collective for some seconds and read its power, for "
+    "--blocking-power (docs/profiling.md#blocking-power)";
 
 double median_power_at_max_clock_w(const profile::StageProfile& profile) {
   std::vector<double> powers_w;
@@ -323,14 +319,13 @@ BlockingPower blocking_power_of(const PipelineArguments& arguments, const profil
   if (by_stage_w.size() == count) return {by_stage_w};
   if (!by_stage_w.empty()) return {std::vector<double>(count, profile::median_of(by_stage_w))};
   if (const auto known_w = estimator::blocking_power_of(arguments.gpu_name)) {
-    return {std::vector<double>(count, *known_w),
-            fmt::format("blocking power: {:.4g} W, Lowgear's figure for {}; {}", *known_w, arguments.gpu_name,
-                        blocking_power_advice(*known_w))};
+    return {std::vector<double>(count, *known_w), fmt::format("blocking power: {:.4g} W, Lowgear's figure for {}; {}",
+                                                              *known_w, arguments.gpu_name, kMeasureBlockingPower)};
   }
   const double power_w = std::round(kBlockingShare * median_power_at_max_clock_w(file.profile));
   return {std::vector<double>(count, power_w),
           fmt::format("blocking power: assumed {:.4g} W, a fifth of the power of ops at their highest clock; {}",
-                      power_w, blocking_power_advice(power_w))};
+                      power_w, kMeasureBlockingPower)};
 }
 
 std::vector<double> blocking_power_from_argument(const std::string& argument, int stages) {

@@ -17,6 +17,7 @@
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/progress.h"
 #include "app/cli/terminal/table.h"
+#include "app/cli/text/plan_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
@@ -182,7 +183,6 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
   data.clock_lead_s = arguments.planner.switch_latency.lead_s;
   data.lowgear_version = version();
   data.command = arguments.command;
-  data.late_s = arguments.planner.switch_latency.requests_at_begin_s();
   data.profile_name = std::filesystem::path(input.file.source).filename().string();
   return render_html_report(data);
 }
@@ -205,18 +205,19 @@ std::string ending(const CompareArguments& arguments) {
   return fmt::format("{}{}", arguments.wide ? "" : "More figures: --wide, --html FILE. ", kNext);
 }
 
-std::string explanation(const api::PolicyComparison& comparison, std::optional<double> late_s, double unit_s) {
-  std::string text =
+std::string clocks_text(const SwitchLatencyArgument& latency) {
+  return fmt::format("Clocks: {}{}.\n", clock_changes_text(latency.lead_s, latency.late_by_s()),
+                     latency.lead_s > 0
+                         ? "; late clocks are requested when units begin\n(--no-ask-ahead plans for that; lowgear "
+                           "profile measures the latency)"
+                         : "");
+}
+
+std::string explanation(const api::PolicyComparison& comparison, const SwitchLatencyArgument& latency, double unit_s) {
+  const std::string text =
       fmt::format("Savings of energy against {} ({:.4f} s, {:.1f} J), replayed on the profile; in brackets the time.\n",
                   comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j);
-  if (late_s) {
-    text += fmt::format(
-        "Agents request clocks {0} ahead, so that they change in time; late clocks change {0} after their units\n"
-        "begin, as without requesting ahead (--no-ask-ahead plans for that).\n",
-        duration_text(*late_s));
-  }
-  text += step_text(comparison, unit_s);
-  return text;
+  return text + clocks_text(latency) + step_text(comparison, unit_s);
 }
 
 std::string wide_explanation(const api::PolicyComparison& comparison, double unit_s) {
@@ -239,13 +240,9 @@ void print_notes(const api::PolicyComparison& comparison, const PipelineInput& i
   if (is_example_profile(input.pipeline.profile)) console.note(profile::kExampleProfileNotice);
 }
 
-std::string late_changes(const api::PolicyComparison& comparison, std::optional<double> late_s) {
+std::string late_changes(const api::PolicyComparison& comparison, const SwitchLatencyArgument& latency) {
   const std::string table = late_table(comparison);
-  if (table.empty()) return "";
-  return fmt::format(
-      "\nThe same with clocks that change {} after their units begin, as without requesting ahead "
-      "(--no-ask-ahead plans for\nthat; lowgear profile measures the latency).\n{}",
-      duration_text(*late_s), table);
+  return table.empty() ? "" : fmt::format("\n{}The same with late clocks:\n{}", clocks_text(latency), table);
 }
 
 ExitCode run_compare(CompareArguments arguments, Console& console) {
@@ -294,12 +291,11 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
                         {"vertices", planner.frontier().vertices().size()}};
     console.print_json(json);
   } else {
-    console.print(arguments.wide
-                      ? wide_table(comparison, published_pct) + '\n' +
-                            wide_explanation(comparison, arguments.perseus.unit_s) + ending(arguments) +
-                            late_changes(comparison, options.late_s)
-                      : comparison_table(comparison) + '\n' +
-                            explanation(comparison, options.late_s, arguments.perseus.unit_s) + ending(arguments));
+    console.print(arguments.wide ? wide_table(comparison, published_pct) + '\n' +
+                                       wide_explanation(comparison, arguments.perseus.unit_s) + ending(arguments) +
+                                       late_changes(comparison, latency)
+                                 : comparison_table(comparison) + '\n' +
+                                       explanation(comparison, latency, arguments.perseus.unit_s) + ending(arguments));
     print_notes(comparison, input, console);
   }
   return ExitCode::ok;

@@ -50,11 +50,11 @@ const api::PlanFigures& shown_plan(const api::PlanResult& result) {
 std::string_view latency_source_text(const SwitchLatencyArgument& latency) {
   switch (latency.source) {
     case SwitchLatencyArgument::Source::profile:
-      return "of the profile";
+      return "the profile's";
     case SwitchLatencyArgument::Source::assumed:
       return "assumed: lowgear profile and lowgear doctor --measure-switch-latency measure it";
     default:
-      return "--switch-latency";
+      return "that of --switch-latency";
   }
 }
 
@@ -70,18 +70,16 @@ std::string short_units_text(const plan::Plan& plan, double lead_s) {
 
 /// Effect of clock changes that come late on the plan.
 std::string latency_text(const SwitchLatencyArgument& latency, const api::PlanResult& result) {
-  if (latency.latency_s == 0.0) return "clocks    change at once (--switch-latency), which no GPU does\n";
-  const std::string change = fmt::format("clocks    change {} after the request ({})",
-                                         duration_text(*latency.latency_s), latency_source_text(latency));
-  if (!result.late) return change + ", which the figures above include\n";
-  const api::LateReplay& late = *result.late;
-  return fmt::format(
-      "{}. The agent requests each that long before its unit, so that it changes in time{}; requested when units "
-      "begin, "
-      "the plan would come to {} energy, {} time\n",
-      change, short_units_text(result.shown, latency.lead_s),
-      percent_text(change_pct(late.baseline.energy_j, late.plan.energy_j)),
-      percent_text(change_pct(late.baseline.time_s, late.plan.time_s)));
+  std::string text = "clocks    " + clock_changes_text(latency.lead_s, latency.late_by_s());
+  if (latency.latency_s == 0.0) return text + '\n';
+  if (result.late) {
+    const api::LateReplay& late = *result.late;
+    text += fmt::format("{}; requested when units begin, the plan would come to {} energy, {} time",
+                        short_units_text(result.shown, latency.lead_s),
+                        percent_text(change_pct(late.baseline.energy_j, late.plan.energy_j)),
+                        percent_text(change_pct(late.baseline.time_s, late.plan.time_s)));
+  }
+  return fmt::format("{}. The switch latency is {}\n", text, latency_source_text(latency));
 }
 
 Json latency_json(const SwitchLatencyArgument& latency, const api::PlanResult& result) {
@@ -198,7 +196,7 @@ void say_warnings(const Result& result, const std::vector<std::string>& doubts, 
                   Console& console) {
   for (const std::string& warning : result.warnings) {
     if (std::ranges::find(doubts, warning) != doubts.end()) continue;
-    if (warning != result.finding) {
+    if (std::ranges::find(result.findings, warning) == result.findings.end()) {
       console.note(warning);
     } else if (!arguments.quiet) {
       console.warn(warning);

@@ -222,7 +222,7 @@ std::optional<steps::WorkModel> fit_work(const ProfileArguments& arguments, std:
   }
   const std::string unstated = steps::leave_out_unstated(recordings, *lengths);
   if (!unstated.empty()) console.warn(unstated);
-  return steps::fit_recorded_work(recordings, *lengths, arguments.profiling.skipped_iterations);
+  return steps::fit_recorded_work(recordings, *lengths, arguments.profiling);
 }
 
 ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {

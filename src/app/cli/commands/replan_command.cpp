@@ -171,7 +171,7 @@ planner::PlannerOptions options_of_run(const api::RunFile& run) {
   return {.method = planner::FrontierMethod::automatic,
           .epsilon = run.epsilon,
           .granularity = run.granularity,
-          .switch_latency_s = run.switch_latency_s};
+          .switch_latency_s = run.late_by_s};
 }
 
 api::WorkReplanRequest replan_request(const ReplanArguments& arguments, const FollowedPlan& plan) {
@@ -198,7 +198,7 @@ void take_clocks_of(const api::RunContents& contents, PlannerArguments& planner,
   planner.granularity = contents.run.granularity;
   // A plan whose clocks are requested ahead was planned as if they changed at once.
   planner.switch_latency.asks_ahead = contents.chosen.clock_lead_s > 0;
-  const double latency_s = std::max(contents.run.switch_latency_s, contents.chosen.clock_lead_s);
+  const double latency_s = std::max(contents.run.late_by_s, contents.chosen.clock_lead_s);
   if (latency_s > 0) switch_latency_s = latency_s;
   planner.switch_latency.latency_s = latency_s;
   planner.switch_latency.complete_for_plan({});
@@ -279,11 +279,8 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
   folder.commit();
   progress.reset();
   for (const std::string& warning : summary.result.warnings) {
-    if (warning == summary.result.finding) {
-      console.warn(warning);
-    } else {
-      console.note(warning);
-    }
+    const bool is_finding = std::ranges::find(summary.result.findings, warning) != summary.result.findings.end();
+    is_finding ? console.warn(warning) : console.note(warning);
   }
   if (arguments.json) {
     Json json = joint_plan_json(arguments.out, summary);

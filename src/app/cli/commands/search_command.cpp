@@ -44,7 +44,7 @@ std::string head_text(const estimator::SearchRequest& request, const estimator::
       "{} on {} {}, global batch {} x {} tokens, stack {}: best by {}\n"
       "power by clock {}\n"
       "{} layouts divide evenly: {} fit into memory and are estimated, {} do not fit\n"
-      "{}. Searched in {:.2f} s, planning included\n\n",
+      "planned: {}. Searched in {:.2f} s, planning included\n\n",
       request.job.model.name, request.limits.gpus, describe(request.job.gpu), request.job.batch.global,
       request.job.batch.sequence_length, describe(request.job.stack), name(request.objective),
       request.job.gpu.power_source, found.layouts, found.results.size(), found.too_large,
@@ -100,10 +100,10 @@ std::string reasons_text(const estimator::SearchReportData& found) {
       is_planned ? ", as planned" : ", both by a quick estimate");
   std::size_t reasons = 0;
   for (const estimator::TimeDifference& part : found.why) {
-    const double change_s = part.winner_s - part.runner_up_s;
+    const double change_s = part.winner_s - part.rival_s;
     if (std::abs(change_s) < kTellingShare * winner.time_s || reasons++ == kMaxReasons) break;
     text += fmt::format("  {:<24} {:+.3f} s ({:.3f} s against {:.3f} s)\n", part.part, change_s, part.winner_s,
-                        part.runner_up_s);
+                        part.rival_s);
   }
   return text;
 }
@@ -182,7 +182,7 @@ Json search_json(const estimator::SearchRequest& request, const PriceArguments& 
   for (const std::size_t index : found.pareto) pareto.push_back(result_json(request, found.results[index]));
   Json why = Json::array();
   for (const estimator::TimeDifference& part : found.why) {
-    why.push_back({{"part", part.part}, {"winner_s", part.winner_s}, {"runner_up_s", part.runner_up_s}});
+    why.push_back({{"part", part.part}, {"winner_s", part.winner_s}, {"rival_s", part.rival_s}});
   }
   return {{"format", "lowgear.search/1"},
           {"figures", "estimated; full_clocks, no_later and least_energy planned on estimated values"},

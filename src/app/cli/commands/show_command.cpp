@@ -67,16 +67,20 @@ std::string summary_table(const std::vector<profile::OpProfileSummary>& rows) {
                {"fastest s"},
                {"slowest s"},
                {"missing MHz", Table::Align::left},
-               {"noisy MHz", Table::Align::left}});
+               {"not faster MHz", Table::Align::left}});
   for (const profile::OpProfileSummary& row : rows) {
     table.add_row({fmt::to_string(row.stage), std::string(name(row.kind)), fmt::to_string(row.count),
-                   fmt::format("{}-{}", row.min_clock_mhz, row.max_clock_mhz), fmt::to_string(row.clock_step_mhz),
-                   fmt::to_string(row.pareto_count), fmt::to_string(row.hull_count),
-                   fmt::format("{:.6g}", row.fastest_time_s), fmt::format("{:.6g}", row.slowest_time_s),
+                   fmt::format("{}-{}", row.min_clock_mhz, row.max_clock_mhz),
+                   row.clock_step_mhz == 0 ? "-" : fmt::to_string(row.clock_step_mhz), fmt::to_string(row.pareto_count),
+                   fmt::to_string(row.hull_count), fmt::format("{:.6g}", row.fastest_time_s),
+                   fmt::format("{:.6g}", row.slowest_time_s),
                    clocks_text(row.missing_clocks_mhz, static_cast<std::size_t>(row.missing_count)),
-                   clocks_text(row.noisy_clocks_mhz, row.noisy_clocks_mhz.size())});
+                   clocks_text(row.not_faster_clocks_mhz, row.not_faster_clocks_mhz.size())});
   }
-  return table.text();
+  const auto is_not_faster = [](const auto& row) { return !row.not_faster_clocks_mhz.empty(); };
+  return table.text() + (std::ranges::any_of(rows, is_not_faster)
+                             ? "not faster: than the next lower clock, at a power limit or by noise\n"
+                             : "");
 }
 
 Json summary_json(const profile::OpProfileSummary& row) {
@@ -88,7 +92,7 @@ Json summary_json(const profile::OpProfileSummary& row) {
           {"clock_step_mhz", row.clock_step_mhz},
           {"missing_count", row.missing_count},
           {"missing_clocks_mhz", row.missing_clocks_mhz},
-          {"noisy_clocks_mhz", row.noisy_clocks_mhz},
+          {"not_faster_clocks_mhz", row.not_faster_clocks_mhz},
           {"pareto_count", row.pareto_count},
           {"hull_count", row.hull_count},
           {"fastest_time_s", row.fastest_time_s},

@@ -41,7 +41,7 @@ namespace {
 struct SimulateArguments {
   PipelineArguments pipeline;
   std::string plan;
-  std::vector<std::string> stragglers;  ///< STAGE=FACTOR
+  std::vector<std::string> slow_stages;  ///< STAGE=FACTOR
   SwitchLatencyArgument switch_latency;
   int pipelines = 1;
   std::optional<double> slow_pipeline;
@@ -81,7 +81,7 @@ std::vector<profile::Recording> load_settled_recordings(const std::vector<std::s
 }
 
 /// `3=1.2`
-simulator::StageSlowdown parse_straggler(const std::string& text) {
+simulator::StageSlowdown parse_slow_stage(const std::string& text) {
   const auto slow = numbered_factor(text, 1);
   if (!slow) {
     // Without the option's name, which CLI11 puts before the message of a check of `each`.
@@ -176,8 +176,8 @@ Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& p
                              .pipelines = arguments.pipelines,
                              .slow_pipeline = arguments.slow_pipeline,
                              .progress = &progress};
-  for (const std::string& straggler : arguments.stragglers) {
-    request.conditions.slowdowns.push_back(parse_straggler(straggler));
+  for (const std::string& slow : arguments.slow_stages) {
+    request.conditions.slowdowns.push_back(parse_slow_stage(slow));
   }
   const api::ProfiledPipeline& pipeline = planned.input.pipeline;
   Simulation result;
@@ -378,12 +378,12 @@ VerbAction declare_simulate(CLI::App& app) {
   add_pipeline_options(app, arguments->pipeline);
   add_gpu_name_option(app, arguments->pipeline.gpu_name,
                       "the profile's powers are checked against its limit (default the plan's)");
-  app.add_option("--straggler", arguments->stragglers,
+  app.add_option("--slow-stage,--straggler", arguments->slow_stages,
                  "Virtual stage that takes FACTOR times as long at the same power; may be repeated")
       ->type_name("STAGE=FACTOR")
       ->expected(1)
       ->take_all()
-      ->each([](const std::string& text) { (void)parse_straggler(text); });
+      ->each([](const std::string& text) { (void)parse_slow_stage(text); });
   add_switch_latency_option(app, arguments->switch_latency);
   add_whole_number(app, "--pipelines", {1, kMaxPipelines}, into(arguments->pipelines),
                    "Data-parallel pipelines that wait for each other at the end of an iteration (default 1)");

@@ -29,7 +29,7 @@ constexpr auto kPlanningVerbs = std::to_array<Verb>({
      declare_verify, true},
     {"verify --replay", group::kFormOfVerb,
      "Replay a plan on a profile, also with slow stages or in a cluster with a slow pipeline",
-     "lowgear verify --replay plan/plans/00000.json --profile profile.csv --straggler 3=1.2", declare_simulate, true},
+     "lowgear verify --replay plan/plans/00000.json --profile profile.csv --slow-stage 3=1.2", declare_simulate, true},
     {"published", group::kPlan, "Check published results of Perseus against its data and Lowgear",
      "lowgear published evaluate sosp24_data", nullptr},
     {"published evaluate", group::kFormOfVerb,

@@ -97,6 +97,14 @@ simulator::PipelineFigures against(const api::WorkReplan& replan, const simulato
 
 }  // namespace
 
+std::string clock_changes_text(double lead_s, double late_by_s) {
+  if (lead_s > 0)
+    return fmt::format("requested {} before their units, so that they change in time", duration_text(lead_s));
+  if (late_by_s > 0)
+    return fmt::format("changed {} after their units begin, which all figures include", duration_text(late_by_s));
+  return "changed at once (--switch-latency), which no GPU does";
+}
+
 std::string percent_text(double pct) { return signed_text(pct, 2) + " %"; }
 
 std::string partition_text(const profile::Partition& partition) {

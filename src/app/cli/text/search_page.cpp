@@ -130,7 +130,7 @@ report::Bars rival_bars(const estimator::SearchRequest& request, const PriceArgu
   for (const estimator::TimeDifference& part : found.why) {
     bars.parts.emplace_back(part.part);
     bars.rows[0].amounts.push_back(part.winner_s);
-    bars.rows[1].amounts.push_back(part.runner_up_s);
+    bars.rows[1].amounts.push_back(part.rival_s);
   }
   return bars;
 }
@@ -198,9 +198,8 @@ std::vector<report::Card> cards_of(const estimator::SearchRequest& request, cons
 }  // namespace
 
 std::string planned_count_text(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
-  if (request.objective == estimator::SearchObjective::time)
-    return fmt::format("{} of them are planned", found.planned);
-  std::string text = fmt::format("{} of them are planned and ranked by their plans", found.planned);
+  if (request.objective == estimator::SearchObjective::time) return fmt::to_string(found.planned);
+  std::string text = fmt::format("{}, ranked by their plans", found.planned);
   if (found.planned == found.results.size()) return text;
   text += ", the others by a quick estimate of energy";
   if (found.open_rivals == 0) return text + ", of which none can beat the last shown";

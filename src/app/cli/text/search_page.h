@@ -8,7 +8,7 @@
 
 namespace lowgear::cli {
 
-/// `30 of them are planned and ranked by their plans, ...`: how the layouts are ranked.
+/// `30, ranked by their plans, the others by a quick estimate, ...`: the layouts that are planned.
 [[nodiscard]] std::string planned_count_text(const estimator::SearchRequest& request,
                                              const estimator::SearchReportData& found);
 

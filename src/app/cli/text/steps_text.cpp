@@ -13,6 +13,7 @@
 #include "app/cli/plan/plan_folder.h"
 #include "app/cli/plan/plan_steps.h"
 #include "app/cli/terminal/table.h"
+#include "app/cli/text/plan_text.h"
 #include "base/core/numbers/figure_text.h"
 #include "base/core/numbers/number.h"
 #include "base/core/version.h"
@@ -125,15 +126,6 @@ const std::vector<std::string>& state_columns() {
   static const std::vector<std::string> columns{
       "steps", "time", "energy", "time, same deal", "energy, same deal", "energy, first row", "waiting", "late, mean"};
   return columns;
-}
-
-std::string latency_words(const StepsPlan& plan) {
-  if (plan.file.late_by_s > 0) {
-    return fmt::format("change {} after their units begin, which all figures include",
-                       duration_text(plan.file.late_by_s));
-  }
-  return plan.file.clock_lead_s > 0 ? fmt::format("requested {} ahead", duration_text(plan.file.clock_lead_s))
-                                    : std::string("change at once (--switch-latency), which no GPU does");
 }
 
 std::string amounts_words(const StepsPlan& plan) {
@@ -310,7 +302,7 @@ std::string steps_text(const StepsPlan& plan) {
                   kHundred * (plan.file.prediction_error > 0 ? plan.file.prediction_error : plan.file.model.error()),
                   plan.file.prediction_error > 0 ? ", steps that were not fitted" : ", of the fit");
   text += fmt::format("clocks    one per {}, {}; margin {:.2f} % as dealt{}\n", name(plan.file.clocks_per),
-                      latency_words(plan), kHundred * plan.file.margins[0],
+                      clock_changes_text(plan.file.clock_lead_s, plan.file.late_by_s), kHundred * plan.file.margins[0],
                       can_balance ? fmt::format(", {:.2f} % balanced", kHundred * plan.file.margins[1]) : "");
   text += fmt::format("planning  {} a step, at most {}\n", duration_text(time.mean_s), duration_text(time.most_s));
   const auto bound_pct = [&](Deal deal) {
@@ -369,26 +361,26 @@ std::string steps_page(const StepsPlan& plan) {
   const StepTotals given = totals(plan.run, Deal::given, shown.times, shown.which);
   const StepTotals balanced = totals(plan.run, Deal::balanced, shown.times, shown.which);
   const std::string basis = words(plan, shown);
-  report::Page page{
-      .lowgear_version = version(),
-      .command = plan.file.command,
-      .title = title_words(plan.file),
-      .headline = headline(given, balanced),
-      .facts = {{"Job", facts_words(plan)},
-                {"Steps", fmt::format("{}; {}", steps_words(plan), basis)},
-                {"Times", amounts_words(plan)},
-                {"Clocks", fmt::format("one per {}, {}", name(plan.file.clocks_per), latency_words(plan))},
-                {"Profile", std::filesystem::path(plan.file.profile).filename().string()}},
-      .cards = cards(plan, given, balanced),
-      .warnings = plan.warnings,
-      .plot = std::nullopt,
-      .bars = {},
-      .tables = {{.title = plan.run.deals.size() > 1 ? "Four states of the same steps" : "The same steps",
-                  .basis = basis,
-                  .columns = state_columns(),
-                  .rows = state_cells(state_rows(plan, shown)),
-                  .chosen = 1}},
-      .reading = reading_words(plan)};
+  report::Page page{.lowgear_version = version(),
+                    .command = plan.file.command,
+                    .title = title_words(plan.file),
+                    .headline = headline(given, balanced),
+                    .facts = {{"Job", facts_words(plan)},
+                              {"Steps", fmt::format("{}; {}", steps_words(plan), basis)},
+                              {"Times", amounts_words(plan)},
+                              {"Clocks", fmt::format("one per {}, {}", name(plan.file.clocks_per),
+                                                     clock_changes_text(plan.file.clock_lead_s, plan.file.late_by_s))},
+                              {"Profile", std::filesystem::path(plan.file.profile).filename().string()}},
+                    .cards = cards(plan, given, balanced),
+                    .warnings = plan.warnings,
+                    .plot = std::nullopt,
+                    .bars = {},
+                    .tables = {{.title = plan.run.deals.size() > 1 ? "Four states of the same steps" : "The same steps",
+                                .basis = basis,
+                                .columns = state_columns(),
+                                .rows = state_cells(state_rows(plan, shown)),
+                                .chosen = 1}},
+                    .reading = reading_words(plan)};
   page.series = step_plots(plan, shown);
   return render_html_page(page);
 }

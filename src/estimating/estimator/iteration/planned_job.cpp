@@ -159,6 +159,9 @@ namespace {
 constexpr double kLeastTimeS = 1e-9;
 constexpr double kLeastEnergyJ = 1e-9;
 
+/// What is left of a backward without its weight gradient.
+WorkCost input_gradient(const StageEstimate& costs) { return costs.backward + -1 * costs.weight_gradient; }
+
 void add_rows(profile::StageProfile& profile, int stage, OpKind kind, const WorkEnergy& energy,
               std::span<const int> clocks_mhz) {
   for (const int clock_mhz : clocks_mhz) {
@@ -184,12 +187,10 @@ profile::StageProfile emitted_profile(const GpuModel& gpu, const IterationEstima
   for (int stage = 0; stage < profile.stages(); ++stage) {
     const StageEstimate& costs = estimate.stages[static_cast<std::size_t>(stage)];
     add_rows(profile, stage, OpKind::forward, WorkEnergy(gpu, costs.forward), clocks_mhz);
-    const WorkEnergy backward(gpu, costs.backward);
-    add_rows(profile, stage, OpKind::backward, backward, clocks_mhz);
+    add_rows(profile, stage, OpKind::backward, WorkEnergy(gpu, costs.backward), clocks_mhz);
     if (!(costs.weight_gradient.time_s() > 0)) continue;
-    const auto part = [&](const WorkCost& work) { return WorkEnergy(gpu, work, backward.sustained_clock_mhz()); };
-    add_rows(profile, stage, OpKind::weight_gradient, part(costs.weight_gradient), clocks_mhz);
-    add_rows(profile, stage, OpKind::input_gradient, part(costs.backward + -1 * costs.weight_gradient), clocks_mhz);
+    add_rows(profile, stage, OpKind::weight_gradient, WorkEnergy(gpu, costs.weight_gradient), clocks_mhz);
+    add_rows(profile, stage, OpKind::input_gradient, WorkEnergy(gpu, input_gradient(costs)), clocks_mhz);
   }
   return profile;
 }
@@ -199,21 +200,24 @@ std::map<std::pair<int, OpKind>, power::ClockShare> clock_shares(const GpuModel&
   std::map<std::pair<int, OpKind>, power::ClockShare> shares;
   for (int stage = 0; stage < static_cast<int>(estimate.stages.size()); ++stage) {
     const StageEstimate& costs = estimate.stages[static_cast<std::size_t>(stage)];
-    const auto add = [&shares, stage](OpKind kind, const WorkCost& work, const WorkEnergy& sustained_by) {
-      if (work.time_s() > 0) {
-        shares[{stage, kind}] = {work.core_s / work.time_s(), sustained_by.sustained_clock_mhz()};
-      }
+    const auto add = [&](OpKind kind, const WorkCost& work) {
+      if (!(work.time_s() > 0)) return;
+      shares[{stage, kind}] = {work.core_s / work.time_s(), WorkEnergy(gpu, work).sustained_clock_mhz()};
     };
-    const WorkEnergy backward(gpu, costs.backward);
-    add(OpKind::forward, costs.forward, WorkEnergy(gpu, costs.forward));
-    add(OpKind::backward, costs.backward, backward);
-    add(OpKind::weight_gradient, costs.weight_gradient, backward);
-    add(OpKind::input_gradient, costs.backward + -1 * costs.weight_gradient, backward);
+    add(OpKind::forward, costs.forward);
+    add(OpKind::backward, costs.backward);
+    add(OpKind::weight_gradient, costs.weight_gradient);
+    add(OpKind::input_gradient, input_gradient(costs));
   }
   return shares;
 }
 
 namespace {
+
+void add_note(PlannedEstimate& planned, const std::string& note) {
+  if (!planned.note.empty() && !note.empty()) planned.note += "; ";
+  planned.note += note;
+}
 
 void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlanOptions& options) {
   const auto deadline_s = single_deadline_s(options.deadline, job.fastest_s(), job.slowest_s());
@@ -230,11 +234,7 @@ void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlan
                                  *deadline_s, job.fastest_s()));
   }
   planned.rows.push_back({fmt::format("within {:.4g} s", *deadline_s), "planned", job.plan(*deadline_s)});
-}
-
-void add_note(PlannedEstimate& planned, const std::string& note) {
-  if (!planned.note.empty() && !note.empty()) planned.note += "; ";
-  planned.note += note;
+  add_note(planned, api::beyond_least_energy(deadline_s, job.slowest_s()).value_or(""));
 }
 
 }  // namespace

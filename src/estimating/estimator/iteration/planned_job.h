@@ -130,7 +130,8 @@ class PlannedJob {
 
 /// A stage profile for `lowgear plan` from an estimate: time and energy of forward and backward of every virtual stage
 /// on one of its tp x cp GPUs at every clock of `profiled_clocks_mhz` (WorkEnergy), and of input and weight gradient
-/// where the estimate tells them apart. *Estimated*, not measured.
+/// where the estimate tells them apart. No row draws more than the GPU's power limit: a pass runs at the clock that it
+/// sustains by itself. *Estimated*, not measured.
 [[nodiscard]] profile::StageProfile emitted_profile(const GpuModel& gpu, const IterationEstimate& estimate);
 
 /// The part of the time of each pass in `emitted_profile` that follows the SM clock, at the clock that the pass

@@ -94,8 +94,6 @@ double WorkEnergy::sustained_clock_mhz(double limit_w) const {
                                      higher ? gpu_->clocks.max_mhz : sustained_mhz_, limit_w, power_w);
 }
 
-TimedEnergy WorkEnergy::at_power_limit(double limit_w) const { return at_clock(sustained_clock_mhz(limit_w)); }
-
 bool has_own_power_limit(const GpuModel& gpu) {
   return gpu.power.kernel_limit_w > 0 && gpu.power.kernel_limit_w != gpu.power.limit_w;
 }

@@ -49,8 +49,6 @@ struct EnergySplit {
 class WorkEnergy {
  public:
   WorkEnergy(const GpuModel& gpu, const WorkCost& work);
-  /// Part of longer work, whose sustained clock it shares: power limits hold for means over tens of milliseconds.
-  WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustained_clock_mhz);
   /// Work whose time was measured under a power limit that is not the GPU's.
   [[nodiscard]] static WorkEnergy measured_under(double limit_w, const GpuModel& gpu, const WorkCost& work);
 
@@ -63,11 +61,9 @@ class WorkEnergy {
   [[nodiscard]] TimedEnergy at_clock(double clock_mhz) const;
   /// The energy at a clock, by consumer.
   [[nodiscard]] EnergySplit split_at(double clock_mhz) const;
-  /// With a power limit instead of a clock lock: at the highest clock whose mean power is within it, or at the lowest
-  /// clock if none is.
-  [[nodiscard]] TimedEnergy at_power_limit(double limit_w) const;
 
  private:
+  WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustained_clock_mhz);
   [[nodiscard]] double time_s(double clock_mhz) const;
   [[nodiscard]] EnergySplit split(double clock_mhz, double cycles_s, double time_s) const;
   /// The highest clock at which the work, in the time that it states, draws no more than the limit.

@@ -117,13 +117,11 @@ CappedLayout::StageKinds CappedLayout::stage_kinds(const IterationEstimate& esti
     if (known != examples.end()) continue;
     examples.push_back(&stage);
     StageKind kind{{WorkEnergy(gpu, stage.forward)}, {}};
-    const WorkEnergy backward(gpu, stage.backward);
     if (whole_backwards_ || !(stage.weight_gradient.time_s() > 0)) {
-      kind.passes.push_back(backward);
+      kind.passes.emplace_back(gpu, stage.backward);
     } else {
-      const double clock_mhz = backward.sustained_clock_mhz();
-      kind.passes.emplace_back(gpu, stage.backward + -1 * stage.weight_gradient, clock_mhz);
-      kind.passes.emplace_back(gpu, stage.weight_gradient, clock_mhz);
+      kind.passes.emplace_back(gpu, stage.backward + -1 * stage.weight_gradient);
+      kind.passes.emplace_back(gpu, stage.weight_gradient);
     }
     for (const WorkEnergy& pass : kind.passes) kind.least += LeastEnergy(pass, clocks_mhz_, gpu.power.blocking_w);
     stages.kinds.push_back(std::move(kind));

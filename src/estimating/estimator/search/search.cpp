@@ -299,11 +299,11 @@ std::vector<TimeDifference> compare_times(const TrainingJob& job, const SearchLa
     if (found == differences.end()) {
       differences.push_back({part.name, 0, part.time_s});
     } else {
-      found->runner_up_s = part.time_s;
+      found->rival_s = part.time_s;
     }
   }
   std::ranges::stable_sort(differences, std::ranges::greater{}, [](const TimeDifference& difference) {
-    return std::abs(difference.runner_up_s - difference.winner_s);
+    return std::abs(difference.rival_s - difference.winner_s);
   });
   return differences;
 }

@@ -129,7 +129,7 @@ void rank(std::vector<SearchResult>& results, SearchObjective objective, const P
 struct TimeDifference {
   std::string_view part;  ///< TimePart::name
   double winner_s = 0;
-  double runner_up_s = 0;
+  double rival_s = 0;
 };
 /// Compares parts of the iteration on the busiest pipeline rank of each layout; the largest difference is first.
 [[nodiscard]] std::vector<TimeDifference> compare_times(const TrainingJob& job, const SearchLayout& winner,

@@ -1,14 +1,19 @@
 #include "estimating/estimator/search/search_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/core/error.h"
 #include "estimating/estimator/gpu/gpu_model.h"
@@ -125,11 +130,33 @@ std::size_t rival_of_first(const std::vector<SearchResult>& results) {
   return rival == results.end() ? 0 : static_cast<std::size_t>(rival - results.begin());
 }
 
+/// `pp 3 and tp 2`: what layouts must have; empty: anything.
+std::string fixed_settings_text(const FixedLayout& fixed) {
+  const auto counts =
+      std::to_array<std::pair<std::string_view, std::optional<int>>>({{"tp", fixed.tp},
+                                                                      {"pp", fixed.pp},
+                                                                      {"dp", fixed.dp},
+                                                                      {"cp", fixed.cp},
+                                                                      {"ep", fixed.ep},
+                                                                      {"virtual stages", fixed.virtual_stages},
+                                                                      {"microbatch", fixed.micro_batch}});
+  std::vector<std::string> texts;
+  for (const auto& [name, count] : counts) {
+    if (count) texts.push_back(fmt::format("{} {}", name, *count));
+  }
+  return fmt::format("{}", fmt::join(texts, " and "));
+}
+
 [[noreturn]] void throw_no_layout(const SearchRequest& request, const SearchSpace& space) {
   std::string what = fmt::format("there is no way to divide {} among {} GPUs with a global batch of {}",
                                  request.job.model.name, request.limits.gpus, request.job.batch.global);
-  if (space.fault) what += fmt::format(": {}: {}", space.fault->member, space.fault->what);
-  throw InputError(what);
+  if (space.fault) {
+    what += fmt::format(": {}: {}", space.fault->member, space.fault->what);
+    throw InputError(space.fault->fix.empty() ? what : fmt::format("{}; {}", what, space.fault->fix));
+  }
+  const std::string fixed = fixed_settings_text(request.limits.fixed);
+  throw InputError(fmt::format("{}; {}give another number of GPUs or another global batch", what,
+                               fixed.empty() ? "" : fmt::format("leave {} open, or ", fixed)));
 }
 
 [[noreturn]] void throw_nothing_fits(const SearchRequest& request, const SearchReportData& found) {

@@ -135,7 +135,7 @@ void check_order_run(const PlanFolder& order, const RunSettings& run, Findings& 
   const RunSettings own = verifier::read_run_settings(order.run.text, order.run.name);
   const bool same = own.policy == run.policy && own.ranks == run.ranks && own.microbatches == run.microbatches &&
                     own.blocking_power_w == run.blocking_power_w && own.per_stage_kind == run.per_stage_kind &&
-                    own.switch_latency_s == run.switch_latency_s;
+                    own.late_by_s == run.late_by_s;
   if (!same) findings.add(fmt::format("{}: its settings are not those of the whole run", order.run.name));
 }
 
@@ -151,7 +151,7 @@ schedule::Schedule reference_order(const profile::StageProfile& profile, int mic
 /// between kinds with different highest clocks would take time, which is not derived here.
 void check_baseline(const JsonView& joint, const profile::StageProfile& profile, const RunSettings& run,
                     Findings& findings) {
-  if (run.switch_latency_s > 0) return;
+  if (run.late_by_s > 0) return;
   const schedule::PipelineDag dag = build_dag(reference_order(profile, run.microbatches));
   std::vector<double> start_s(dag.ops.size(), 0);
   std::vector<std::vector<int>> after(dag.ops.size());

@@ -52,7 +52,7 @@ RunSettings read_run_settings(std::string_view text, const std::string& source) 
   run.exact = !is_second(document.at("frontier_method"), "exact", "sandwich");
   if (!run.exact) run.epsilon = number_in(document.at("epsilon"), 0, 1);
   run.per_stage_kind = is_second(document.at("granularity"), "per_op", "per_stage_kind");
-  run.switch_latency_s = number_in(document.at("switch_latency_s"), 0, kMaxTimeS);
+  run.late_by_s = number_in(document.at("late_by_s"), 0, kMaxTimeS);
   if (document.has("asked_deadline_s")) {
     run.asked_deadline_s = number_in(document.at("asked_deadline_s"), 0, std::numeric_limits<double>::max());
   }
@@ -205,7 +205,7 @@ class PlanCheck {
   [[nodiscard]] std::vector<simulator::OpCost> costs() const {
     std::vector<simulator::OpCost> costs;
     const std::vector<PipelineOp>& ops = basis_.pipeline.ops();
-    if (basis_.run.switch_latency_s > 0) {
+    if (basis_.run.late_by_s > 0) {
       schedule::PipelineDag dag;
       dag.ranks = basis_.pipeline.ranks();
       for (const PipelineOp& op : ops) {
@@ -215,7 +215,7 @@ class PlanCheck {
         dag.ops.push_back({op.rank, op.stage, op.kind, op.microbatch});
       }
       dag.rank_begin.push_back(static_cast<int>(dag.ops.size()));
-      return simulator::costs_with_switch_latency(dag, basis_.profile, choices_, basis_.run.switch_latency_s);
+      return simulator::costs_with_switch_latency(dag, basis_.profile, choices_, basis_.run.late_by_s);
     }
     for (std::size_t op = 0; op < ops.size(); ++op) {
       const profile::Measurement& measured =

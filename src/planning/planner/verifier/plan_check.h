@@ -24,7 +24,7 @@ struct RunSettings {
   bool exact = true;                     ///< the frontier is exact; otherwise between bounds at most epsilon apart
   double epsilon = 0;                    ///< relative; 0 when exact
   bool per_stage_kind = false;           ///< one clock for all ops of a (stage, kind)
-  double switch_latency_s = 0;
+  double late_by_s = 0;                  ///< how long after its unit begins a clock changes; 0: in time
   std::optional<double> asked_deadline_s = {};  ///< where one plan was asked for
 };
 

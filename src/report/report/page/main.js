@@ -9,10 +9,9 @@
   const baselineTimeline = timelineData.decode(report.baseline_timeline);
   const counted = (count, one, many) => `${count} ${count === 1 ? one : many}`;
 
-  const clockSwitch = () => {
-    if (report.comparison && report.late_s) return `instant, or ${units.time(report.late_s, 3)} late where it says so`;
-    if (report.clock_lead_s > 0) return `${units.time(report.clock_lead_s, 3)}, requested ahead`;
-    return report.switch_latency_s > 0 ? units.time(report.switch_latency_s, 3) : 'instant';
+  const clockChanges = () => {
+    if (report.clock_lead_s > 0) return `requested ${units.time(report.clock_lead_s, 3)} before their units`;
+    return report.late_by_s > 0 ? `changed ${units.time(report.late_by_s, 3)} after their units begin` : 'changed at once';
   };
 
   const drawHead = () => {
@@ -27,7 +26,7 @@
       ...(report.memory_limit ? [['Memory limit', report.memory_limit === '1f1b' ? 'as 1F1B'
         : `${report.memory_limit} microbatches`]] : []), ['GPUs', `${report.blocking_power_w.length}, one per rank`],
       ['Blocking power', blocking],
-      ['Clock switch', clockSwitch()],
+      ['Clocks', clockChanges()],
       ...(change ? [['Partition', change.partition]] : []),
       ...(change && change.partition_before ? [['Partition before', change.partition_before]] : [])];
     byId('facts').replaceChildren(...facts.map(([name, text]) =>
@@ -62,10 +61,13 @@
   // Lowgear's row of a comparison.
   const ownRow = report.comparison ? report.policies.find(({name}) => name === report.chosen.label) : null;
 
-  const lateCard = () => (ownRow && units.isNumber(ownRow.late_energy_pct)
-    ? [card('Without asking ahead, replayed', units.signedPercent(ownRow.late_energy_pct, 2),
-      `energy, ${units.signedPercent(ownRow.late_time_pct, 2)} time: each clock changes ${units.time(report.late_s, 3)} ` +
-      'after its unit begins. Agents ask ahead, so that clocks change in time.')] : []);
+  const lateCard = () => {
+    const late = ownRow && units.isNumber(ownRow.late_energy_pct)
+      ? {energy_pct: ownRow.late_energy_pct, time_pct: ownRow.late_time_pct} : report.late;
+    return late ? [card('If clocks are requested when units begin, replayed', units.signedPercent(late.energy_pct, 2),
+      `energy, ${units.signedPercent(late.time_pct, 2)} time: each clock changes ` +
+      `${units.time(report.clock_lead_s, 3)} after its unit begins`)] : [];
+  };
 
   const drawCards = () => {
     if (!chosenPlan) return;
@@ -94,10 +96,6 @@
       card('Mean power per GPU, planned', units.power(watts(chosenPlan)),
         `baseline ${units.power(watts(baseline))} · ` +
         `${counted(chosenPlan.switches, 'clock switch', 'clock switches')} per iteration`),
-      ...(report.late ? [card('If clocks are not requested ahead, replayed',
-        units.signedPercent(report.late.energy_pct, 2),
-        `energy, ${units.signedPercent(report.late.time_pct, 2)} time: each clock changes ` +
-        `${units.time(report.clock_lead_s, 3)} after its unit begins`)] : []),
       ...lateCard());
   };
 
@@ -150,7 +148,7 @@
     byId('valley-caption').textContent = valleyPlot.caption(report.valleys) +
       (report.valleys.some((valley) => units.isNumber(valley.envpipe_clock_mhz))
         ? ' EnvPipe starts from the clock at which a rank uses least energy in an iteration, waiting included, when all ' +
-          'ranks run at one clock. It compares clocks in steps of 90 MHz from the highest down.' : '');
+          'ranks run at one clock. It compares profiled clocks that are 90 MHz or more apart, from the highest down.' : '');
     return valleyPlot.draw(byId('valleys'), report.valleys);
   };
 
@@ -186,8 +184,8 @@
       ['Energy', 'Energy of one iteration of one pipeline with one GPU per rank: the profiled energy of its ops, plus ' +
         'blocking power for the time in which a GPU runs no op.'],
       ['Planned', 'Computed from the stage profile. Nothing on this page was measured while training with these clocks.'],
-      ...(report.comparison && report.late_s ? [['With late clocks', 'Each clock changes ' +
-        `${units.time(report.late_s, 3)} after its op begins, for the baseline, too, whose figures the column is ` +
+      ...(report.comparison && report.clock_lead_s > 0 ? [['With late clocks', 'Each clock changes ' +
+        `${units.time(report.clock_lead_s, 3)} after its op begins, for the baseline, too, whose figures the column is ` +
         'relative to.']] : []),
       ...(report.orders.length || report.policies.some((policy) => policy.own_order) ? [['Order', 'Policies that run an order of their own ("own") have neither the bound nor the plans of this page; all ' +
         `others run ${report.orders.length ? 'the named order, those marked "reference" that of the baseline'

@@ -45,7 +45,7 @@ const tables = (() => {
         ...(row.note ? [element('span', {class: 'note', text: row.note})] : [])]},
       ...(new Set(rows.map(orderOf)).size > 1 ? [{head: ['Order'], text: orderOf}] : []),
       columns.time, columns.slowdown, columns.energy, columns.saving,
-      ...(report.late_s ? [{head: ['With late clocks', 'saving % (time)'], text: (row) =>
+      ...(report.comparison && report.clock_lead_s > 0 ? [{head: ['With late clocks', 'saving % (time)'], text: (row) =>
         (units.isNumber(row.late_energy_pct) ? `${units.fixed(-row.late_energy_pct, 2)} ` +
           `(${units.signedPercent(row.late_time_pct, 2)})` : units.fixed(null))}] : []),
       columns.gap, columns.switches,

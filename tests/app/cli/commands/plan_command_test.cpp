@@ -50,7 +50,7 @@ TEST_F(PlanCommand, WritesTheFormatsThatAreDocumented) {
   EXPECT_EQ(run["blocking_power_w"], Json({70.0, 70.0, 70.0}));
   EXPECT_EQ(run["frontier_method"], "exact");
   EXPECT_EQ(run["granularity"], "per_op");
-  EXPECT_EQ(run["switch_latency_s"], 0.0);
+  EXPECT_EQ(run["late_by_s"], 0.0);
 
   const Json plan = parse_json(text("plans/00000.json"), "00000.json");
   EXPECT_EQ(plan["format"], "lowgear.plan/1");

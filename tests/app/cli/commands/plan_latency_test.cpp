@@ -37,8 +37,9 @@ TEST_F(PlanLatency, PlansForClocksThatAreRequestedAheadOfAnAssumedLatency) {
   EXPECT_NEAR(latency["replayed"]["time_s"].get<double>(), at_begin["time_s"].get<double>(), 1e-9);
   EXPECT_NEAR(latency["replayed"]["energy_j"].get<double>(), at_begin["energy_j"].get<double>(), 1e-9);
   EXPECT_THAT(plan({"--deadline", "1.5"}).out,
-              testing::AllOf(HasSubstr("clocks    change 25 ms after the request (assumed"),
-                             HasSubstr("The agent requests each that long before its unit")));
+              testing::AllOf(HasSubstr("clocks    requested 25 ms before their units, so that they change in time"),
+                             HasSubstr("; requested when units begin, the plan would come to "),
+                             HasSubstr(" time. The switch latency is assumed: ")));
   EXPECT_THAT(text("report.html"), HasSubstr("\"clock_lead_s\":0.025"));
 }
 
@@ -51,7 +52,7 @@ TEST_F(PlanLatency, PlansWithTheSwitchLatencyOfTheProfile) {
   const Json summary = planned({"--plans", "3", "--no-ask-ahead"});
   EXPECT_EQ(summary["switch_latency"],
             Json({{"source", "profile"}, {"latency_s", 0.02}, {"planned_with_s", 0.02}, {"asked_ahead_s", 0.0}}));
-  EXPECT_EQ(parse_json(text("run.json"), "run.json")["switch_latency_s"], 0.02);
+  EXPECT_EQ(parse_json(text("run.json"), "run.json")["late_by_s"], 0.02);
   EXPECT_THAT(text("profile.csv"),
               StartsWith("stage,instruction,frequency,time,energy,blocking_power,switch_latency\n"));
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
@@ -64,7 +65,7 @@ TEST_F(PlanLatency, PlansWithTheSwitchLatencyOfTheProfile) {
               Json({{"source", "given"}, {"latency_s", 0.0}, {"planned_with_s", 0.0}, {"asked_ahead_s", 0.0}}))
         << none;
   }
-  EXPECT_THAT(plan({"--plans", "1", "--switch-latency", "instant"}).out, HasSubstr("change at once"));
+  EXPECT_THAT(plan({"--plans", "1", "--switch-latency", "instant"}).out, HasSubstr("clocks    changed at once"));
 }
 
 TEST_F(PlanLatency, PlansAsIfClocksChangedAtOnceWhereTheAgentRequestsThemAhead) {
@@ -100,7 +101,7 @@ TEST_F(PlanLatency, RequestsNothingAheadOfALatencyOfAnIteration) {
 
   const ProgramResult late = plan({"--switch-latency", "9s", "--no-ask-ahead", "--plans", "1"});
   EXPECT_EQ(late.exit_code, 0) << late.err;
-  EXPECT_THAT(late.out, HasSubstr("clocks    change 9 s after the request"));
+  EXPECT_THAT(late.out, HasSubstr("clocks    changed 9 s after their units begin"));
 }
 
 TEST_F(PlanLatency, SaysThatClocksOfShortUnitsMayChangeLate) {
@@ -108,8 +109,8 @@ TEST_F(PlanLatency, SaysThatClocksOfShortUnitsMayChangeLate) {
   const std::string latency = fmt::format("{}s", iteration_s / 2);
   const ProgramResult result = plan({"--plans", "1", "--switch-latency", latency});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("so that it changes in time where units take longer (the shortest takes "));
-  EXPECT_THAT(plan({"--plans", "1", "--switch-latency", "1ms"}).out, HasSubstr("so that it changes in time; "));
+  EXPECT_THAT(result.out, HasSubstr("so that they change in time where units take longer (the shortest takes "));
+  EXPECT_THAT(plan({"--plans", "1", "--switch-latency", "1ms"}).out, HasSubstr("so that they change in time; "));
 }
 
 TEST_F(PlanLatency, PlansAProfileWhoseTopClockIsSlowerThanTheNext) {

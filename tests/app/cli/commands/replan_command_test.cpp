@@ -99,7 +99,7 @@ TEST_F(ReplanCommand, AsksForClocksAsFarAheadAsThePlanBefore) {
   ASSERT_EQ(written.exit_code, 0) << written.err;
   const Json plan = parse_json(read_file(folder_ / "new" / "plans" / "00000.json"), "plan");
   EXPECT_DOUBLE_EQ(plan.at("clock_lead_s").get<double>(), 0.0137);
-  EXPECT_EQ(parse_json(read_file(folder_ / "new" / "run.json"), "run").at("switch_latency_s"), 0);
+  EXPECT_EQ(parse_json(read_file(folder_ / "new" / "run.json"), "run").at("late_by_s"), 0);
   EXPECT_EQ(run_lowgear({"verify", new_out()}).exit_code, 0);
 
   ASSERT_EQ(replan({"--freeze", "5", "--out", new_out()}).exit_code, 0);

@@ -116,12 +116,13 @@ TEST(WorkEnergy, NeverDrawsMoreThanTheLimitAlsoBelowTheKnee) {
 TEST(WorkEnergy, FindsTheClockForALowerPowerLimit) {
   const GpuModel gpu = simple_gpu();
   const WorkEnergy energy(gpu, kProducts);
-  const TimedEnergy capped = energy.at_power_limit(250);
+  const auto at_limit = [&](double limit_w) { return energy.at_clock(energy.sustained_clock_mhz(limit_w)); };
+  const TimedEnergy capped = at_limit(250);
   EXPECT_NEAR(capped.power_w(), 250, 0.01);
   EXPECT_GT(capped.time_s, 1);
-  const TimedEnergy free = energy.at_power_limit(900);
+  const TimedEnergy free = at_limit(900);
   EXPECT_DOUBLE_EQ(free.time_s, 1);
-  const TimedEnergy lowest = energy.at_power_limit(1);
+  const TimedEnergy lowest = at_limit(1);
   EXPECT_NEAR(lowest.time_s, 10, 1e-4) << "no clock is low enough: the lowest";
 }
 

@@ -282,7 +282,7 @@ TEST(CompareTimes, SumsToTheDifferenceOfTheIterations) {
   double other_s = 0;
   for (const TimeDifference& part : compare_times(job, winner, other, sources.get())) {
     winner_s += part.winner_s;
-    other_s += part.runner_up_s;
+    other_s += part.rival_s;
   }
   const auto time_of = [&](const SearchLayout& layout) {
     apply(layout, job);

@@ -154,10 +154,10 @@ TEST(Verify, AcceptsASandwichWithinItsEpsilon) {
 
 TEST(Verify, ReplaysPlansWithSwitchLatency) {
   SampleRun run = sample_run();
-  run.switch_latency_s = 0.015;
+  run.late_by_s = 0.015;
   PlanFolder folder = planner::sample_folder(run);
   EXPECT_THAT(verify(folder).failures, IsEmpty());
-  replace(folder.run.text, "switch_latency_s", "0.015", "0");
+  replace(folder.run.text, "late_by_s", "0.015", "0");
   EXPECT_THAT(verify(folder).failures, Contains(HasSubstr("the check computes")));
 }
 
@@ -347,7 +347,7 @@ const auto kInputTampering = std::to_array<Tampering>({
     {"Policy", [](PlanFolder& f) { replace(f.run.text, "policy", "lowgear", "max"); }},
     {"Method", [](PlanFolder& f) { replace(f.run.text, "frontier_method", "exact", "guess"); }},
     {"Granularity", [](PlanFolder& f) { replace(f.run.text, "granularity", "per_op", "per_stage_kind"); }},
-    {"SwitchLatency", [](PlanFolder& f) { replace(f.run.text, "switch_latency_s", "0", "0.01"); }},
+    {"SwitchLatency", [](PlanFolder& f) { replace(f.run.text, "late_by_s", "0", "0.01"); }},
     {"RunVersion", [](PlanFolder& f) { replace(f.run.text, "format", "run/1", "run/9"); }},
     {"RunTruncated",
      [](PlanFolder& f) {
@@ -393,7 +393,7 @@ PlanFolder folder_by_hand(const std::string& certificate) {
   PlanFolder folder;
   folder.run = {"run.json", R"({"format": "lowgear.run/1", "policy": "lowgear", "stages": 1, "microbatches": 1,
     "schedule": "1f1b", "blocking_power_w": [10], "frontier_method": "exact", "granularity": "per_op",
-    "switch_latency_s": 0})"};
+    "late_by_s": 0})"};
   folder.profile = {"profile.csv",
                     "stage,instruction,frequency,time,energy\n"
                     "0,forward,1400,1,100\n0,forward,700,2,40\n0,backward,1400,1,50\n"};

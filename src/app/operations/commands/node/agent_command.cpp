@@ -21,6 +21,7 @@
 #include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
+#include "base/core/numbers/figure_text.h"
 #include "hardware/gpu/nvml_survey.h"
 
 namespace lowgear::operations {
@@ -292,7 +293,7 @@ cli::ExitCode restore_by_agent(const std::filesystem::path& socket, bool dry_run
 
 cli::ExitCode run_check(const agent::Config& config, const AgentArguments& arguments, cli::Console& console) {
   agent::check_agent(config.process);
-  const std::string gpus = config.all_gpus ? "every GPU" : fmt::format("{} GPUs", config.gpus.size());
+  const std::string gpus = config.all_gpus ? "every GPU" : counted(config.gpus.size(), "GPU", "GPUs");
   if (arguments.json) {
     console.print_json({{"config", arguments.config},
                         {"gpus", config.gpus},
@@ -300,8 +301,8 @@ cli::ExitCode run_check(const agent::Config& config, const AgentArguments& argum
                         {"allow_rules", config.allow.size()},
                         {"journal", config.journal.string()}});
   } else {
-    console.print(fmt::format("{}: {} may be changed; {} access rules; journal in {}\n", arguments.config, gpus,
-                              config.allow.size(), config.journal.string()));
+    console.print(fmt::format("{}: {} may be changed; {}; journal in {}\n", arguments.config, gpus,
+                              counted(config.allow.size(), "access rule", "access rules"), config.journal.string()));
   }
   return cli::ExitCode::ok;
 }
