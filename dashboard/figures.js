@@ -64,11 +64,11 @@ const slowdownText = (job, basis) => {
 };
 
 // What the plan takes of its two limits: the user's is against the fastest plan, and not against the baseline.
-const plannedText = ({planned_time_s: planned, baseline, settings}) => {
+const plannedText = ({planned_time_s: planned, baseline, settings: {slowdown_pct: slowdown}}) => {
   const text = `planned ${units.time(planned)}`;
   if (!baseline || !units.isNumber(planned)) return text;
   return `${text}, ${units.signedPercent(versusPlan_pct(planned, baseline.time_s), 1)} against the baseline` +
-    (settings.slowdown_pct ? ` (your ${units.fixed(settings.slowdown_pct, 0)}\u00a0% are against the fastest plan)` : '');
+    (slowdown ? ` (your ${units.percent(slowdown, Number.isInteger(slowdown) ? 0 : 1)} are against the fastest plan)` : '');
 };
 
 const kFarOff = 'took more than twice the predicted time';
