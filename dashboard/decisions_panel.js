@@ -51,7 +51,7 @@ const withDriftFolded = (decisions) => {
 const sinceText = ({since}) => (since ? ` (${since.count} reports since ${clockTime(since.time_s)})` : '');
 
 // A doubt about the profile stands with the first plan that is made of it.
-const kDoubt = /; the server doubts the profile .*?(?=; from iteration \d+$|$)/;
+const kDoubt = /; the server doubts the profile .*?(?=; from iteration \d+$|; as soon as all ranks have it$|$)/;
 const withDoubtsOnce = (decisions) => {
   let known = '';
   return decisions.map((decision) => {

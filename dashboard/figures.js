@@ -2,7 +2,7 @@
 import shared from './shared.js';
 import {setClass, setText} from './parts.js';
 import {basisOf, counted, guardText, hasEarlierSaving, invalidFigures, isBeforeFirstPlan, isOver, isPastGuard,
-  noSavingReason, plansItself, savedText} from './words.js';
+  noSavingReason, plansItself, savedText, versusPlan_pct} from './words.js';
 
 const {element, units} = shared;
 
@@ -33,13 +33,14 @@ const earlierText = (store) => {
     counted(earlier.iterations, 'iteration') : '';
 };
 
-const kMeaningless = 'Times and energies of this job are meaningless.';
+const kMeaningless = 'not shown, as times and energies mean nothing';
 
 const savingText = (store, basis) => {
   const {summary: job} = store;
   const {baseline, saved_pct: saved} = job;
   if (invalidFigures(job)) return kMeaningless;
   if (!baseline || !units.isNumber(baseline.energy_j)) {
+    if (!baseline && noSavingReason(job)) return noSavingReason(job);
     if (plansItself(job)) return 'The server measures no baseline of a job that plans its own steps.';
     return isBeforeFirstPlan(job) ? 'shown after the first plan' : 'Without a baseline the saving is unknown.';
   }
@@ -58,7 +59,16 @@ const slowdownText = (job, basis) => {
     const noise = units.isNumber(error) ? ` ± ${units.fixed(error, 1)}` : '';
     return `${units.signedPercent(slowdown, 1)}${noise} against the ${basis} baseline${without}`;
   }
-  return baseline ? `${basis} baseline ${units.time(baseline.time_s)}` : isBeforeFirstPlan(job) ? 'compared after the first plan' : 'no baseline';
+  if (!baseline) return isBeforeFirstPlan(job) ? 'compared after the first plan' : noSavingReason(job) || 'no baseline';
+  return `${basis} baseline ${units.time(baseline.time_s)}`;
+};
+
+// What the plan takes of its two limits: the user's is against the fastest plan, and not against the baseline.
+const plannedText = ({planned_time_s: planned, baseline, settings: {slowdown_pct: slowdown}}) => {
+  const text = `planned ${units.time(planned)}`;
+  if (!baseline || !units.isNumber(planned)) return text;
+  return `${text}, ${units.signedPercent(versusPlan_pct(planned, baseline.time_s), 1)} against the baseline` +
+    (slowdown ? ` (your ${units.percent(slowdown, Number.isInteger(slowdown) ? 0 : 1)} are against the fastest plan)` : '');
 };
 
 const kFarOff = 'took more than twice the predicted time';
@@ -67,9 +77,10 @@ const farOffText = (stalled, left) => (stalled === 0 ? ''
   : left > 0 ? `, without ${counted(stalled, 'iteration')} that ${kFarOff}` : `, all of which ${kFarOff}`);
 
 const timeText = ({summary: job, iterations}, basis) => {
+  if (invalidFigures(job)) return kMeaningless;
   if (!plansItself(job)) {
     return [`mean of up to ${kMeanOf} iterations of this plan`, slowdownText(job, basis),
-      `guard ${guardText(job)}`, `planned ${units.time(job.planned_time_s)}`].join(' · ');
+      `guard ${guardText(job)}`, plannedText(job)].join(' · ');
   }
   const {stalled_iterations: stalled} = job;
   return `mean of up to ${kMeanOf} iterations of their own lengths` +
@@ -92,8 +103,9 @@ const showPrediction = (figure, job, basis) => {
 // Which iterations follow the newest plan.
 const reachText = (job) => {
   const [first, now] = [job.from_iteration ?? 0, job.iteration ?? 0];
-  const from = `from iteration ${first.toLocaleString('en')}`;
-  if (first <= now) return `${from} · now at ${now.toLocaleString('en')}`;
+  // Ranks may have begun any iteration before they have reported one.
+  const from = first === 0 ? 'from the first iterations' : `from iteration ${first.toLocaleString('en')}`;
+  if (first <= now) return `${from} · ${isOver(job) ? 'ended' : 'now'} at ${now.toLocaleString('en')}`;
   return isOver(job) ? `${from}, which the job did not reach: it ended at ${now.toLocaleString('en')}`
     : `${from} on; now still at ${now.toLocaleString('en')}`;
 };
@@ -117,12 +129,12 @@ export class Figures {
     const [saved, time, energy, power, plan] = this.figures;
     saved.show(`Energy saved, ${basis}`, savedText(job), savingText(store, basis), mood(job));
     time.show(`Iteration time, ${basis}`, units.time(job.time_s), timeText(store, basis), isPastGuard(job) ? 'bad' : '');
-    energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j),
-      [`mean of the same iterations`, `all ${counted(job.ranks, 'rank')}`,
+    energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j), invalidFigures(job) ? kMeaningless
+      : [`mean of the same iterations`, `all ${counted(job.ranks, 'rank')}`,
         ...(plansItself(job) ? [] : [`planned ${units.energy(job.planned_energy_j)}`])].join(' · '));
-    const total_w = store.totalPower_w();
-    power.show(`Power, ${basis}`, units.power(total_w), total_w === null
-      ? 'not every GPU has reported' : `by the last report of each GPU, not a mean of iterations · ` +
+    const total_w = isOver(job) || invalidFigures(job) ? null : store.totalPower_w();
+    power.show(`Power, ${basis}`, units.power(total_w), isOver(job) ? 'the job has ended: its GPUs are not read any more'
+      : invalidFigures(job) ? kMeaningless : total_w === null ? 'not every GPU has reported' : `by the last report of each GPU, not a mean of iterations · ` +
         `${units.power(total_w / store.ranks.size)} per GPU on average`);
     if (plansItself(job)) return void showPrediction(plan, job, basis);
     const purposes = {baseline: 'full clocks, for the baseline', profile: 'full clocks, other clocks in single iterations',

@@ -2,7 +2,8 @@
 import shared from './shared.js';
 import {LineChart} from './line_chart.js';
 import {TableBehind, panel, setText} from './parts.js';
-import {basisOf, counted, guardLimit_pct, guardText, plansItself, predictionError_pct, versusPlan_pct} from './words.js';
+import {basisOf, counted, guardLimit_pct, guardText, invalidFigures, plansItself, predictionError_pct,
+  versusPlan_pct} from './words.js';
 
 const {dataTable, element, units} = shared;
 
@@ -67,7 +68,7 @@ class IterationPanel {
     this.iterations = [];
     this.basis = '';
     this.chart = new LineChart({name: title, axis, unitOf, describe: (point) => this.describe(point.iteration)});
-    this.empty = element('p', {class: 'empty', text: 'No iteration has been reported yet.'});
+    this.empty = element('p', {class: 'empty'});
     this.caption = element('p', {class: 'caption'});
     this.legend = element('ul', {class: 'legend', 'aria-label': 'Legend'});
     this.table = new TableBehind(`The last ${kTableRows} iterations as a table`, () => this.iterationTable());
@@ -85,7 +86,10 @@ class IterationPanel {
       'zero; drag over the plot to zoom.');
     const points = iterations.map((iteration) => ({x: iteration.iteration, y: iteration[this.member], iteration,
       isAside: store.isProfiling(iteration)}));
-    const hasValues = points.some(({y}) => units.isNumber(y));
+    const invalid = invalidFigures(summary);
+    setText(this.empty, invalid ? 'Times and energies mean nothing, and are not shown.'
+      : 'No iteration has been reported yet.');
+    const hasValues = !invalid && points.some(({y}) => units.isNumber(y));
     for (const node of [this.chart.node, this.caption, this.table.node, this.legend]) node.hidden = !hasValues;
     this.empty.hidden = hasValues;
     if (!hasValues) return;

@@ -106,7 +106,7 @@ export class JobStore {
     const {plan_version: version, state} = this.summary || {};
     const plan = this.plans.get(version) || {};
     if (plan.purpose !== 'full_clocks') return state === 'observing' ? 'no plan is followed' : '';
-    const why = plan.reason.replace(/^full clocks: /, '').replace(/; from iteration \d+$/, '');
+    const why = plan.reason.replace(/^full clocks: /, '').replace(/; (from iteration \d+|as soon as all ranks have it)$/, '');
     return this.decisions.some(({kind, reason}) => kind === 'guard' && reason.includes(why)) ? 'withdrawn by the guard'
       : 'no plan is followed';
   }

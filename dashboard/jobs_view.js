@@ -5,7 +5,7 @@ import {BudgetsPanel} from './budgets_panel.js';
 import {KeyedTable} from './keyed_table.js';
 import {LiveStream} from './live.js';
 import {message, panel, setClass, setText} from './parts.js';
-import {age_s, basisOf, counted, dateTime, duration, inCell, invalidFigures, isOver, noSavingText, plansItself,
+import {age_s, basisOf, counted, dateTime, duration, inCell, isOver, noSavingText, plansItself,
   profilingText, savedText, shortName, stateShown, versusPlan_pct} from './words.js';
 
 const {element, interaction, units} = shared;
@@ -47,9 +47,9 @@ const two = (cell, first, second) => {
 
 const versusText = (job) => {
   if (!plansItself(job)) {
-    return `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`;
+    return !units.isNumber(job.time_s) ? '' : `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`;
   }
-  if (!job.prediction || invalidFigures(job)) return '';
+  if (!job.prediction) return '';
   if (!job.prediction.iterations) return 'more than twice the predictions';
   return `predictions off by ${units.signedPercent(job.prediction.mean_error_pct, 1)}`;
 };
@@ -155,8 +155,8 @@ export class JobsView {
     const shown = all.filter(matches);
     const active = all.filter((job) => !isOver(job)).length;
     setText(this.count, `${counted(all.length, 'job')}, ${active} active` +
-      (shown.length < all.length ? `; ${shown.length} shown` : '') + '. Time and energy: the last 20 iterations, all ' +
-      'ranks together. Savings are relative to the same job\u2019s baseline at full clocks.');
+      (shown.length < all.length ? `; ${shown.length} shown` : '') + '. Time and energy: means of up to 20 last iterations, ' +
+      'all ranks together. Savings are relative to the same job\u2019s baseline at full clocks.');
     this.table.update(shown);
     document.documentElement.dataset.jobs = String(shown.length);
   }

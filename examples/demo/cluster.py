@@ -29,7 +29,7 @@ JOBS = {"small": {"pp": 1, "layers": 4, "microbatches": 4}, "deep": {"pp": 3, "l
         "wide": {"pp": 2, "layers": 8, "microbatches": 5}}
 UNIT_SCALE = 2.5  # units that are longer than what this machine takes to compute them
 FALL = 0.8
-FOREVER = 1_000_000
+FOREVER = 1_000_000_000
 
 
 def say(text):

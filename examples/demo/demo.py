@@ -32,7 +32,7 @@ PROFILE = {"clocks": 5, "iterations": 3, "settle_iterations": 1, "min_mhz": 885}
 SWITCH_LATENCY_MS = 25  # of the simulated A100s
 SLOW_RANK, SLOW_FACTOR = 1, 1.2
 SETTLED, SLOWED = 8, 10  # iterations by the plan before a GPU is slowed, and until it is fast again
-FOREVER = 1_000_000
+FOREVER = 1_000_000_000  # steps that no one waits for: training says no remaining time
 
 
 class Demo:
@@ -77,7 +77,8 @@ class Demo:
         for decision in self.server.get(f"/v1/jobs/{job}/decisions?after={self.decision}")["decisions"]:
             self.decision = decision["id"]
             self.decisions.append(decision)
-            say(f"{decision['kind']}: {decision['reason']}")
+            what = decision.get("technique", decision["kind"]).replace("_", " ")
+            say(f"{what}: {decision['reason']}")
 
     def collect(self, job):
         for iteration in self.server.get(f"/v1/jobs/{job}/iterations?after={self.seen}")["iterations"]:
@@ -132,7 +133,7 @@ def stalls_text(stalled):
 def summary_text(job):
     for problem in (job or {}).get("problems", []):
         if problem["kind"] == "figures_invalid":
-            return problem["text"]
+            return f"{problem['text']}; start the demo again when this machine has less other work to do"
     if job is None or job["baseline"] is None or job["saved_pct"] is None:
         return "ended before there was a plan to compare"
     return (f"*simulated*, last iterations by the plan against {job['baseline']['iterations']} at full "

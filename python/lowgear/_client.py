@@ -255,14 +255,23 @@ class Client:
         `failure` is what ends the process, such as the type of an exception, without its text: server and `lowgear run`
         say then that the rank failed. Warns (RuntimeWarning) when the server does not answer.
         """
-        if self._handle is None:
-            return
-        self._check(self._library.lowgear_set_failure(self._handle, _encode(failure)))
-        status = self.status()
         handle, self._handle = self._handle, None
-        self._check(self._library.lowgear_close(handle))
+        if handle is None:
+            return
+        try:
+            self._check(self._library.lowgear_set_failure(handle, _encode(failure)))
+            status = self._status_of(handle)
+        finally:
+            closed = self._library.lowgear_close(handle)
+        self._check(closed)
         if status.server_problem and not status.server_connected:
             warnings.warn(f"no server: {status.server_problem}", RuntimeWarning, stacklevel=2)
+
+    def _close_at_exit(self):
+        """Closes it when this process exits: the exit status, which Python does not know, may be a failure."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._check(self._library.lowgear_close_at_exit(handle))
 
     def __enter__(self):
         return self
@@ -497,11 +506,10 @@ class Client:
 
     @contextmanager
     def iteration(self):
+        """One iteration. One that raises does not end, and counts nowhere."""
         self.iteration_begin()
-        try:
-            yield
-        finally:
-            self.iteration_end()
+        yield
+        self.iteration_end()
 
     @contextmanager
     def unit(self, kind: str, stage: int, microbatch: Optional[int] = None):
@@ -543,8 +551,11 @@ class Client:
 
     def status(self) -> Status:
         """The client's state now."""
+        return self._status_of(self._handle)
+
+    def _status_of(self, handle) -> Status:
         result = _library.StatusStruct(ctypes.sizeof(_library.StatusStruct))
-        self._check(self._library.lowgear_get_status(self._handle, ctypes.byref(result)))
+        self._check(self._library.lowgear_get_status(handle, ctypes.byref(result)))
         flags = {
             "has_lease",
             "has_plan",

@@ -215,6 +215,7 @@ def load():
     library.lowgear_open.argtypes = [ctypes.POINTER(Options), ctypes.POINTER(client)]
     library.lowgear_close.argtypes = [client]
     library.lowgear_set_failure.argtypes = [client, ctypes.c_char_p]
+    library.lowgear_close_at_exit.argtypes = [client]
     library.lowgear_load_plan.argtypes = [client, ctypes.c_char_p, ctypes.c_int32, ctypes.c_uint32]
     library.lowgear_iteration_begin.argtypes = [client]
     library.lowgear_iteration_end.argtypes = [client]

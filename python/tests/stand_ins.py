@@ -30,6 +30,7 @@ class Session:
         self.numbers = []
         self.open_units = []
         self.in_iteration = False
+        self.ended = []  # numbers of iterations that did, from 0
         self.closed = False
         self.told = []
         self.next_iteration = 0
@@ -41,7 +42,6 @@ class Session:
         self.told.append((iteration, amounts))
 
     def begin(self, number):
-        assert not self.in_iteration
         self.in_iteration = True
         self.iterations.append([])
         self.numbers.append(number)
@@ -50,6 +50,7 @@ class Session:
     def iteration_end(self):
         assert self.in_iteration and not self.open_units
         self.in_iteration = False
+        self.ended.append(len(self.iterations) - 1)
 
     def unit_begin(self, *unit):
         assert self.in_iteration and not self.open_units
@@ -73,6 +74,9 @@ class Session:
 
     def close(self, failure):
         self.closed, self.failure = True, failure
+
+    def close_at_exit(self):
+        self.close(None)
 
 
 class Observed(unittest.TestCase):

@@ -245,7 +245,7 @@ class OfAProcess(Observed):
         self.assertFalse(self.marks.begin_unit("test", "forward", 0, 0))
         self.assert_all_as_listed(1)
 
-    def test_what_an_exception_has_cut_off_proves_nothing(self):
+    def test_what_an_exception_has_cut_off_proves_nothing_and_does_not_end(self):
         self.iterate()
         self.marks.begin("test", PIPELINE, self.job)
         around = self.marks.unit("test", "forward", 0, 0)
@@ -255,6 +255,7 @@ class OfAProcess(Observed):
         self.marks.pause()
         self.assertIsNone(self.marks.refused)
         self.assertEqual([len(units) for units in self.session.iterations], [4, 1, 4])
+        self.assertEqual(self.session.ended, [0, 2])
 
     def test_a_second_thread_is_refused(self):
         self.iterate()
@@ -333,6 +334,13 @@ class OfAProcess(Observed):
         self.assertFalse(self.session.in_iteration)
         self.iterate()
         self.assertEqual(len(self.session.iterations), 1)
+
+    def test_the_iteration_in_which_the_process_fails_does_not_end(self):
+        self.iterate()
+        self.iterate()
+        with unittest.mock.patch("sys.last_value", RuntimeError(), create=True):
+            self.marks.close()
+        self.assertEqual((self.session.ended, self.session.failure), ([0], "RuntimeError"))
 
 
 class Endings(unittest.TestCase):

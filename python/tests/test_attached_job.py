@@ -86,8 +86,18 @@ class Jobs(Attached):
         self.assertEqual(raised.returncode, 1)
         self.assertIn("RuntimeError: the job's own error\n", raised.stderr)
         self.assertNotIn("During handling", raised.stderr)
-        exited = self.train(1, 6, "exits", options=("--record", str(self.folder / "others")))
-        self.assertEqual(exited.returncode, 7)
+        self.assertEqual(self.failure("recordings"), "RuntimeError")
+        for how, status in (("exits", 7), ("leaves", 3)):
+            exited = self.train(1, 6, how, options=("--record", str(self.folder / how)))
+            self.assertEqual(exited.returncode, status)
+            self.assertEqual(self.failure(how), f"exit status {status}")
+        self.train(1, 6, options=("--record", str(self.folder / "good")))
+        self.assertIsNone(self.failure("good"))
+
+    def failure(self, recording):
+        header = json.loads((self.folder / recording / "rank-00000" / "recording.json").read_text())
+        self.assertTrue(header["ended"])
+        return header.get("failure")
 
     def test_a_version_that_is_not_known_is_refused_and_the_job_continues(self):
         copy = self.folder / "changed"

@@ -110,7 +110,7 @@ class AttachedLoops(unittest.TestCase):
 
     def test_a_job_whose_ranks_are_killed_ends_with_its_command(self):
         process = self.loop.start_job(2, FOREVER)
-        self.job_in_state("baseline")
+        wait_until(lambda: any(job["iteration"] is not None for job in self.loop.jobs()), "both ranks have reported")
         ranks = [rank for launcher in children(process.pid) for rank in children(launcher)]
         self.assertEqual(len(ranks), 2)
         for rank in ranks:

@@ -1,6 +1,7 @@
 """The package against the real liblowgear.so: without an agent, with a small agent made here, on simulated GPUs."""
 
 import array
+import contextlib
 import ctypes
 import json
 import mmap
@@ -208,6 +209,15 @@ class WithoutAgent(unittest.TestCase):
                     client.iteration_begin_at(10**12)
             rows = (Path(folder) / "rank-00000" / "units.csv").read_text().splitlines()
             self.assertEqual(rows[1].split(",")[0], "501")
+
+    def test_an_iteration_that_raises_counts_nowhere(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with lowgear.Client(agent_socket="", recording=folder) as client:
+                for raises in (False, True, False):
+                    with contextlib.suppress(ZeroDivisionError), client.iteration():
+                        1 / (not raises)
+            rows = (Path(folder) / "rank-00000" / "iterations.csv").read_text().splitlines()
+            self.assertEqual([row.split(",")[0] for row in rows[1:]], ["0", "2"], "each has a number of its own")
 
     def test_counts_microbatches_that_are_not_named(self):
         with tempfile.TemporaryDirectory() as folder:

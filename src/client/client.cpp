@@ -145,7 +145,7 @@ Client::~Client() {
   if (served_) served_->set_failure(failure_);
   served_.reset();
   lease_.reset();
-  if (recording_) recording_->finish(lost());
+  if (recording_) recording_->finish(lost(), failure_);
 }
 
 /// Tells `lowgear run`, at whose mark the client began, what was followed and what ended the rank. No problem with it

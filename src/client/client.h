@@ -179,6 +179,10 @@ class Client {
   /// What ends the process, such as the type of an exception, without its text, which may hold secrets: server and
   /// `lowgear run` learn it when the client closes. A C++ exception that closes it counts by itself. Empty: nothing.
   void set_failure(std::string failure) { failure_ = std::move(failure); }
+  /// The process exits with this status, which is a failure where none is known.
+  void set_exit_status(int status) {
+    if (failure_.empty()) failure_ = "exit status " + std::to_string(status);
+  }
 
   /// Marks the recording: why its times and energies mean nothing. Empty: they do.
   void set_invalid(const std::string& why) {
@@ -187,8 +191,8 @@ class Client {
 
   /// Iterations are numbered from 0, or continue from the number given last. One at or below an earlier one says that
   /// training has gone back: repeated iterations are recorded as a part of their own, and not reported to the server
-  /// again.
-  void iteration_begin() noexcept { iteration_begin({.number = marks_->iteration()}); }
+  /// again. One that has not ended when the next begins, or the client closes, is neither recorded nor reported.
+  void iteration_begin() noexcept { iteration_begin({.number = marks_->next_iteration()}); }
   void iteration_begin(const IterationLabel& label) noexcept {
     if (recording_) recording_->iteration_begins(label.number);
     marks_->iteration_begin(label);
@@ -199,7 +203,7 @@ class Client {
   /// Waits before the iteration of this number begins, where the server asks for it so that the power of several jobs
   /// swings less (docs/serving.md): at most a tenth of an iteration. Called by the training thread, right before.
   void stagger(std::uint64_t number);
-  void stagger() { stagger(marks_->iteration()); }
+  void stagger() { stagger(marks_->next_iteration()); }
   /// Two units may be open at once. The microbatch may be kNextMicrobatch; the end is then that of the one that began
   /// so last.
   void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {

@@ -130,6 +130,9 @@ LOWGEAR_API int lowgear_close(lowgear_client* client);
 /* Since 1.6. What ends this process, to be called before lowgear_close: the type of an exception, without its text,
  * which may hold secrets; cut at 200 bytes. Server and `lowgear run` say then that the rank failed. NULL: nothing. */
 LOWGEAR_API int lowgear_set_failure(lowgear_client* client, const char* failure);
+/* Since 1.6. Closes the client when this process exits: unless a failure was set, an exit status other than 0 is one.
+ */
+LOWGEAR_API int lowgear_close_at_exit(lowgear_client* client);
 
 /* Use the nearest supported clock below one that the GPU does not have. */
 #define LOWGEAR_PLAN_NEAREST_BELOW 1u
@@ -149,6 +152,7 @@ LOWGEAR_API int lowgear_iteration_begin(lowgear_client* client);
  * the plan in force stays, repeated iterations are recorded as a part of their own, and are not reported to the
  * server again, which knows each iteration once. */
 LOWGEAR_API int lowgear_iteration_begin_at(lowgear_client* client, uint64_t number);
+/* An iteration that has not ended when the next one begins, as an exception has cut it off, counts nowhere. */
 LOWGEAR_API int lowgear_iteration_end(lowgear_client* client);
 /* Since 1.4. To be called by the training thread right before it begins an iteration, by programs that let the server
  * stagger jobs, so that the power of all of them swings less: waits if the server asks this rank to, at most a tenth of
@@ -309,7 +313,7 @@ typedef struct lowgear_status {
   char stream_problem[256];      /* why marks are the host's although a stream was named, or which marks were lost */
   /* Since 1.3. */
   uint64_t decisions_waiting; /* reported decisions that the server does not have yet */
-  uint64_t decisions_lost;    /* that it will not get: it is older than 1.3, or was away for too long */
+  uint64_t decisions_lost;    /* that it will not get: it refuses them, or was away for too long */
 } lowgear_status;
 
 LOWGEAR_API int lowgear_get_status(lowgear_client* client, lowgear_status* status);

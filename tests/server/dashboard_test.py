@@ -357,22 +357,27 @@ class SaysWhatIsWhat(DashboardTest):
         self.assertEqual(self.browser.value("[...document.querySelectorAll('.card .value')].at(-1).title"),
                          "version 7 in the API")
         self.wait_text("ended", ".tile .power")
-        self.wait_text("its GPUs are not read any more")
+        self.wait_text("the job has ended: its GPUs are not read any more", ".card:nth-child(4)")
         self.assertEqual(self.count(".ranks td.problems"), 0, "finished is no problem")
         self.assertNotIn("Attention", self.text(".ranks thead"))
         self.open(server)
         self.wait_text("followed no plan", ".jobs tbody")
         self.assertNotIn("no baseline", self.text(".jobs tbody"))
 
-    def test_invalid_figures_stay_marked_after_the_job(self):
+    def test_invalid_figures_are_not_shown_and_stay_marked_after_the_job(self):
         job = MockJob(iterations=60, state="finished")
         job.finished_s = time.time() - 112
         job.problems = [{"kind": "figures_invalid", "critical": False, "ranks": 4, "gpus": [],
-                         "text": "times and energies of this job are meaningless", "todo": "make kernels longer"}]
+                         "text": "times, energies and savings mean nothing, and are not shown: short kernels",
+                         "todo": "make kernels longer"}]
         server = self.open_job(job)
-        self.wait_text("Times and energies of this job are meaningless", ".alerts")
+        self.wait_text("Times, energies and savings mean nothing", ".alerts")
+        values = self.browser.value("[...document.querySelectorAll('.card .value')].map((node) => node.textContent)")
+        self.assertEqual(values[:4], ["–"] * 4)
+        self.wait_text("mean nothing, and are not shown", ".empty")
         self.open(server)
         self.browser.wait("document.querySelector('.job-link')")
+        self.assertNotIn("against plan", self.text(".jobs tbody"))
 
     def test_no_saving_without_a_baseline(self):
         self.open_job(MockJob(iterations=4))
@@ -407,6 +412,7 @@ class SaysWhatIsWhat(DashboardTest):
         job.settings = {"slowdown_pct": 2, "guard_pct": 2}
         self.open_job(job)
         self.wait_text("guard +4.0\u00a0% = your 2\u00a0% + 2\u00a0%")
+        self.wait_text("against the baseline (your 2\u00a0% are against the fastest plan)", ".card:nth-child(2) .detail")
         self.wait_text("above it on balance, plans are withdrawn")
 
     def test_energies_of_gpus_are_those_of_the_last_iteration(self):
@@ -617,7 +623,7 @@ class ShowsPredictions(DashboardTest):
     def test_a_meaningless_prediction_is_not_shown(self):
         job = MockJob(policy="steps")
         job.problems = [{"kind": "figures_invalid", "critical": False, "ranks": 4, "gpus": [],
-                         "text": "times and energies of this job are meaningless", "todo": "make kernels longer"}]
+                         "text": "times, energies and savings mean nothing", "todo": "make kernels longer"}]
         server = self.open_job(job)
         self.assertEqual(self.text(".card:last-child .value"), "–")
         self.open(server)

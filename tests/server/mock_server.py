@@ -191,7 +191,7 @@ class MockJob:
             planned_time, planned_energy = self.planned(number - 1) if number and is_planned else (None, None)
             baseline = {"time_s": 2.40, "time_error_s": 0.003, "energy_j": 1525.0 * self.world,
                         "energy_error_j": 2.2 * self.world, "iterations": 5} if has_baseline else None
-            return {
+            summary = {
                 "job": self.id, "run": f"slurm-{4700 + len(self.id)}", "name": self.name, "framework": "lowgear",
                 "state": self.state(), "reason": self.reason, "simulated": self.simulated,
                 "gpu": "NVIDIA A100-SXM4-80GB", "model": self.model, "parallel": self.parallel, "schedule": "1f1b",
@@ -212,6 +212,11 @@ class MockJob:
                 "guard_limit_pct": self.settings["guard_pct"] + self.settings["slowdown_pct"],
                 "has_failed": self.retry_s is not None, "retry_s": self.retry_s,
             }
+            if any(problem["kind"] == "figures_invalid" for problem in self.problems):
+                summary.update(dict.fromkeys(
+                    ("time_s", "energy_j", "baseline", "prediction", "saved_pct", "saved_error_pct", "slowdown_pct",
+                     "slowdown_error_pct")), stalled_iterations=0)
+            return summary
 
     def profiling(self):
         number = len(self.iterations)

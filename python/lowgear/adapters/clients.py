@@ -41,13 +41,20 @@ class Clients:
         """Notes that the job of the open client continues."""
         self._awaited = None
 
-    def close(self, failure: Optional[str] = None) -> None:
-        """`failure` ends the process; None: nothing does."""
+    def close(self) -> None:
+        """The process goes on."""
+        self._close(lambda session: session.close(None))
+
+    def end(self, failure: Optional[str]) -> None:
+        """At the end of the process, which `failure` ends; None: none is known."""
+        self._close(lambda session: session.close(failure) if failure else session.close_at_exit())
+
+    def _close(self, close: Callable[[Session], None]) -> None:
         session, self.session = self.session, None
         try:
             if session is not None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # `lowgear run` says it in its last line
-                    session.close(failure)
+                    close(session)
         except Exception as error:
             say(f"at the end: {error}")

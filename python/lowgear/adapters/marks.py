@@ -130,15 +130,17 @@ class Marks:
             session.tell(session.next_iteration - 1, [amounts_of(lengths) for lengths in documents])
 
     def pause(self) -> None:
-        """Ends the iteration: an evaluation, a checkpoint or the next iteration follows."""
+        """Ends the iteration: an evaluation, a checkpoint or the next iteration follows. One that an exception of the job
+        has cut off does not end, and counts nowhere."""
         if not self._running:
             return
         self.end_unit()
         self._running = False
-        client = self._session.client
-        client.iteration_end()
+        if self._broken:
+            return
+        self._session.client.iteration_end()
         expected = self._session.job.expected
-        if expected is not None and not self._broken and not self._refused:
+        if expected is not None and not self._refused:
             difference = first_difference(expected, self._units)
             if difference:
                 self.refuse(difference)
@@ -162,8 +164,7 @@ class Marks:
             self._session.client.unit_end(*unit)
 
     def call(self) -> Generator[None, Any, Any]:
-        """For observers: runs the job's call and returns its result. After an exception of the job, this iteration is not
-        compared with the schedule."""
+        """For observers: runs the job's call and returns its result. An exception of the job cuts the iteration off."""
         try:
             return (yield)
         except GeneratorExit:
@@ -188,7 +189,8 @@ class Marks:
         if is_first_rank() if session is None else _speaks(session, reason):
             say(f"measuring only, the GPU's clocks are its own: {reason}")
         if session is not None and not session.refuse(reason):
-            self.close()  # its library cannot do one without the other
+            self._off, self._running, self._open = True, False, None
+            self._clients.close()  # its library cannot do one without the other
 
     def fail(self, error: BaseException) -> None:
         """Handles an error of Lowgear in the middle of a job."""
@@ -196,14 +198,15 @@ class Marks:
 
     def close(self) -> None:
         """At the end of the process: ends the iteration, gives clocks back and completes the recording. Work after the
-        last step of an optimizer is no iteration."""
+        last step of an optimizer is no iteration, nor is one in which the process fails."""
         self._off = True
+        failure = self._ending.failure()
         try:
-            if self._level > OPTIMIZER:
+            if self._level > OPTIMIZER and failure is None:
                 self.pause()
         except Exception as error:
             say(f"at the end: {error}")
-        self._clients.close(self._ending.failure())
+        self._clients.end(failure)
 
     def _change(self, job: Job) -> bool:
         """Another number of microbatches, or another layout of ranks. Returns whether the iteration is measured."""

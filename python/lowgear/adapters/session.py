@@ -224,3 +224,9 @@ class Session:
         if self._lengths is not None:
             self._lengths.close()
         self.client.close(failure)
+
+    def close_at_exit(self) -> None:
+        """Python ends without an exception that it keeps: the process' exit status alone tells whether it ends well."""
+        if self._lengths is not None:
+            self._lengths.close()
+        self.client._close_at_exit()

@@ -2,7 +2,7 @@
 
 Starts its ranks as torchrun does. JOB_BEGINS names a file for the times at which rank 0 begins its iterations
 (CLOCK_MONOTONIC), JOB_FIRST_GPU the number of rank 0's GPU. With JOB_SIMULATION, a library of simulated GPUs, units are
-kernels there, and the last stage has a third more to do. WHAT goes wrong: `raises`, `exits`, `reorders`; or what else
+kernels there, and the last stage has a third more to do. WHAT goes wrong: `raises`, `exits`, `leaves`, `reorders`; or what else
 happens: `evaluates` after every iteration, `pauses` for evaluations and checkpoints after every tenth, `ramps=N` doubles
 the microbatches after N of them, `returns=N` halves them again."""
 
@@ -86,6 +86,8 @@ def train(rank):
             raise RuntimeError("the job's own error")
         if iteration == 2 and "exits" in WHAT:
             sys.exit(7)
+        if iteration == 2 and "leaves" in WHAT:
+            raise SystemExit(3)
     sys.stdout.write(f"rank {rank}: loss {loss!r}\n")  # in one piece, as ranks share it
 
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -90,6 +91,13 @@ lowgear_status status_of(lowgear_client& client) {
   return result;
 }
 
+void close_with_status(int status, void* pointer) noexcept {
+  auto* const client = static_cast<lowgear_client*>(pointer);
+  if (!usable(client)) return;
+  if (status != 0) client->client->set_exit_status(status);
+  (void)lowgear_close(client);
+}
+
 /// The training thread begins an iteration.
 void begin_iteration(lowgear_client& client, const std::uint64_t* number) {
   if (number != nullptr) {
@@ -144,6 +152,14 @@ int lowgear_set_failure(lowgear_client* client, const char* failure) {
   if (!usable(client)) return unusable(client);
   return guarded([&]() -> int {
     client->client->set_failure(lowgear::printable(text_or_empty(failure)));
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_close_at_exit(lowgear_client* client) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    if (::on_exit(close_with_status, client) != 0) throw Error("no function can be called at the exit of this process");
     return LOWGEAR_OK;
   });
 }

@@ -135,7 +135,7 @@ class TrainingMarks {
   TrainingMarks(AgentLease* lease, UnitLog* log, StreamMarks::OpenDriver open_driver)
       : writer_(lease, log), stream_(writer_, std::move(open_driver)) {}
 
-  // By the thread that marks.
+  // By the thread that marks. An iteration that has not ended when the next one begins counts nowhere.
   void iteration_begin(const IterationLabel& label) noexcept;
   void iteration_end() noexcept;
   void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
@@ -165,6 +165,8 @@ class TrainingMarks {
   void wait_for_gpu() const noexcept { stream_.wait_for_gpu(); }
   /// Number of the present iteration or, between two, of the next one.
   [[nodiscard]] std::uint64_t iteration() const noexcept { return iteration_; }
+  /// Of the one that begins next, where the program does not number it.
+  [[nodiscard]] std::uint64_t next_iteration() const noexcept { return in_iteration_ ? iteration_ + 1 : iteration_; }
 
   // By any.
   void watch_iterations(IterationLog* log) noexcept { writer_.watch_iterations(log); }

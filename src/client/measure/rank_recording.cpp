@@ -130,6 +130,7 @@ void RecordingWriter::end(std::string problem) {
 
 void RecordingWriter::finish(std::uint64_t lost_units) {
   flush();
+  has_ended_ = true;
   try {
     write_header(lost_units);
   } catch (const Error& error) {
@@ -149,8 +150,10 @@ void RecordingWriter::write_header(std::uint64_t lost_units) {
                {"start_monotonic_s", static_cast<double>(start_ns_) * 1e-9},
                {"boot_id", boot_id()},
                {"iterations", iterations_},
-               {"lost_units", lost_units}};
+               {"lost_units", lost_units},
+               {"ended", has_ended_}};
   if (!header_.invalid.empty()) json["invalid"] = header_.invalid;
+  if (!header_.failure.empty()) json["failure"] = header_.failure;
   write_file_atomically(folder_ / "recording.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -198,8 +201,9 @@ void RankRecording::set_invalid(const std::string& why) {
   part_->set_invalid(why);
 }
 
-void RankRecording::finish(std::uint64_t lost_units) {
+void RankRecording::finish(std::uint64_t lost_units, const std::string& failure) {
   const std::lock_guard lock(mutex_);
+  part_->set_failure(failure);
   part_->finish(lost_units);
 }
 

@@ -26,6 +26,7 @@ struct RecordingHeader {
   std::string driver_version;
   bool simulated = false;
   std::string invalid = {};  ///< why its times and energies mean nothing; empty: they do
+  std::string failure = {};  ///< that has ended the rank; empty: none has
 };
 
 /// Where a recording goes when there is one of the rank already.
@@ -52,6 +53,8 @@ class RecordingWriter {
   void flush();
   /// The header says why from `finish` on.
   void set_invalid(std::string why) { header_.invalid = std::move(why); }
+  /// What ends the rank, likewise.
+  void set_failure(std::string failure) { header_.failure = std::move(failure); }
   /// Writes the last of it. `lost_units` could not be recorded.
   void finish(std::uint64_t lost_units);
 
@@ -78,6 +81,7 @@ class RecordingWriter {
   double start_unix_s_;
   std::uint64_t iterations_ = 0;
   std::uint64_t max_file_bytes_;
+  bool has_ended_ = false;
   Table units_;
   Table iterations_table_;
   Table energy_;
@@ -123,8 +127,8 @@ class RankRecording {
   void flush();
   /// Why times and energies mean nothing, as of now; empty: they do.
   void set_invalid(const std::string& why);
-  /// Writes the last of it. `lost_units` could not be recorded.
-  void finish(std::uint64_t lost_units);
+  /// Writes the last of it. `lost_units` could not be recorded. `failure` has ended the rank; empty: none has.
+  void finish(std::uint64_t lost_units, const std::string& failure);
   [[nodiscard]] std::string problem() const;
 
  private:

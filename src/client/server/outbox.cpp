@@ -84,7 +84,7 @@ std::optional<protocol::RankReports> Outbox::next_reports(int rank) {
   protocol::RankReports body{.rank = rank, .reports = {}, .gpu = gpu_};
   const std::size_t size = std::min(reports_.size(), protocol::kMaxReportsPerRequest);
   body.reports.assign(reports_.begin(), reports_.begin() + static_cast<std::ptrdiff_t>(size));
-  if (says_refusals_) body.refusal = refusal_;
+  body.refusal = refusal_;
   return body;
 }
 

@@ -73,8 +73,6 @@ class Outbox {
   void heard(const protocol::RankReports& body, bool taken);
   /// Sends all messages again.
   void not_heard() { speaks_ = true; }
-  /// The server is an older one, which knows of no refusals: they are no longer said.
-  void leave_out_refusals() { says_refusals_ = false; }
 
   [[nodiscard]] std::optional<ProfileResult> next_profile() const;
   /// The server has answered to the profile of this plan.
@@ -95,7 +93,6 @@ class Outbox {
   protocol::GpuNow gpu_;
   std::string refusal_;
   bool speaks_ = false;  ///< the server is to hear of the rank, also without reports
-  bool says_refusals_ = true;
   std::uint64_t lost_ = 0;
 };
 

@@ -59,18 +59,6 @@ auto read_answer(const http::ReplyText& reply, const std::string& source, Read r
   return read(JsonView(json, source));
 }
 
-/// Whether there were any.
-bool leave_out_begins(protocol::RankReports& body) {
-  bool had = false;
-  for (protocol::IterationReport& report : body.reports) {
-    had = had || report.begin_s || report.delay_s > 0;
-    report.begin_s.reset();
-    report.delay_s = 0;
-    report.cannot_wait = false;
-  }
-  return had;
-}
-
 /// A server compares when a body with begins was sent with when it came: the clocks of hosts differ.
 std::string text_sent_now(protocol::RankReports body) {
   const bool has_begins =
@@ -422,9 +410,17 @@ void ServerConnection::say_reports(HttpChannel& channel) {
   outbox_.heard(*body, taken);
 }
 
-/// An answer that is not as expected is none: the server has taken the reports.
-bool ServerConnection::post_reports_once(HttpChannel& channel, const protocol::RankReports& body) {
-  const std::optional<http::ReplyText> reply = post(channel, "reports", text_sent_now(body));
+/// Reports that were not sent stay in the outbox. An answer that is not as expected is none: the server has taken the
+/// reports.
+bool ServerConnection::post_reports(HttpChannel& channel, const protocol::RankReports& body) {
+  std::optional<http::ReplyText> reply;
+  try {
+    reply = post(channel, "reports", text_sent_now(body));
+  } catch (const Error&) {
+    const std::lock_guard lock(mutex_);
+    outbox_.not_heard();
+    throw;
+  }
   protocol::ReportsAnswer answer;
   try {
     if (reply) answer = read_answer(*reply, "the server", protocol::read_reports_answer);
@@ -433,26 +429,6 @@ bool ServerConnection::post_reports_once(HttpChannel& channel, const protocol::R
   }
   taker_->take(answer);
   return reply.has_value();
-}
-
-/// Posts reports. If the server refuses them, posts them again without refusal and begins of iterations: the server
-/// sees by the plan versions that the rank follows no plan. Reports that were not sent stay in the outbox.
-bool ServerConnection::post_reports(HttpChannel& channel, protocol::RankReports& body) {
-  try {
-    if (post_reports_once(channel, body)) return true;
-    const bool had_refusal = !body.refusal.empty();
-    const bool had_begins = leave_out_begins(body);
-    if (!had_refusal && !had_begins) return false;
-    body.refusal.clear();
-    const bool taken = post_reports_once(channel, body);
-    const std::lock_guard lock(mutex_);
-    if (taken && had_refusal) outbox_.leave_out_refusals();
-    return taken;
-  } catch (const Error&) {
-    const std::lock_guard lock(mutex_);
-    outbox_.not_heard();
-    throw;
-  }
 }
 
 void ServerConnection::say_profile(HttpChannel& channel) {
@@ -491,10 +467,7 @@ void ServerConnection::finish() {
       left = !outbox_.empty();
       end.failure = failure_;
     }
-    // A server of an older release takes no failure.
-    if (!post(reports_, "finish", protocol::write_rank_finish(end)) && !end.failure.empty()) {
-      (void)post(reports_, "finish", protocol::write_rank_finish({.rank = end.rank}));
-    }
+    (void)post(reports_, "finish", protocol::write_rank_finish(end));
     note_.remove();
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);

@@ -44,7 +44,7 @@ struct ServerStatus {
   std::string problem;                  ///< empty: none
   std::uint64_t reports_lost = 0;       ///< reports that were dropped while the server was away for long
   std::uint64_t decisions_waiting = 0;  ///< that the server does not have yet
-  std::uint64_t decisions_lost = 0;     ///< that it will not get: it is older, or was away for long
+  std::uint64_t decisions_lost = 0;     ///< that it will not get: it refuses them, or was away for long
 };
 
 /// Receives the server's plans and its answers to reports. Called on the connection's threads.
@@ -126,8 +126,7 @@ class ServerConnection {
   [[nodiscard]] bool wait_for_reports(Clock::time_point not_before);
   void say_all(HttpChannel& channel);
   void say_reports(HttpChannel& channel);
-  [[nodiscard]] bool post_reports(HttpChannel& channel, protocol::RankReports& body);
-  [[nodiscard]] bool post_reports_once(HttpChannel& channel, const protocol::RankReports& body);
+  [[nodiscard]] bool post_reports(HttpChannel& channel, const protocol::RankReports& body);
   void say_profile(HttpChannel& channel);
   void say_decisions(HttpChannel& channel);
   void finish();

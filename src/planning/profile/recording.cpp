@@ -164,6 +164,14 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
   recording.rank = view.at("rank").integer_in(0, recording.world_size - 1);
   recording.simulated = view.at("simulated").boolean();
   if (document.contains("invalid")) recording.invalid = view.at("invalid").text();
+  const std::string failure = document.contains("failure") ? view.at("failure").text() : "";
+  if (!failure.empty()) {
+    recording.warnings.push_back(
+        fmt::format("{}: rank {} failed ({}): its recording ends there", source, recording.rank, printable(failure)));
+  } else if (document.contains("ended") && !view.at("ended").boolean()) {
+    recording.warnings.push_back(
+        fmt::format("{}: rank {} has not ended its recording: it still runs, or was killed", source, recording.rank));
+  }
   recording.lost_units = view.at("lost_units").integer();
   if (recording.lost_units < 0) view.at("lost_units").fail("is below 0");
   if (document.contains("job")) recording.job = view.at("job").text();

@@ -173,6 +173,13 @@ void BaselineMeasurement::add(const JobIteration& iteration, const PlanVersion* 
   }
 }
 
+void BaselineMeasurement::skip(const JobIteration& iteration, const PlanVersion* plan) {
+  if (result_) return;
+  if (++skipped_ > kMostSkipped) return add(iteration, plan);
+  if (first_seen_ < 0) first_seen_ = iteration.iteration;
+  iterations_.clear();
+}
+
 std::int64_t BaselineMeasurement::first_iteration(const PlanVersion& plan) const {
   return std::max(plan.from_iteration, first_seen_);
 }

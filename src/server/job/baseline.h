@@ -67,6 +67,11 @@ class BaselineMeasurement {
   /// version that was begun with; null: it is lost. A mean that is uncertain waits for more iterations, up to four
   /// times as many as the plan wants, and is then made without stalls.
   void add(const JobIteration& iteration, const PlanVersion* plan);
+  /// The same for an iteration whose times mean nothing: the measurement begins anew after it. Once many have come in a
+  /// row they count after all, as there may be no others: the result is of no use then.
+  void skip(const JobIteration& iteration, const PlanVersion* plan);
+  /// Whether such iterations are among those of the result.
+  [[nodiscard]] bool is_of_no_use() const { return result_ && skipped_ > kMostSkipped; }
   /// The first iteration under this plan, which was begun with. A job that continues from a checkpoint begins with any
   /// number, which is not known yet when its first plan is made.
   [[nodiscard]] std::int64_t first_iteration(const PlanVersion& plan) const;
@@ -83,11 +88,13 @@ class BaselineMeasurement {
   void write_state(Json& state) const;
 
  private:
+  static constexpr int kMostSkipped = 25;
   [[nodiscard]] bool counts(const JobIteration& iteration, const PlanVersion& plan) const;
 
   int plan_version_ = 0;
   double begun_s_ = 0;
   std::int64_t first_seen_ = -1;          ///< iteration after `begin`
+  int skipped_ = 0;                       ///< iterations, until there was a result
   std::vector<JobIteration> iterations_;  ///< of which `result_` is
   std::optional<IterationMeans> result_;
 };

@@ -163,18 +163,19 @@ void Job::add_decisions(const protocol::RankDecisions& reported, double now_s) {
   for (const protocol::TrainingDecision& made : reported.decisions) {
     if (made.number <= rank.decisions) continue;
     rank.decisions = made.number;
-    take_validity(made);
+    take_validity(made, now_s);
     outbox_.add_training_decision(reported.rank, made, std::max(record_.status.created_s, now_s - made.age_s));
   }
   if (rank.decisions != before) outbox_.changes().store.ranks.push_back(stored_rank(record_, rank));
 }
 
 /// Figures of a simulated job whose kernels are too short look like any others.
-void Job::take_validity(const protocol::TrainingDecision& made) {
+void Job::take_validity(const protocol::TrainingDecision& made, double now_s) {
   if (made.technique != "simulated_gpu" || (made.change != "invalid" && made.change != "valid")) return;
   record_.invalid = made.change == "invalid" ? made.reason : "";
   outbox_.change_state();
   outbox_.change_summary();
+  if (record_.invalid.empty()) JobTransitions(record_, outbox_, now_s).measure_again();
 }
 
 void Job::finish_rank(int rank, double now_s, std::string failure) {
@@ -184,7 +185,7 @@ void Job::finish_rank(int rank, double now_s, std::string failure) {
     outbox_.change_summary();
   }
   outbox_.changes().store.ranks.push_back(stored_rank(record_, *record_.ranks.find(rank)));
-  record_.history.finish(rank);
+  record_.finish_reports(rank);
   outbox_.changes().gpus_left.push_back(rank);
   if (record_.ranks.all_finished()) return finish("all ranks have ended", now_s);
   if (record_.ranks.none_left()) {

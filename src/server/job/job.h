@@ -75,7 +75,7 @@ class Job {
  private:
   explicit Job(JobRecord record);
   void take_refusal(RegisteredRank& rank, const std::string& refusal, double now_s);
-  void take_validity(const protocol::TrainingDecision& made);
+  void take_validity(const protocol::TrainingDecision& made, double now_s);
   void count(const JobIteration& iteration, double now_s);
   void take_iterations(double now_s);
   void end(ServerEvent event, std::string why, double now_s);

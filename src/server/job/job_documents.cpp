@@ -16,8 +16,8 @@ namespace {
 
 Json positive_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
 
-Json baseline_json(const std::optional<IterationMeans>& baseline) {
-  if (!baseline) return nullptr;
+Json baseline_json(const IterationMeans* baseline) {
+  if (baseline == nullptr) return nullptr;
   return {{"time_s", baseline->time_s},
           {"time_error_s", baseline->time_error_s},
           {"energy_j", or_null(baseline->energy_j)},
@@ -25,9 +25,10 @@ Json baseline_json(const std::optional<IterationMeans>& baseline) {
           {"iterations", baseline->iterations}};
 }
 
-/// Of a job that plans its own steps; null before the first prediction.
+/// Of a job that plans its own steps; null before the first prediction, and where times mean nothing.
 Json prediction_json(const JobRecord& job) {
-  const auto error = job.plans_itself() ? prediction_error(job.history.kept()) : std::nullopt;
+  const bool predicts = job.plans_itself() && job.invalid.empty();
+  const auto error = predicts ? prediction_error(job.history.kept()) : std::nullopt;
   if (!error) return nullptr;
   return {{"iterations", error->iterations},
           {"stalled_iterations", error->stalled},
@@ -92,10 +93,10 @@ JobSnapshot job_snapshot(const JobRecord& job) {
     snapshot.planned_step_s = training->time_s;
     snapshot.planned_step_j = training->energy_j;
   }
-  if (const auto& baseline = job.baseline.result()) {
+  if (const IterationMeans* baseline = stated_baseline(job)) {
     snapshot.baseline = JobSnapshot::Baseline{baseline->time_s, baseline->energy_j};
   }
-  if (const auto compared = comparison_of(job)) {
+  if (const auto compared = comparison_of(job); compared && !compared->has_slow_baseline()) {
     snapshot.slowdown_ratio = compared->slowdown;
     snapshot.slowdown_error_ratio = compared->slowdown_error;
     snapshot.saved_ratio = compared->saved;
@@ -144,7 +145,7 @@ Json summary_json(const JobRecord& job) {
                   {"energy_j", or_null(now.energy_j)},
                   {"planned_time_s", newest == nullptr ? Json(nullptr) : positive_or_null(newest->time_s)},
                   {"planned_energy_j", newest == nullptr ? Json(nullptr) : positive_or_null(newest->energy_j)},
-                  {"baseline", baseline_json(job.baseline.result())},
+                  {"baseline", baseline_json(stated_baseline(job))},
                   {"prediction", prediction_json(job)},
                   {"saved_pct", nullptr},
                   {"saved_error_pct", nullptr},
@@ -157,7 +158,7 @@ Json summary_json(const JobRecord& job) {
                   {"settings", {{"slowdown_pct", job.targets.slowdown_pct()}, {"guard_pct", job.targets.guard_pct()}}},
                   {"has_failed", job.state() == JobState::observing && job.status.retry_s.has_value()},
                   {"retry_s", job.state() == JobState::observing ? or_null(job.status.retry_s) : Json(nullptr)}};
-  if (const auto compared = comparison_of(job)) {
+  if (const auto compared = comparison_of(job); compared && !compared->has_slow_baseline()) {
     summary["slowdown_pct"] = compared->slowdown * 100;
     summary["slowdown_error_pct"] = compared->slowdown_error * 100;
     if (compared->saved) {

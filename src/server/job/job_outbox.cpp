@@ -55,7 +55,10 @@ void JobOutbox::add_training_decision(int rank, const protocol::TrainingDecision
 void JobOutbox::issue(const PlanVersion& plan, double now_s) {
   plan_version_ = plan.version;
   changes_.store.plans.push_back({job_, plan.version, write_plan_version(plan)});
-  Json decision = next_decision("plan", fmt::format("{}; from iteration {}", plan.reason, plan.from_iteration), now_s);
+  // Ranks may have begun any iteration before they have reported one.
+  const std::string begin =
+      plan.from_iteration == 0 ? "as soon as all ranks have it" : fmt::format("from iteration {}", plan.from_iteration);
+  Json decision = next_decision("plan", fmt::format("{}; {}", plan.reason, begin), now_s);
   decision["purpose"] = protocol::name(plan.purpose);
   keep(std::move(decision));
   change_summary();

@@ -86,8 +86,9 @@ void add_invalid(const JobRecord& job, std::vector<JobProblem>& problems) {
       {.kind = kFiguresInvalid,
        .is_critical = false,
        .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
-       .text = fmt::format("times and energies of this job are meaningless, and no saving is stated: {}", job.invalid),
-       .todo = "start the run again with longer kernels (simulated_gpu.layer_forward_s) or a smaller model"});
+       .text = fmt::format("times, energies and savings mean nothing, and are not shown: {}", job.invalid),
+       .todo = "if it lasts, start the run again when nothing else runs on its machines, with longer kernels "
+               "(simulated_gpu.layer_forward_s) or with a smaller model"});
 }
 
 /// Ranks ask for plans while their training hangs.
@@ -154,10 +155,14 @@ void add_no_comparison(const JobRecord& job, std::vector<JobProblem>& problems) 
   }
   if (compared->has_baselines_clocks) {
     if (job.plans.training() == nullptr) return;  // no plan was possible, as the state says
+    const bool is_withdrawn = job.plans.newest()->purpose == protocol::PlanPurpose::full_clocks;
     return add(kBaselinesClocks,
                "all units have the highest clock, as in the baseline: this saves nothing, and differences of "
                "time and energy have other causes",
-               "a longer iteration would save energy: raise slowdown_pct");
+               is_withdrawn
+                   ? "the plan is withdrawn, and the decisions say why; with a higher guard_pct the job may be "
+                     "later before that happens"
+                   : "a longer iteration would save energy: raise slowdown_pct");
   }
   if (compared->is_uncertain) {
     const IterationMeans now = present_means(job);
@@ -248,7 +253,13 @@ void add_missing(const JobRecord& job, std::vector<JobProblem>& problems) {
     if (problem.ranks.empty()) problem.ranks = ranks;
     problem.text += (problem.text.empty() ? "" : "; ") + text;
   };
-  if (const auto& left_out = job.history.left_out()) {
+  const auto has_failed = [&](int rank) {
+    const RegisteredRank* registered = job.ranks.find(rank);
+    return registered != nullptr && !registered->failure.empty();
+  };
+  const auto& left_out = job.history.left_out();
+  // That failed ranks have not ended their last iteration is no further problem.
+  if (left_out && !std::ranges::all_of(left_out->ranks, has_failed)) {
     add(left_out->ranks, text_of(*left_out) + ", and did not count when the job ended");
   } else if (const auto held_up = job.history.held_up()) {
     add(held_up->ranks, text_of(*held_up) + ", and are not counted yet");

@@ -32,6 +32,10 @@ JobRecord::JobRecord(std::string job_id, protocol::JobSpec job_spec, double crea
   status.created_s = status.heard_s = created_s;
 }
 
+void JobRecord::finish_reports(int rank) {
+  if (ranks.find(rank)->failure.empty()) history.finish(rank);
+}
+
 void JobRecord::count_gpu_once(int rank) {
   for (const int other : ranks.with_gpu_of(rank)) history.count_elsewhere(other, ranks.counts_elsewhere(other));
 }
@@ -46,14 +50,18 @@ void JobRecord::count_usage(const JobIteration& iteration, double now_s, std::ve
   names.simulated = ranks.simulated();
   // The energy of jobs that share a GPU says nothing about the savings of one of them.
   const std::optional<Comparison> compared = comparison_of(*this);
-  const bool compares = !ranks.shares_with_other_jobs() && invalid.empty() &&
-                        !(compared && compared->has_slow_baseline()) &&
-                        !(baseline.result() && baseline.result()->is_uncertain());
+  const bool compares = stated_baseline(*this) != nullptr && !ranks.shares_with_other_jobs() &&
+                        !(compared && compared->has_slow_baseline());
   usage.add(iteration, names, compares ? baseline.result() : std::nullopt, now_s, rows);
 }
 
 void JobRecord::collect(const JobIteration& iteration) {
-  baseline.add(iteration, plans.find(baseline.plan_version()));
+  const PlanVersion* plan = plans.find(baseline.plan_version());
+  if (invalid.empty()) {
+    baseline.add(iteration, plan);
+  } else {
+    baseline.skip(iteration, plan);
+  }
   history.keep(iteration, plans.due_version(iteration.iteration));
 }
 
@@ -152,6 +160,7 @@ std::vector<int> ranks_not_following(const JobRecord& job) {
 }
 
 IterationMeans present_means(const JobRecord& job) {
+  if (!job.invalid.empty()) return {};
   if (job.plans_itself()) return means_by_predictions(job.history.recent(job.plan_version()));
   IterationMeans means = means_of(job.history.recent(job.plan_version()));
   if (means.iterations > 0 || job.plans.newest() == nullptr || ranks_not_following(job).empty()) return means;
@@ -168,12 +177,17 @@ bool holds_full_clocks(const PlanVersion& plan, const JobRecord& job) {
 
 }  // namespace
 
+const IterationMeans* stated_baseline(const JobRecord& job) {
+  const std::optional<IterationMeans>& baseline = job.baseline.result();
+  return baseline && !baseline->is_uncertain() && job.invalid.empty() ? &*baseline : nullptr;
+}
+
 std::optional<Comparison> comparison_of(const JobRecord& job) {
   const IterationMeans now = present_means(job);
   const PlanVersion* newest = job.plans.newest();
-  const std::optional<IterationMeans>& baseline = job.baseline.result();
+  const IterationMeans* const baseline = stated_baseline(job);
   const bool trains = newest != nullptr && protocol::is_for_training(newest->purpose) && now.iterations > 0;
-  if (!trains || !baseline || baseline->is_uncertain()) return std::nullopt;
+  if (!trains || baseline == nullptr) return std::nullopt;
   Comparison comparison;
   const double time_ratio = now.time_s / baseline->time_s;
   comparison.slowdown = time_ratio - 1;
@@ -185,7 +199,7 @@ std::optional<Comparison> comparison_of(const JobRecord& job) {
   comparison.has_baselines_clocks = newest->only_mhz && holds_full_clocks(*newest, job);
   comparison.is_uncertain = now.is_uncertain();
   if (comparison.has_slow_baseline() || comparison.has_baselines_clocks || comparison.is_uncertain) return comparison;
-  if (now.energy_j && baseline->energy_j && !job.ranks.shares_with_other_jobs() && job.invalid.empty()) {
+  if (now.energy_j && baseline->energy_j && !job.ranks.shares_with_other_jobs()) {
     const double ratio = *now.energy_j / *baseline->energy_j;
     const double single_j = is_single ? baseline->energy_error_j * std::sqrt(baseline->iterations) : 0;
     const double energy_error_j = std::max(now.energy_error_j, single_j);

@@ -96,6 +96,9 @@ struct JobRecord {
   /// Of the newest plan; 0: there is none.
   [[nodiscard]] int plan_version() const { return plans.newest_version(); }
 
+  /// The rank has ended: no more of its reports come. Iterations that a rank has not ended as it failed lack its
+  /// reports all the same, and do not count.
+  void finish_reports(int rank);
   /// Energies of this rank's GPU count once among the job's ranks.
   void count_gpu_once(int rank);
   /// Adds the iteration to the job's usage. Before `collect`: iterations of the baseline are not compared with
@@ -134,12 +137,15 @@ struct Comparison {
 [[nodiscard]] std::vector<int> ranks_not_following(const JobRecord& job);
 
 /// Means of the last iterations of the newest plan; where ranks do not follow it, of the last iterations since it was
-/// due. Iterations of a job that plans its own steps stall against their predicted times.
+/// due. Iterations of a job that plans its own steps stall against their predicted times. None where times mean
+/// nothing.
 [[nodiscard]] IterationMeans present_means(const JobRecord& job);
 
-/// Compares with the measured baseline only; empty without one, and where it is uncertain. `saved` is empty where a
-/// GPU's energy is also that of another job, where energies mean nothing, with a baseline that was too slow, at the
-/// baseline's clocks, and where iterations stalled.
+/// The measured baseline; null without one, where it is uncertain, and where times and energies mean nothing.
+[[nodiscard]] const IterationMeans* stated_baseline(const JobRecord& job);
+
+/// Compares with that baseline only; empty without one. `saved` is empty where a GPU's energy is also that of another
+/// job, with a baseline that was too slow, at the baseline's clocks, and where iterations stalled.
 [[nodiscard]] std::optional<Comparison> comparison_of(const JobRecord& job);
 
 }  // namespace lowgear::server

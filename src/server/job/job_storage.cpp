@@ -199,7 +199,7 @@ void restore_measurements(RestoredJob& restored, const StoreContents& rows, doub
   // Not before: iterations whose reports are still to be read would not wait for these ranks.
   for (int rank = 0; rank < job.ranks.size(); ++rank) {
     const RegisteredRank* registered = job.ranks.find(rank);
-    if (registered != nullptr && registered->finished) job.history.finish(rank);
+    if (registered != nullptr && registered->finished) job.finish_reports(rank);
   }
   if (job.is_over()) job.history.end();
   collect_restored(restored, now_s);

@@ -138,10 +138,12 @@ void JobTransitions::take(const std::shared_ptr<const MeasuredProfile>& profile)
 void JobTransitions::take(const JobIteration& iteration) {
   if (job_.state() == JobState::baseline && job_.baseline.result()) {
     const IterationMeans& baseline = *job_.baseline.result();
-    outbox_.decide("baseline",
-                   fmt::format("full clocks take {:.4g} s ± {:.2g} s per iteration ({} iterations, {} others stalled)",
-                               baseline.time_s, baseline.time_error_s, baseline.iterations, baseline.stalled),
-                   now_s_);
+    outbox_.decide(
+        "baseline",
+        fmt::format("full clocks take {:.4g} s ± {:.2g} s per iteration on average ({} iterations, {} others "
+                    "stalled)",
+                    baseline.time_s, baseline.time_error_s, baseline.iterations, baseline.stalled),
+        now_s_);
     job_.watch.guard().set_baseline(baseline);
     if (job_.profiling.sweep().is_new()) {
       enter(JobState::profiling, "tries clocks out");
@@ -152,7 +154,8 @@ void JobTransitions::take(const JobIteration& iteration) {
   }
   if (job_.state() == JobState::profiling) carry_out(job_.profiling.count(iteration, profiled(), outbox_));
   JobWatch& watch = job_.watch;
-  const auto is_running = [this] { return job_.state() == JobState::running; };
+  // Times that mean nothing say nothing of ranks, profile and plan.
+  const auto is_running = [this] { return job_.state() == JobState::running && job_.invalid.empty(); };
   const int first_version = job_.profiling.sweep().first_version();
   if (is_running()) carry_out(watch.watch_ranks(iteration, job_.plans, job_.ranks, first_version, outbox_, now_s_));
   if (is_running() && job_.spec.profiling) carry_out(watch.watch_drift(iteration, outbox_, now_s_));
@@ -178,6 +181,15 @@ void JobTransitions::watch() {
 
 void JobTransitions::end_trials() {
   if (job_.state() == JobState::profiling) carry_out(job_.profiling.end_trials(profiled(), outbox_, now_s_));
+}
+
+void JobTransitions::measure_again() {
+  const bool measures = job_.state() != JobState::registering && job_.state() != JobState::observing;
+  if (!job_.baseline.is_of_no_use() || !measures || job_.ranks.followers() == 0) return;
+  outbox_.decide("profile", "measured again, as times and energies meant nothing before", now_s_);
+  job_.watch.guard() = {};
+  if (job_.spec.profiling) return measure_profile();
+  measure_baseline();
 }
 
 void JobTransitions::lose_followers(const std::string& reason) {
@@ -311,7 +323,8 @@ void JobTransitions::renew_baseline(int iterations) {
   if (means.iterations < 2) return;
   job_.baseline.renew(means);
   job_.watch.guard().set_baseline(means);
-  outbox_.decide("baseline", fmt::format("full clocks now take {:.4g} s per iteration", means.time_s), now_s_);
+  outbox_.decide("baseline", fmt::format("full clocks now take {:.4g} s per iteration on average", means.time_s),
+                 now_s_);
 }
 
 /// A job that was about to be planned for by a profile that the store does not have any more.

@@ -26,6 +26,8 @@ class JobTransitions {
   void watch();
   /// Fewer ranks are waited for.
   void end_trials();
+  /// Times and energies mean something from now on: replaces a baseline and a profile of when they did not.
+  void measure_again();
   /// No rank follows plans any more.
   void lose_followers(const std::string& reason);
   /// Another job has measured a profile of this job's key.

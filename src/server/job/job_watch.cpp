@@ -15,6 +15,13 @@ namespace {
 /// A rank whose speed varies about what is found as slow would fill the list of decisions.
 constexpr int kListedUnchanged = 3;
 
+bool is_as_profiled(double factor) { return fmt::format("{:.3g}", factor) == "1"; }
+
+/// The factor of a slow rank is that by which it differs from all ranks.
+std::string beyond_all(double common_factor) {
+  return is_as_profiled(common_factor) ? "" : fmt::format(", beyond the {:.3g} times of all ranks", common_factor);
+}
+
 std::vector<RankIteration> measured_ranks(const JobIteration& iteration, const PlanDelivery& plans,
                                           const RankRegistry& ranks, int first_version) {
   std::vector<RankIteration> measured;
@@ -44,18 +51,19 @@ JobStep JobWatch::watch_ranks(const JobIteration& iteration, const PlanDelivery&
   std::vector<std::string> reasons;
   for (const SlowdownChange& change : profile_.observe(measured, iteration.iteration)) {
     if (!change.rank) {
-      const bool is_as_profiled = fmt::format("{:.3g}", change.factor) == "1";
       outbox.decide("drift",
-                    is_as_profiled ? "all ranks take as long as profiled"
-                                   : fmt::format("all ranks take {:.3g} times as long as profiled", change.factor),
+                    is_as_profiled(change.factor)
+                        ? "all ranks take as long as profiled"
+                        : fmt::format("all ranks take {:.3g} times as long as profiled", change.factor),
                     now_s);
       continue;
     }
     if (change.cause == SlowdownCause::none) {
       reasons.push_back(fmt::format("rank {} is as fast as profiled again", *change.rank));
     } else {
-      reasons.push_back(fmt::format("rank {} takes {:.3g} times as long as profiled ({}, seen in {} iterations)",
-                                    *change.rank, change.factor, name(change.cause), change.iterations));
+      reasons.push_back(fmt::format("rank {} takes {:.3g} times as long as profiled{} ({}, seen in {} iterations)",
+                                    *change.rank, change.factor, beyond_all(profile_.common_factor()),
+                                    name(change.cause), change.iterations));
       if (const PlanVersion* training = plans.training()) {
         guard_.excuse(std::max(0.0, (iteration.time_s - training->time_s) * change.iterations));
       }

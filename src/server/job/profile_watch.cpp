@@ -73,13 +73,14 @@ std::vector<SlowdownChange> ProfileWatch::observe(const std::vector<RankIteratio
   std::vector<SlowdownChange> changes = detector().observe(measured);
   for (const SlowdownChange& change : changes) {
     if (!change.rank) {
-      drift_ = Drift{.factor = change.factor, .since_iteration = iteration};
+      drift_ = Drift{.factor = change.factor, .since_iteration = iteration - change.iterations + 1};
     } else if (change.cause == SlowdownCause::none) {
       slow_.erase(*change.rank);
     } else {
       slow_[*change.rank] = {change.factor, std::string(name(change.cause))};
     }
   }
+  if (drift_) drift_->factor = common_factor();
   return changes;
 }
 

@@ -42,6 +42,8 @@ class ProfileWatch {
   /// unless the drift lasts. To be called once an iteration, and followed by `begin_profile`.
   [[nodiscard]] std::optional<Drift> outdated_profile(std::int64_t iteration, double now_s);
 
+  /// Compute time over profiled time that all ranks have in common, and that factors of slow ranks are relative to.
+  [[nodiscard]] double common_factor() const { return detector_ ? detector_->common_factor() : 1; }
   /// As the reports of the ranks show.
   [[nodiscard]] const SlowRanks& slow() const { return slow_; }
   /// A user states that the rank is not slow.

@@ -249,7 +249,7 @@ std::optional<GuardDecision> SlowdownGuard::check_pace() {
   const double noise = options_.significance * now.error;
   if (now.mean <= limit() + noise) return std::nullopt;
   const std::string measured = fmt::format(
-      "the last {} iterations took {:.2f} % longer than full clocks, {:g} % are allowed, and noise explains "
+      "the last {} iterations took {:.2f} % longer on average than full clocks, {:g} % are allowed, and noise explains "
       "{:.2f} % at most",
       now.iterations, pct_above(now.mean), options_.limit_pct, noise * 100);
   if (level_.steps_back == last_step()) {
@@ -268,8 +268,8 @@ std::optional<GuardDecision> SlowdownGuard::check_baseline() {
   is_stale_reported_ = true;
   return GuardDecision{
       GuardAction::stale_baseline, level_,
-      fmt::format("the guard replaces the baseline of {:.4f} s: the last {} iterations at full clocks took {:.2f} % "
-                  "longer than it, and noise explains {:.2f} % at most",
+      fmt::format("the guard replaces the baseline, {:.4f} s on average: the last {} iterations at full clocks took "
+                  "{:.2f} % longer on average, and noise explains {:.2f} % at most",
                   baseline_.mean_s, now.iterations, pct_above(now.mean), noise * 100),
       now.iterations};
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/core/error.h"
 #include "base/core/numbers/median.h"
@@ -335,13 +336,18 @@ void StragglerDetector::follow_common_level(std::span<const RankIteration> ranks
   common_ += kCommonGain * std::clamp(*middle, -kMostCommonStep, kMostCommonStep);
 }
 
+/// A level that is still on its way would be reported again and again.
 std::optional<SlowdownChange> StragglerDetector::judge_common_level() {
   const double step = std::log(options_.drift_at);
+  recent_common_[iterations_++ % kSettling] = common_;
   const bool is_gone = reported_common_ != 0 && std::abs(common_) < step / 2;
-  if (!is_gone && std::abs(common_ - reported_common_) < step) return std::nullopt;
+  const bool has_changed = is_gone || std::abs(common_ - reported_common_) >= step;
+  changed_iterations_ = has_changed ? changed_iterations_ + 1 : 0;
+  const auto [lowest, highest] = std::ranges::minmax(recent_common_);
+  if (!has_changed || iterations_ < kSettling || highest - lowest > step / 2) return std::nullopt;
   reported_common_ = is_gone ? 0 : common_;
   const SlowdownCause cause = is_gone ? SlowdownCause::none : SlowdownCause::drift;
-  return SlowdownChange{std::nullopt, std::exp(reported_common_), cause, 1};
+  return SlowdownChange{std::nullopt, std::exp(reported_common_), cause, std::exchange(changed_iterations_, 0)};
 }
 
 }  // namespace lowgear::server

@@ -71,8 +71,8 @@ struct StragglerOptions {
 /// A rank with a known factor is tested in both directions around it; recovery may take one iteration, as clocks that
 /// are too high for a while cost less than a job that waits. Eight iterations after a factor was reported it is
 /// reported again if their median says otherwise. A shift that more than half of all ranks show at once (and two at
-/// least), and any slow one, moves the common level, which is reported as drift. A job of one rank has no others to
-/// compare with: a sudden change is its slowdown, a slow one is drift.
+/// least), and any slow one, moves the common level, which is reported as drift once it has settled: each change once.
+/// A job of one rank has no others to compare with: a sudden change is its slowdown, a slow one is drift.
 class StragglerDetector {
  public:
   /// Throws InputError unless `ranks` is in [1, 10^6] and the options are valid.
@@ -98,6 +98,7 @@ class StragglerDetector {
 
  private:
   static constexpr std::size_t kHistory = 16;
+  static constexpr std::size_t kSettling = 12;
 
   /// One side of the test.
   struct Cusum {
@@ -146,6 +147,9 @@ class StragglerDetector {
   double common_noise_ = 0;
   double common_threshold_ = 0;  ///< h at that noise
   double reported_common_ = 0;
+  std::array<double, kSettling> recent_common_{};  ///< of the last iterations, a ring
+  std::size_t iterations_ = 0;
+  int changed_iterations_ = 0;  ///< since when the common level differs from the one that was reported
 };
 
 }  // namespace lowgear::server

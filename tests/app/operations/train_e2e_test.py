@@ -234,7 +234,9 @@ class Server(TrainTest):
                 self.answer(204)
 
             def do_POST(self):
-                self.rfile.read(int(self.headers["Content-Length"]))
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path.endswith("/finish"):
+                    finished.append(json.loads(body))
                 if ended.is_set():
                     self.close_connection = True
                     return
@@ -244,7 +246,8 @@ class Server(TrainTest):
             def handle_error(self, *_):
                 pass  # a rank has gone, as it may
 
-        ended = threading.Event()
+        ended, finished = threading.Event(), []
+        self.finished = finished
         server = Server(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
         self.address = f"http://127.0.0.1:{server.server_address[1]}"
@@ -269,6 +272,16 @@ class Server(TrainTest):
         self.assertIn("no plan was followed in 8 iterations: ", err)
         self.assertEqual(json.loads(out)["steps_without_server"], 0)
         self.assertEqual([step["ranks_without_server"] for step in self.metrics()], [0] * 8)
+
+    def test_is_told_of_a_rank_that_was_killed(self):
+        self.serve()
+        process = self.start_endless("--server", self.address, "--require-server", "--set", "parallel.pp=2")
+        os.kill(next(pid for pid in children_of(process.pid) if rank_of(pid) == 1), signal.SIGKILL)
+        code, _, err = self.end_of(process)
+        self.assertEqual(code, 1, err)
+        failures = {end["rank"]: end["failure"] for end in self.finished}
+        self.assertEqual(failures[1], "no word of it; rank 1 was killed by signal 9 (Killed)")
+        self.assertEqual(sorted(failures), [0, 1])
 
     def test_that_goes_away_is_said_and_counted_from_then_on(self):
         end = self.serve()

@@ -38,16 +38,19 @@ TEST(RecordingWriter, EndsBeforeAFileIsTooLongToBeRead) {
   EXPECT_EQ(std::ranges::count(units, '\n') % 3, 1) << "the header, and what was flushed together";
 }
 
-TEST(RankRecording, IsMarkedWhereItsFiguresMeanNothing) {
+TEST(RankRecording, IsMarkedWhereItsFiguresMeanNothingAndWhereItsRankFailed) {
   const TemporaryFolder folder;
   const auto header = [&] { return read_file(folder / "run/rank-00000/recording.json"); };
   RankRecording recording({.folder = folder / "run", .existing = {}, .iterations = {}}, {}, 0);
+  EXPECT_THAT(header(), HasSubstr("\"ended\": false"));
   recording.set_invalid("its kernels were too short");
-  recording.finish(0);
-  EXPECT_THAT(header(), HasSubstr("\"invalid\": \"its kernels were too short\""));
+  recording.finish(0, "RuntimeError");
+  EXPECT_THAT(header(), AllOf(HasSubstr("\"invalid\": \"its kernels were too short\""),
+                              HasSubstr("\"failure\": \"RuntimeError\""), HasSubstr("\"ended\": true")));
   recording.set_invalid("");
-  recording.finish(0);
+  recording.finish(0, "");
   EXPECT_EQ(header().find("invalid"), std::string::npos);
+  EXPECT_EQ(header().find("failure"), std::string::npos);
 }
 
 TEST(RecordedIterations, AreAllByDefault) {

@@ -5,6 +5,7 @@
 
 #include "base/core/error.h"
 #include "server/job/job_documents.h"
+#include "server/job/job_problems.h"
 #include "server/simulated_job.h"
 
 namespace lowgear::server {

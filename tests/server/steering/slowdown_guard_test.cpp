@@ -86,7 +86,7 @@ TEST(SlowdownGuard, StepsBackOneByOneThenToFullClocks) {
   ASSERT_EQ(job.decisions.size(), 3);
   EXPECT_EQ(job.decisions[0].action, GuardAction::step_back);
   EXPECT_EQ(job.decisions[0].level, (GuardLevel{false, 1}));
-  EXPECT_THAT(job.decisions[0].reason, HasSubstr("% longer than full clocks, 5 % are allowed"));
+  EXPECT_THAT(job.decisions[0].reason, HasSubstr("% longer on average than full clocks, 5 % are allowed"));
   EXPECT_THAT(job.decisions[0].reason, HasSubstr("the guard goes back to a faster plan of 1.0300 s: the last"));
   EXPECT_EQ(job.decisions[1].level, (GuardLevel{false, 2}));
   EXPECT_EQ(job.decisions[2].action, GuardAction::full_clocks);
@@ -224,7 +224,7 @@ TEST(SlowdownGuard, SaysThatItsBaselineIsStale) {
   for (int i = 0; i < 50; ++i) job.iteration(1.1, 1.1);
   ASSERT_EQ(job.decisions.size(), 1);
   EXPECT_EQ(job.decisions[0].action, GuardAction::stale_baseline);
-  EXPECT_THAT(job.decisions[0].reason, HasSubstr("8 iterations at full clocks took 10.00 % longer than it"));
+  EXPECT_THAT(job.decisions[0].reason, HasSubstr("8 iterations at full clocks took 10.00 % longer on average"));
   EXPECT_EQ(job.decisions[0].iterations, 8);
   job.guard.set_baseline({1.1, 0.001, 0.005});
   for (int i = 0; i < 50; ++i) job.iteration(1.1, 1.1);

@@ -254,6 +254,19 @@ TEST(StragglerDetector, SlowChangeOfAllRanksIsDrift) {
   EXPECT_NEAR(detector.common_factor(), 1.1, 0.01);
 }
 
+TEST(StragglerDetector, ReportsAChangeOfAllRanksOnce) {
+  NoisyJob job(8, 0.02, 11);
+  StragglerDetector detector(8);
+  run(detector, job, 50);
+  std::vector<double> reported;
+  for (int i = 0; i < 400; ++i) {
+    job.factors.assign(8, 1 + 0.3 * std::min(1.0, i / 60.0));
+    for (const SlowdownChange& change : detector.observe(job.iteration())) reported.push_back(change.factor);
+  }
+  ASSERT_EQ(reported.size(), 1U);
+  EXPECT_NEAR(reported.front(), 1.3, 0.04);
+}
+
 TEST(StragglerDetector, SuddenChangeOfMostRanksIsDriftAndStragglersAreStillSeen) {
   NoisyJob job(8, 0.01, 12);
   StragglerDetector detector(8);

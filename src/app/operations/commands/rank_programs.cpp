@@ -16,6 +16,7 @@
 #include "app/cli/terminal/process.h"
 #include "base/core/error.h"
 #include "base/core/version.h"
+#include "client/server/rank_note.h"
 #include "training/launcher/rank_processes.h"
 
 namespace lowgear::operations {
@@ -157,6 +158,14 @@ RendezvousFolder::~RendezvousFolder() {
   fs::remove_all(path_, ignored);
 }
 
+void finish_gone_ranks(const fs::path& mark, const std::string& failure, cli::Console& console) {
+  const std::string problem =
+      client::finish_gone_ranks(mark, failure.empty() ? "" : fmt::format("no word of it; {}", failure));
+  if (problem.empty()) return;
+  console.warn(fmt::format("the server was not told which ranks have ended, and notices it by their silence: {}",
+                           printable(problem, 1000)));
+}
+
 void run_watched(const launcher::RankCommand& command, const RankWatch& watch, cli::Console& console) {
   EndRequest end([&] { console.note(watch.ending); });
   RankMessages messages(console);
@@ -166,6 +175,9 @@ void run_watched(const launcher::RankCommand& command, const RankWatch& watch, c
         if (!watch.take_line || !watch.take_line(line)) messages.add(rank, line);
       },
       [&end] { return end.asked(); });
+  if (!watch.mark.empty()) {
+    finish_gone_ranks(watch.mark, failure ? fmt::format("rank {} {}", failure->rank, failure->how) : "", console);
+  }
   messages.show_errors_but(failure ? failure->why : "");
   end.rethrow();
   if (failure) throw_failure(*failure);

@@ -57,7 +57,17 @@ struct RankWatch {
   std::string ending;  ///< said when a signal asks them to end: `stopping after this step; ...`
   /// Takes a line of a rank that is for the program and not for the user; may be empty.
   std::function<bool(std::string_view line)> take_line = {};
+  /// Next to which ranks note where they have registered; empty: they do not. Servers of ranks that are gone without a
+  /// word are told of their end.
+  std::filesystem::path mark = {};
 };
+
+/// Names a file next to which ranks note where they have registered, and which the first client of a command makes.
+inline constexpr const char* kMarkVariable = "LOWGEAR_ATTACHED_MARK";
+
+/// Tells the servers of ranks whose processes are gone without a word that they are over, and says where that fails.
+/// `failure` has ended them; empty: none is known.
+void finish_gone_ranks(const std::filesystem::path& mark, const std::string& failure, cli::Console& console);
 
 /// Runs all ranks, prints their output, and ends them in order after a signal. Throws Interrupted after that,
 /// and Error, or InputError where a rank found the input wrong, when one has failed.

@@ -32,7 +32,6 @@
 #include "base/core/error.h"
 #include "client/job_search.h"
 #include "client/rank/rank_environment.h"
-#include "client/server/rank_note.h"
 #include "client/server/server_addresses.h"
 #include "client/steps/step_planning.h"
 #include "hardware/measure/command.h"
@@ -200,9 +199,6 @@ std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   return variables;
 }
 
-/// Names a file that the first client of a command makes.
-constexpr const char* kMarkVariable = "LOWGEAR_ATTACHED_MARK";
-
 void check_search(const RunArguments& arguments) {
   if (arguments.search.empty()) {
     if (arguments.points.empty() && !arguments.search_block_s && arguments.search_record.empty()) return;
@@ -251,9 +247,6 @@ void check_asked(const RunArguments& arguments) {
     throw InputError(
         "nothing to do for the command; add --server ADDRESS, --plan DIR, --steps PROFILE.csv, --search slowdown=2%, "
         "--record DIR or --share GPU:PERCENT%");
-  }
-  if (arguments.strict && !arguments.share.empty()) {
-    throw InputError("--strict and --share: a command with a share is not watched; leave out one of them");
   }
   check_search(arguments);
   check_steps(arguments);
@@ -356,11 +349,11 @@ AttachedResult run_marked(const RunArguments& arguments, const std::map<std::str
   return result;
 }
 
-/// How the command has ended, for ranks whose processes are gone without a word; empty: well.
+/// How the command has failed; empty: it has not.
 std::string failure_of(const measure::CommandResult& command) {
-  if (command.signal != 0) return fmt::format("no word of it; its command was ended by signal {}", command.signal);
+  if (command.signal != 0) return fmt::format("its command was ended by signal {}", command.signal);
   if (command.shell_status() == 0) return "";
-  return fmt::format("no word of it; its command ended with exit status {}", command.shell_status());
+  return fmt::format("its command ended with exit status {}", command.shell_status());
 }
 
 /// Ends as the command did; after a good end without anything attached it says so.
@@ -371,11 +364,7 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   const fs::path outer = outer_mark();
   const AttachedResult result = run_marked(arguments, variables, folder->file());
   if (result.attached && !outer.empty()) std::ofstream(outer).flush();
-  if (const std::string problem = client::finish_gone_ranks(folder->file(), failure_of(result.command));
-      !problem.empty()) {
-    console.warn(fmt::format("the server was not told which ranks have ended, and notices it by their silence: {}",
-                             printable(problem, 1000)));
-  }
+  finish_gone_ranks(folder->file(), failure_of(result.command), console);
   folder.reset();
   std::istringstream followed(result.followed);
   for (std::string line; std::getline(followed, line);) console.note(printable(line, 1000));
@@ -412,8 +401,8 @@ cli::ExitCode run_attached(const RunArguments& arguments, cli::Console& console)
   const std::map<std::string, std::string> variables = variables_of(arguments);
   if (!arguments.dry_run) {
     check_needs(arguments, console);
-    // A share is this process's, and within another `lowgear run` that one looks, unless this one is strict.
-    if (attaches(arguments) && arguments.share.empty() && (arguments.strict || outer_mark().empty()))
+    // Within another `lowgear run` that one looks, unless this one is strict.
+    if (attaches(arguments) && (arguments.strict || outer_mark().empty()))
       return run_and_look(arguments, variables, console);
     become_command(arguments.command, variables);
   }

@@ -181,9 +181,14 @@ void run_all_ranks(const TrainArguments& arguments, const std::vector<std::strin
     command.environment["LOWGEAR_RUN"] = random_run("train");
   }
   command.environment["LOWGEAR_RENDEZVOUS"] = rendezvous.file().string();
+  RankWatch watch{.ending = "stopping after this step; press Ctrl-C again to stop now"};
+  // Within `lowgear run` that one tells servers of ranks that are gone.
+  if (!process_environment()(kMarkVariable)) {
+    watch.mark = rendezvous.file().string() + ".mark";
+    command.environment[kMarkVariable] = watch.mark.string();
+  }
   if (!arguments.gpus.empty()) command.environment["CUDA_VISIBLE_DEVICES"] = arguments.gpus;
-
-  run_watched(command, {.ending = "stopping after this step; press Ctrl-C again to stop now"}, console);
+  run_watched(command, watch, console);
 }
 
 /// The first of them; that of a job on simulated GPUs is of LOWGEAR_NVML.

@@ -294,6 +294,26 @@ std::string headline_of(const ArmComparison& comparison) {
   return text.empty() ? text : fmt::format("{}, against {}", text, comparison.baseline);
 }
 
+/// What the quantities per unit of work are means of.
+std::string per_work_text(const ArmComparison& comparison) {
+  return fmt::format(
+      "without the first {0} {1}s of a run, in which memory is allocated and clocks settle; all other "
+      "quantities count them{2}",
+      experiment::kSettlingSteps, comparison.unit == experiment::WorkUnit::token ? "step" : "iteration",
+      comparison.unit == experiment::WorkUnit::token ? ""
+                                                     : "; an iteration of a recording lasts until the next one begins");
+}
+
+/// `J/token and s/token`
+std::string per_work_heading(const ArmComparison& comparison) {
+  std::string text;
+  for (const ArmQuantity& quantity : quantities_of(comparison)) {
+    if (quantity.quantity != Quantity::energy_per_work && quantity.quantity != Quantity::time_per_work) continue;
+    text += (text.empty() ? "" : " and ") + heading_of(quantity, comparison);
+  }
+  return text;
+}
+
 std::vector<report::Entry> reading_of(const ArmComparison& comparison) {
   const std::string work(name(comparison.unit));
   return {
@@ -304,10 +324,7 @@ std::vector<report::Entry> reading_of(const ArmComparison& comparison) {
       {"Energy",
        "Of all GPUs of a run, in its steps: without CPUs, network and cooling, and without the time before the "
        "first step and for checkpoints."},
-      {"Per " + work,
-       fmt::format("Without the first {} steps of a run, in which memory is allocated and clocks settle. "
-                   "All other quantities count them.",
-                   experiment::kSettlingSteps)},
+      {"Per " + work, "Means " + per_work_text(comparison) + "."},
       {"Energy, time, cost, CO2",
        fmt::format("Of the first {:.0f} {}s, which every run has done.", comparison.common_work, work)},
       {"Loss",
@@ -331,7 +348,7 @@ std::string arms_text(const ArmComparison& comparison) {
   text += table_text(turned(quantity_cells(comparison)));
   const Cells differences = difference_cells(comparison);
   if (!differences.rows.empty()) text += '\n' + table_text(differences);
-  return text;
+  return text + fmt::format("\n{}: means {}\n", per_work_heading(comparison), per_work_text(comparison));
 }
 
 Json arms_json(const ArmComparison& comparison) {

@@ -61,6 +61,10 @@ std::string RunSummary::text() const {
     text += fmt::format(", {:.5g} J a step ({:.4g} J/token, {})", *step_energy_j,
                         *step_energy_j / (tokens_per_s * step_time_s), simulated ? "simulated" : "measured");
   }
+  // Sums of the metrics have these steps, too.
+  if (const std::int64_t settling = steps - counted_steps; settling > 0) {
+    text += fmt::format("; times, rates and energies are means without the first {} steps", settling);
+  }
   if (!invalid.empty()) {
     text += fmt::format("\ninvalid: {}. Make simulated_gpu.layer_forward_s longer, or the model smaller", invalid);
   }
@@ -115,14 +119,15 @@ constexpr int kInvalidStepsToWarn = 3;
 
 std::string invalid_text(const IterationResult& result) {
   return fmt::format(
-      "step {}: invalid so far: the real computation takes longer than the kernels of the simulated GPUs; if that "
-      "lasts, times and energies of this run are meaningless. Make simulated_gpu.layer_forward_s longer, or the model "
-      "smaller",
+      "step {}: the real computation has taken longer than the kernels of the simulated GPUs so far, over the whole "
+      "run",
       result.iteration + 1);
 }
 
 using Clock = std::chrono::steady_clock;
 
+/// A run whose steps would take longer trains until it is stopped.
+constexpr double kLongestRunS = 365 * 86'400.0;
 /// Between lines, so that quick steps do not flood the log.
 constexpr std::chrono::seconds kLineEvery{1};
 
@@ -198,7 +203,10 @@ void ProgressReport::note_simulation(const IterationResult& result) {
     say("the GPUs are simulated and the configuration has no simulated_gpu: nothing computes on them, and energies are "
         "those of idle GPUs; add simulated_gpu (docs/training.md)");
   }
-  if (result.invalid && ++invalid_steps_ == kInvalidStepsToWarn) say(invalid_text(result));
+  if (!result.invalid || ++invalid_steps_ != kInvalidStepsToWarn) return;
+  say(invalid_text(result) +
+      ": times and energies mean nothing while that lasts. Make simulated_gpu.layer_forward_s longer, or the model "
+      "smaller");
 }
 
 void ProgressReport::add(const IterationResult& result) {
@@ -296,15 +304,17 @@ void ProgressReport::print_line(const IterationResult& result) {
   printed_ = now;
   const double rate = static_cast<double>(config_->tokens_per_step()) / result.time_s;
   const double left_s = static_cast<double>(config_->steps - result.iteration - 1) * result.time_s;
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  {:.3f} s  {:.0f} tokens/s", result.iteration + 1,
-                                 config_->steps, result.loss, result.time_s, rate);
+  const bool is_endless = left_s > kLongestRunS;
+  std::string line =
+      fmt::format("step {}{}  loss {:.4f}  {:.3f} s  {:.0f} tokens/s", result.iteration + 1,
+                  is_endless ? "" : fmt::format("/{}", config_->steps), result.loss, result.time_s, rate);
   if (result.energy_j) {
     line += fmt::format("  {:.3g} J/token{}", *result.energy_j / static_cast<double>(config_->tokens_per_step()),
                         result.simulated ? " simulated" : "");
   }
   if (result.held_out_loss) line += fmt::format("  held-out loss {:.4f}", *result.held_out_loss);
   if (result.mfu) line += fmt::format("  {:.1f} % MFU", 100 * *result.mfu);
-  line += fmt::format("  {} left", duration_text(left_s));
+  if (!is_endless) line += fmt::format("  {} left", duration_text(left_s));
   // A terminal shows one line that changes.
   fmt::print("{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ && !last ? "" : "\n");
   std::fflush(stdout);

@@ -46,6 +46,12 @@ class ReportCommand : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(ReportCommand, SaysWhichStepsItsMeansLeaveOut) {
+  const ProgramResult result = run_lowgear({"runs", "report", metrics("run.jsonl", 1000)});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("J/token and \u00b5s/token: means without the first 2 steps of a run"));
+}
+
 TEST_F(ReportCommand, ComparesArms) {
   std::vector<std::string> words{"runs", "report", "--json", "--kwh", "0.36", "--co2", "500", "--loss", "4.5"};
   for (const char* name : {"full", "planned"}) {

@@ -275,7 +275,6 @@ TEST(RunCommand, SaysBeforeTheCommandWhatIsMissing) {
     EXPECT_THAT(result.err, HasSubstr(line));
     EXPECT_THAT(strict.err, HasSubstr(line));
   }
-  EXPECT_THAT(run({"--strict", "--share", "0:50%", "--", "true"}).err, HasSubstr("leave out one of them"));
 }
 
 TEST(RunCommand, StartsTheCommandWhereItCannotBeWatched) {

@@ -65,6 +65,8 @@ TEST(RunTotals, LeaveTheFirstStepsOutOfTheMeans) {
   EXPECT_DOUBLE_EQ(*summary.step_energy_j, 20);
   EXPECT_DOUBLE_EQ(summary.tokens_per_s, 50);
   EXPECT_DOUBLE_EQ(*summary.mfu, 0.5);
+  EXPECT_THAT(summary.text(), testing::HasSubstr("20 J a step"));
+  EXPECT_THAT(summary.text(), testing::HasSubstr("means without the first 2 steps"));
 }
 
 TEST(RunTotals, CountTheLastStepWhereThereAreNoOthers) {
@@ -189,8 +191,9 @@ TEST_F(Metrics, SayOnceInTheFirstStepsThatTheyWillBeInvalid) {
   report.add(result);
   report.add(result);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, HasSubstr("step 3: invalid so far"));
-  EXPECT_EQ(said.find("invalid so far"), said.rfind("invalid so far"));
+  constexpr const char* kWarning = "step 3: the real computation has taken longer than the kernels";
+  EXPECT_THAT(said, HasSubstr(kWarning));
+  EXPECT_EQ(said.find("mean nothing while that lasts"), said.rfind("mean nothing while that lasts"));
 }
 
 TEST_F(Metrics, SayOnceThatSimulatedGpusIdleWithoutKernels) {
@@ -207,6 +210,21 @@ TEST_F(Metrics, SayOnceThatSimulatedGpusIdleWithoutKernels) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("those of idle GPUs; add simulated_gpu"));
   EXPECT_EQ(said.find("idle"), said.rfind("idle"));
+}
+
+TEST(ProgressLine, StatesTheRemainingTimeOfARunThatEnds) {
+  const auto line_of = [](std::int64_t steps) {
+    launcher::TrainConfig config;
+    config.steps = steps;
+    ProgressReport report(config, ProgressReport::Output::lines, 0);
+    IterationResult result;
+    result.time_s = 1;
+    testing::internal::CaptureStdout();
+    report.add(result);
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_THAT(line_of(121), testing::AllOf(HasSubstr("step 1/121 "), HasSubstr("2:00 left")));
+  EXPECT_THAT(line_of(1'000'000'000), testing::AllOf(HasSubstr("step 1 "), Not(HasSubstr("left"))));
 }
 
 TEST_F(Metrics, OfARunThatContinuesKeepTheStepsBeforeIt) {
