@@ -251,14 +251,6 @@ std::int64_t parameter_count(const ModelConfig& config) {
   return count;
 }
 
-double active_matrix_parameters(const ModelConfig& config) {
-  double weights = training_flops_of_head(config) / kFlopsPerWeight;
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    weights += static_cast<double>(active_layer_matrices(config, layer));
-  }
-  return weights;
-}
-
 double training_flops_of_layer(const ModelConfig& config, std::int64_t layer, std::int64_t sequence_length) {
   const double pairs =
       is_windowed(config, layer, sequence_length) ? pairs_within_window(sequence_length, config.window) : 1;

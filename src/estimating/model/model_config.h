@@ -224,10 +224,6 @@ struct EndParameters {
 /// Parameters of the whole model.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);
 
-/// Weights of the matrices that one token is multiplied with: parameters without embeddings looked up, norms and
-/// biases, and of the experts only those that a token uses. The output matrix counts, tied or not.
-[[nodiscard]] double active_matrix_parameters(const ModelConfig& config);
-
 /// Floating-point operations of one layer to train on one token of sequences of `sequence_length` tokens, as MFU counts
 /// them: 6 for every weight of a matrix that multiplies the token, plus 12 * heads * head_dim * sequence_length for
 /// attention scores and values, in a windowed layer times the share of pairs within the window. Recomputation does not

@@ -36,7 +36,6 @@ enum class Return : std::int32_t {
 struct DeviceHandle;
 using Device = DeviceHandle*;  ///< nvmlDevice_t
 
-inline constexpr std::size_t kNameBytes = 96;
 inline constexpr std::size_t kUuidBytes = 96;
 inline constexpr std::size_t kDriverVersionBytes = 80;
 
@@ -68,10 +67,6 @@ inline constexpr std::int32_t kTemperatureOfGpu = 0;
 /// nvmlEnableState_t
 inline constexpr std::uint32_t kDisabled = 0;
 inline constexpr std::uint32_t kEnabled = 1;
-
-/// nvmlRestrictedAPI_t: setting application clocks, which shares its permission with nothing else; locked clocks are
-/// always for root.
-inline constexpr std::uint32_t kRestrictedSetApplicationClocks = 0;
 
 /// nvmlValue_t
 union Value {

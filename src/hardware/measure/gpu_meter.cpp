@@ -96,10 +96,6 @@ void EnergyTrack::narrow_down() {
   last_step_s_ = last.time_s;
 }
 
-std::optional<double> EnergyTrack::step_period_s() const {
-  return ready() ? std::optional(period_s_.middle()) : std::nullopt;
-}
-
 double EnergyTrack::power_spread_w() const {
   const auto [least, most] = std::ranges::minmax(powers_w_);
   return most - least;

@@ -41,8 +41,6 @@ class EnergyTrack {
   /// Energy at `time_s`, which is not before the last reading; that of the last step where no step has come for too
   /// long. Empty before `ready`.
   [[nodiscard]] std::optional<EnergyEstimate> at(double time_s) const;
-  /// Time between steps; empty before `ready`.
-  [[nodiscard]] std::optional<double> step_period_s() const;
 
  private:
   struct Reading {

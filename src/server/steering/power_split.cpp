@@ -246,17 +246,6 @@ class Market {
 
 }  // namespace
 
-std::vector<std::size_t> overloaded(std::span<const BudgetJob> jobs, std::span<const BudgetPower> budgets) {
-  check(jobs, budgets);
-  const Market market(jobs, budgets);
-  std::vector<std::size_t> result;
-  for (std::size_t budget = 0; budget < budgets.size(); ++budget) {
-    const double needed_w = budgets[budget].other_w + market.least_w(budget);
-    if (needed_w > budgets[budget].watts * (1 + kPowerTolerance)) result.push_back(budget);
-  }
-  return result;
-}
-
 PowerSplit split_power(std::span<const BudgetJob> jobs, std::span<const BudgetPower> budgets) {
   check(jobs, budgets);
   Market market(jobs, budgets);

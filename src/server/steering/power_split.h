@@ -90,15 +90,12 @@ struct PowerSplit {
   double least_loss = 0;
 };
 
-/// The budgets that cannot be kept: there, even all jobs at their least power draw too much.
-[[nodiscard]] std::vector<std::size_t> overloaded(std::span<const BudgetJob> jobs,
-                                                  std::span<const BudgetPower> budgets);
-
 /// Divides the power of all budgets among jobs such that the weighted relative loss of time is least. Every job then
 /// has the same marginal loss by watt, its price: the sum of the prices of its budgets by share. Prices are found by
 /// coordinate ascent of the dual, which is smooth, as jobs move along their frontiers without jumps. The split always
-/// keeps the budgets, except those that `overloaded` names: they are treated as if they were as high as they need to
-/// be. Throws InputError naming job or budget when a weight, a share or a budget is out of range.
+/// keeps the budgets, except those that cannot be kept, as even all jobs at their least power draw too much there: they
+/// are treated as if they were as high as they need to be. Throws InputError naming job or budget when a weight, a
+/// share or a budget is out of range.
 [[nodiscard]] PowerSplit split_power(std::span<const BudgetJob> jobs, std::span<const BudgetPower> budgets);
 
 }  // namespace lowgear::server

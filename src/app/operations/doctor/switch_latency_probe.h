@@ -35,9 +35,6 @@ struct AllowedClocks {
   int high_mhz = 0;
 };
 
-/// About how long the measurement of one GPU takes.
-inline constexpr double kSwitchLatencyProbeS = 6;
-
 /// Highest, middle and low clocks between which latencies are measured; fewer than two: this GPU has too few.
 [[nodiscard]] std::vector<int> probe_clocks_mhz(std::vector<int> supported_mhz, AllowedClocks allowed);
 

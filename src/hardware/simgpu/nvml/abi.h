@@ -62,12 +62,11 @@ struct EventData {
 };
 static_assert(sizeof(EventData) == 32);
 
-inline constexpr std::uint8_t kPowerScopeModule = 1;                     ///< NVML_POWER_SCOPE_MODULE
-inline constexpr std::uint8_t kPowerScopeMemory = 2;                     ///< NVML_POWER_SCOPE_MEMORY
-inline constexpr std::uint32_t kNoInstance = 0xffffffff;                 ///< outside MIG
-inline constexpr std::uint64_t kMemoryNotAvailable = ~std::uint64_t{0};  ///< NVML_VALUE_NOT_AVAILABLE
-inline constexpr std::uint32_t kClockLimitTdp = 0xffffff01;              ///< NVML_CLOCK_LIMIT_ID_TDP
-inline constexpr std::uint32_t kClockLimitUnlimited = 0xffffff02;        ///< NVML_CLOCK_LIMIT_ID_UNLIMITED
+inline constexpr std::uint8_t kPowerScopeModule = 1;               ///< NVML_POWER_SCOPE_MODULE
+inline constexpr std::uint8_t kPowerScopeMemory = 2;               ///< NVML_POWER_SCOPE_MEMORY
+inline constexpr std::uint32_t kNoInstance = 0xffffffff;           ///< outside MIG
+inline constexpr std::uint32_t kClockLimitTdp = 0xffffff01;        ///< NVML_CLOCK_LIMIT_ID_TDP
+inline constexpr std::uint32_t kClockLimitUnlimited = 0xffffff02;  ///< NVML_CLOCK_LIMIT_ID_UNLIMITED
 
 /// nvmlClockId_t
 enum class ClockId : std::int32_t { current = 0, application_target = 1, application_default = 2, boost_max = 3 };

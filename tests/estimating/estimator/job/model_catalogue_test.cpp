@@ -148,13 +148,6 @@ TEST(NamedModel, SuggestsTheNearestName) {
   EXPECT_THAT(lowgear::error_of([] { (void)named_model("claude"); }), testing::HasSubstr("there are gpt2-small, "));
 }
 
-TEST(ActiveMatrixParameters, CountOfTheExpertsOnlyThoseThatATokenUses) {
-  // Mixtral 8x7B uses 12.9 of its 46.7 billion parameters for a token (Jiang et al. 2024), embeddings counted.
-  const model::ModelConfig config = named_model("mixtral-8x7b");
-  const double looked_up = 32000.0 * 4096;
-  EXPECT_NEAR((active_matrix_parameters(config) + looked_up) / 12.9e9, 1, 0.005);
-}
-
 TEST(NamedModel, KnowsSizesByTheirNamesInPapers) {
   EXPECT_EQ(named_model("gpt3-xl").name, "gpt3-1.3b");
   EXPECT_EQ(named_model("GPT-3 XL").name, "gpt3-1.3b");
