@@ -118,7 +118,7 @@ TEST(Call, WritesOptionsInMessagesAsItsCallerWould) {
   Json request = plan_request();
   request["options"].erase("blocking-power");
   request["parameters"] = {{"blocking-power", "blocking_power_w"}};
-  EXPECT_THAT(called("plan", request)["warnings"].dump(), HasSubstr("such as blocking_power_w="));
+  EXPECT_THAT(called("plan", request)["warnings"].dump(), HasSubstr(" blocking_power_w"));
   request["options"]["blocking-power"] = "75000";
   EXPECT_THAT(called("plan", request)["error"]["message"].get<std::string>(), HasSubstr(": accept_units=True"));
 }

@@ -78,7 +78,7 @@ TEST_F(PlanSteps, PlansATraceWithOneClockPerReplica) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("the trace states no lengths"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("nobody could have planned it beforehand):"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("one per replica, change 10 ms after their units begin"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("one per replica, changed 10 ms after their units begin"), std::string::npos) << result.out;
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
 }
 
