@@ -268,7 +268,7 @@ class Server(TrainTest):
         code, out, err = self.train("--server", self.address, "--require-server", "--set", "parallel.pp=2", "--json")
         self.assertEqual(code, 0, err)
         self.assertNotIn("no server", err)
-        self.assertRegex(err, r"no agent answers on this machine, so clocks stay as they are here: .*lowgear agent --config FILE")
+        self.assertRegex(err, r"no agent answers on this machine, so clocks stay as they are here: .*lowgear agent init")
         self.assertIn("no plan was followed in 8 iterations: ", err)
         self.assertEqual(json.loads(out)["steps_without_server"], 0)
         self.assertEqual([step["ranks_without_server"] for step in self.metrics()], [0] * 8)
