@@ -59,6 +59,7 @@ TEST_F(PlanSteps, PlansLengthsVerifiesAndReports) {
   EXPECT_FALSE(json["amounts_inferred"]);
   const std::string page = read_file(folder_ / "out/report.html");
   EXPECT_NE(page.find("Four states of the same steps"), std::string::npos);
+  EXPECT_NE(page.find("of 4 steps (replayed with recorded times, steps that the fit has not seen)"), std::string::npos);
   EXPECT_NE(page.find("both against full clocks as dealt"), std::string::npos);
   EXPECT_NE(read_file(folder_ / "out/profile.csv").find("blocking_power"), std::string::npos);
 
@@ -153,7 +154,8 @@ TEST_F(PlanSteps, PlansLoadsOfExpertsByTheStepsBefore) {
   EXPECT_NE(replayed.err.find("step 5 is not replayed: layer 0 of microbatch 2 of replica 1 is missing"),
             std::string::npos)
       << replayed.err;
-  EXPECT_NE(replayed.err.find("other replayed steps end late"), std::string::npos) << replayed.err;
+  EXPECT_NE(replayed.err.find("of 2 other replayed steps end late"), std::string::npos) << replayed.err;
+  EXPECT_NE(replayed.err.find("warning: as dealt: "), std::string::npos) << replayed.err;
   const Json given = parse_json(replayed.out, "stdout")["deals"]["given"];
   EXPECT_EQ(given["recorded"]["steps"], 5);
   EXPECT_EQ(given["recorded_held_out"]["steps"], 2);
