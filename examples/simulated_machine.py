@@ -10,6 +10,7 @@ import sys
 import time
 
 
+INTERRUPTED = 130  # exit status of a program that Ctrl-C has ended, also in good order
 PATIENCE_S = 120  # a machine that has other work to do makes every process wait
 
 
@@ -31,7 +32,7 @@ def end_with(main):
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
 def name_warnings(*logs):

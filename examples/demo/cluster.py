@@ -161,7 +161,7 @@ def main():
             phases = run(fleet, arguments.iterations)
         except KeyboardInterrupt:
             say("ended before the budget has fallen and risen")
-            return 0
+            raise
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             if fleet:

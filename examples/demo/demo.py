@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from calibration import STEPS as CALIBRATION_STEPS, calibrate, scaled  # noqa: E402: the examples are no package
-from simulated_machine import Machine, end_all, end_with, fresh_folder, name_warnings  # noqa: E402
+from simulated_machine import INTERRUPTED, Machine, end_all, end_with, fresh_folder, name_warnings  # noqa: E402
 from server_process import Server  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -165,10 +165,11 @@ def main():
         say("the server measures a baseline, tries clocks and plans: about a minute, several on a busy machine")
         training = start_training(machine.lowgear, server, out, scale, arguments)
         demo = Demo(machine, server, arguments)
-        job = None
+        job, interrupted = None, False
         try:
             job = demo.follow(training)
         except KeyboardInterrupt:
+            interrupted = True
             job = next(iter(server.get("/v1/jobs")["jobs"]), None)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -181,7 +182,7 @@ def main():
     if training.returncode not in (0, -signal.SIGTERM):
         print((out / "training.txt").read_text()[-2000:], file=sys.stderr)
         return 1
-    return 0
+    return INTERRUPTED if interrupted else 0
 
 
 if __name__ == "__main__":

@@ -157,12 +157,17 @@ class Comparer {
     row.policy = planner::kLowgearPolicy;
     row.aim = std::move(aim);
     set_replayed(row, pipeline, choices_for(plan, *pipeline.problem.dag));
+    const double least_energy_s = pipeline.planner->slowest_s();
+    if (deadline_s > least_energy_s && !same_time(deadline_s, least_energy_s)) {
+      row.note = fmt::format("ends before the {:.4f} s that it may take: more time than {:.4f} s saves no more energy",
+                             deadline_s, least_energy_s);
+    }
     return row;
   }
 
   static void add_frontier_time(ComparisonRow& row, const PlannedPipeline& pipeline) {
     if (row.plan_time_s) *row.plan_time_s += pipeline.frontier_time_s;
-    row.note = "its plan time covers the whole frontier and this plan";
+    row.note += fmt::format("{}its plan time covers the whole frontier and this plan", row.note.empty() ? "" : "; ");
   }
 
   void set_replayed(ComparisonRow& row, const PlannedPipeline& pipeline, const plan::OpChoicesView& choices) {

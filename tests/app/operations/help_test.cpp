@@ -175,6 +175,10 @@ TEST(Man, EveryVerbHasAPage) {
   const std::string page = run_lowgear({"man", "agent"}).out;
   EXPECT_THAT(page, HasSubstr(".SH SYNOPSIS\nlowgear agent [OPTIONS] [action]\n")) << "as --help has it";
   EXPECT_THAT(page, HasSubstr(".SH EXAMPLE\n.nf\n  sudo lowgear agent init\n"));
+  EXPECT_THAT(page, HasSubstr(".SH EXIT STATUS\n0: success. 1: failure. 2: invalid usage or input.\n"));
+  for (const char* const verb : {"run", "monitor"}) {
+    EXPECT_THAT(run_lowgear({"man", verb}).out, HasSubstr(".SH EXIT STATUS\nThat of the program. Where it cannot be"));
+  }
 }
 
 TEST(Man, RequestsWithinTextAreEscaped) {
@@ -206,6 +210,9 @@ TEST(Completion, BashKnowsVerbsOptionsAndChoices) {
   EXPECT_EQ(bash_completes("lowgear completion b"), "bash");
   EXPECT_EQ(bash_completes("lowgear runs rep"), "report");
   EXPECT_EQ(bash_completes("lowgear plan --cha"), "--change");
+  EXPECT_EQ(bash_completes("lowgear man plan"), "plan plan-change plan-thin");
+  EXPECT_EQ(bash_completes("lowgear help com"), "compare completion");
+  EXPECT_EQ(bash_completes("lowgear sample c"), "collectives curve");
 }
 
 TEST(Completion, ZshNamesEveryVerb) {

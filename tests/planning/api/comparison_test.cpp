@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/core/error.h"
 #include "planning/api/sample_pipeline.h"
@@ -34,6 +37,32 @@ TEST_F(Comparison, ReplaysEveryPolicyAndLowgearForTheirTimes) {
     EXPECT_GE(row.energy_j, *row.lower_bound_j * (1 - 1e-9)) << row.label();
     EXPECT_EQ(row.late_time_s, std::nullopt) << row.label();
   }
+}
+
+/// Every op at a clock so low that it needs more energy than at some higher one.
+class LowestClockPolicy final : public planner::Policy {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "lowest"; }
+  [[nodiscard]] planner::PolicyPlan plan(const planner::PlanningProblem& problem,
+                                         std::optional<double> /*deadline_s*/) const override {
+    planner::PolicyPlan plan;
+    for (const schedule::ComputeOp& op : problem.dag->ops) {
+      plan.clocks_mhz.push_back(problem.profile->measurements(op.stage, op.kind).back().clock_mhz);
+    }
+    return plan;
+  }
+};
+
+TEST_F(Comparison, SaysWhyAPlanEndsBeforeTheTimeOfAnotherPolicy) {
+  ComparisonOptions options{.policies = {"max", "lowest", "lowgear"}};
+  options.table = planner::PolicyTable({{"lowest", [] { return std::make_unique<LowestClockPolicy>(); }}});
+  pipeline_.profile = planner::modelled_profile({0.050, 0.056, 0.052}, 210);
+  planner::PipelinePlanner planner{pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, {}};
+  const PolicyComparison comparison = compare_policies(pipeline_, planner, options);
+  ASSERT_EQ(comparison.rows.back().label(), "lowgear (time of lowest)");
+  ASSERT_LT(comparison.rows.back().time_s, comparison.rows[1].time_s);
+  EXPECT_THAT(comparison.rows.back().note, ::testing::HasSubstr("saves no more energy"));
+  EXPECT_THAT(comparison.rows[2].note, ::testing::Not(::testing::HasSubstr("saves no more energy")));
 }
 
 TEST_F(Comparison, SaysThatAPlanIsFasterThanFullClocks) {

@@ -28,7 +28,7 @@ VerbAction declare_man(CLI::App& app) {
   auto verb = std::make_shared<std::string>();
   app.add_option("verb", *verb,
                  "Command whose page is printed, with dashes for blanks, as plan-change (default: the program's page)")
-      ->type_name("VERB");
+      ->type_name(kVerbType);
   return [verb, &app](Console& console) {
     const CLI::App* const program = app.get_parent();
     const CLI::App* page = program;

@@ -200,8 +200,8 @@ void warn_of_lateness(const StepsPlan& plan, std::vector<std::string>& warnings)
       const steps::StepTotals sums = totals(plan.run, deal, steps::Times::replayed, which);
       if (sums.late_share <= plan.file.late_share) continue;
       warnings.push_back(
-          fmt::format("{}: {} of {} {} steps end late by more than {} % ({} % asked){}", name(deal), sums.late_steps,
-                      sums.steps, words, kPerCent * steps::kLate, kPerCent * plan.file.late_share,
+          fmt::format("{}: {} of {} {} steps end late by more than {} % ({} % asked){}", deal_words(deal),
+                      sums.late_steps, sums.steps, words, kPerCent * steps::kLate, kPerCent * plan.file.late_share,
                       enough ? "" : fmt::format(": no margin up to {} % is enough", kPerCent * steps::kMaxMargin)));
     }
     int late = 0;
@@ -216,7 +216,7 @@ void warn_of_lateness(const StepsPlan& plan, std::vector<std::string>& warnings)
     warnings.push_back(
         fmt::format("{}: {} of {} steps end late by their own predicted times, at most {:.2g} %: ranks "
                     "begin a step with the clocks of the one before",
-                    name(deal), late, plan.run.steps.size(), kPerCent * most));
+                    deal_words(deal), late, plan.run.steps.size(), kPerCent * most));
   }
 }
 

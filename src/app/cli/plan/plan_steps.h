@@ -53,7 +53,9 @@ struct StepsPlan {
 /// The result in words, and as JSON (text/steps_text.cpp).
 [[nodiscard]] std::string steps_text(const StepsPlan& plan);
 [[nodiscard]] Json steps_json(const StepsPlan& plan);
-/// Its page: time, waiting, clocks and saving of every step.
+/// `as dealt`, `balanced`: what people read for a deal.
+[[nodiscard]] std::string deal_words(steps::Deal deal);
+/// Its page: time, waiting, clocks and saving of every step shown.
 [[nodiscard]] std::string steps_page(const StepsPlan& plan);
 
 }  // namespace lowgear::cli

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "base/core/environment.h"
@@ -236,15 +237,18 @@ namespace {
 struct FirstWord {
   std::string word;
   std::string description;
-  std::vector<std::string> second_words;         ///< of forms that are no options
+  std::vector<std::string> second_words;         ///< of forms that are no options, or names of verbs
   std::vector<const CLI::Option*> options = {};  ///< of the verb and of its forms, each name once
 };
+
+bool names_verb(const CLI::Option& option) { return option.get_positional() && option.get_type_name() == kVerbType; }
 
 void add_options(FirstWord& first, const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options()) {
     const auto same_name = [&](const CLI::Option* known) {
       return known->get_positional() == option->get_positional() && option_name(*known) == option_name(*option);
     };
+    if (names_verb(*option)) continue;
     const bool of_form = verb.get_name() != first.word;
     if (std::ranges::none_of(first.options, same_name) && !(of_form && option_name(*option).empty())) {
       first.options.push_back(option);
@@ -260,9 +264,17 @@ std::vector<FirstWord> first_words(const CLI::App& app) {
     // A form follows its verb.
     if (blank == std::string::npos) firsts.push_back({name, verb->get_description(), {}});
     FirstWord& first = firsts.back();
+    if (std::ranges::any_of(verb->get_options(), [](const CLI::Option* one) { return names_verb(*one); })) {
+      for (const CLI::App* of_page : verbs_of(app)) {
+        first.second_words.push_back(page_name(*of_page).substr(page_name(app).size() + 1));
+      }
+    }
     if (blank != std::string::npos && name[blank + 1] != '-') first.second_words.push_back(name.substr(blank + 1));
     add_options(first, *verb);
   }
+  FirstWord help{"help", "Show the options of a command", {}};
+  for (const FirstWord& first : firsts) help.second_words.push_back(first.word);
+  firsts.push_back(std::move(help));
   return firsts;
 }
 
@@ -323,7 +335,7 @@ std::string zsh_completion(const CLI::App& app) {
     names += fmt::format("      '{}:{}'\n", first.word, zsh_text(first.description));
     options += fmt::format("    {}) arguments=(\n", first.word);
     if (!first.second_words.empty())
-      options += fmt::format("      '1:form:({})'\n", fmt::join(first.second_words, " "));
+      options += fmt::format("      '1:word:({})'\n", fmt::join(first.second_words, " "));
     for (const CLI::Option* option : first.options) options += zsh_option(*option);
     options += "    ) ;;\n";
   }
@@ -378,6 +390,12 @@ std::string option_text(const CLI::Option& option) {
   return text + fmt::format("\n{}.\n", roff(option.get_description()));
 }
 
+bool runs_program(const CLI::App& app) {
+  return std::ranges::any_of(app.get_options(), [](const CLI::Option* option) {
+    return option->get_positional() && option->get_type_name() == kProgramType;
+  });
+}
+
 /// The usage that --help shows: `lowgear agent [OPTIONS] [action]`.
 std::string synopsis(const CLI::App& app) {
   std::string usage = HelpFormatter().make_usage(&app, name_of(app));
@@ -412,7 +430,8 @@ std::string manual_page(const CLI::App& app) {
   const std::string footer = app.get_footer();
   const std::string examples = footer.starts_with(kExample) ? footer.substr(kExample.size()) : footer;
   page += fmt::format(".SH {}\n.nf\n{}\n.fi\n", verbs.empty() ? "EXAMPLE" : "NOTES", roff(examples));
-  page += ".SH EXIT STATUS\n0: success. 1: failure. 2: invalid usage or input.\n";
+  page += fmt::format(".SH EXIT STATUS\n{}1: failure. 2: invalid usage or input.\n",
+                      runs_program(app) ? "That of the program. Where it cannot be run: " : "0: success. ");
   return page;
 }
 

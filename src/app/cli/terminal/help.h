@@ -8,6 +8,10 @@ namespace lowgear::cli {
 
 /// A group of options that every verb has.
 inline constexpr std::string_view kFurtherOptions = "Messages";
+/// Type of a positional that names a verb, as the manual page of it is named.
+inline constexpr const char* kVerbType = "VERB";
+/// Type of a positional with the program that a verb runs, whose exit status is then its own.
+inline constexpr const char* kProgramType = "CMD";
 /// The line before the examples of a verb.
 inline constexpr std::string_view kExample = "Example:\n";
 

@@ -42,7 +42,7 @@ ShownSteps shown_steps(const StepsPlan& plan) {
   return {};
 }
 
-std::string words(const StepsPlan& plan, const ShownSteps& shown) {
+std::string times_words(const StepsPlan& plan, const ShownSteps& shown) {
   if (shown.times == Times::predicted) return "planned, with predicted times";
   if (plan.file.foresight != steps::Foresight::own) {
     const int by_fit = totals(plan.run, Deal::given, Times::by_fit, shown.which).steps;
@@ -53,6 +53,12 @@ std::string words(const StepsPlan& plan, const ShownSteps& shown) {
   return plan.file.inferred ? "replayed with recorded times; coefficients are fitted on other steps, lengths are "
                               "inferred from the step's own other units: nobody could have planned it beforehand"
                             : "replayed with recorded times, steps that the fit has not seen";
+}
+
+/// `3 steps (replayed with recorded times, ...)`: those of every figure.
+std::string figures_words(const StepsPlan& plan, const ShownSteps& shown) {
+  const int steps = totals(plan.run, Deal::given, shown.times, shown.which).steps;
+  return fmt::format("{} ({})", counted(steps, "step", "steps"), times_words(plan, shown));
 }
 
 int safe_steps(const StepsPlan& plan) {
@@ -102,9 +108,9 @@ std::vector<StateRow> state_rows(const StepsPlan& plan, const ShownSteps& shown)
   for (const Deal deal : plan.run.deals) {
     const StepTotals sums = totals(plan.run, deal, shown.times, shown.which);
     const auto& [full, planned] = sums.sums;
-    const std::string_view dealt = deal == Deal::given ? "as dealt" : "balanced";
-    rows.push_back({fmt::format("{}, full clocks", dealt), full.time_s, full.energy_j, {}, {}, full.waiting, {}});
-    rows.push_back({fmt::format("{}, planned clocks", dealt), planned.time_s, planned.energy_j,
+    rows.push_back(
+        {fmt::format("{}, full clocks", deal_words(deal)), full.time_s, full.energy_j, {}, {}, full.waiting, {}});
+    rows.push_back({fmt::format("{}, planned clocks", deal_words(deal)), planned.time_s, planned.energy_j,
                     change_pct(full.time_s, planned.time_s), saved_pct(sums), planned.waiting, sums.mean_lateness});
   }
   return rows;
@@ -171,7 +177,7 @@ Json totals_json(const StepTotals& totals) {
           {"late_steps_pct", kHundred * totals.late_share}};
 }
 
-/// A figure of every step, in both deals, at full clocks and with the plan.
+/// A figure of every step shown, in both deals, at full clocks and with the plan.
 report::SeriesPlots plots_of(const StepsPlan& plan, const ShownSteps& shown, std::string title, std::string caption,
                              report::SeriesPlots::Axis y, double (*figure)(const steps::StepPair&, bool planned),
                              bool with_full_clocks) {
@@ -186,6 +192,7 @@ report::SeriesPlots plots_of(const StepsPlan& plan, const ShownSteps& shown, std
     series[0] = {"full clocks", true, {}};
     series[1] = {"plan", true, {}};
     for (std::size_t i = 0; i < plan.run.steps.size(); ++i) {
+      if (shown.which == Which::held_out && plan.run.steps[i].fitted) continue;
       const steps::StepPair* const pair = figures(plan.run.steps[i], deal, shown.times);
       if (pair == nullptr) continue;
       const auto x = static_cast<double>(i);
@@ -193,7 +200,7 @@ report::SeriesPlots plots_of(const StepsPlan& plan, const ShownSteps& shown, std
       series[1].points.push_back({x, figure(*pair, true)});
     }
     report::SeriesPlots::PlotOfSeries& of_deal = plots.plots.emplace_back();
-    of_deal.name = deal == Deal::given ? "microbatches as dealt" : "balanced";
+    of_deal.name = deal == Deal::given ? fmt::format("microbatches {}", deal_words(deal)) : deal_words(deal);
     for (report::SeriesPlots::Series& one : series) {
       if (!one.points.empty()) of_deal.series.push_back(std::move(one));
     }
@@ -283,6 +290,8 @@ std::vector<report::Entry> reading_words(const StepsPlan& plan) {
 
 }  // namespace
 
+std::string deal_words(Deal deal) { return deal == Deal::given ? "as dealt" : "balanced"; }
+
 std::string steps_text(const StepsPlan& plan) {
   const ShownSteps shown = shown_steps(plan);
   Table table({{"", Table::Align::left},
@@ -314,7 +323,7 @@ std::string steps_text(const StepsPlan& plan) {
                   can_balance ? fmt::format(", {} % balanced", bound_pct(Deal::balanced)) : "");
   const StepTotals given = totals(plan.run, Deal::given, shown.times, shown.which);
   text += fmt::format("{} as dealt\n", lateness_words(plan, given));
-  text += fmt::format("{} ({}):\n{}", counted(given.steps, "step", "steps"), words(plan, shown), table.text());
+  text += fmt::format("{}:\n{}", figures_words(plan, shown), table.text());
   text += fmt::format("report    {}\nnext      lowgear verify {}\n",
                       (std::filesystem::path(plan.out) / output_file::kReport).string(), shell_word(plan.out));
   return text;
@@ -360,13 +369,14 @@ std::string steps_page(const StepsPlan& plan) {
   const ShownSteps shown = shown_steps(plan);
   const StepTotals given = totals(plan.run, Deal::given, shown.times, shown.which);
   const StepTotals balanced = totals(plan.run, Deal::balanced, shown.times, shown.which);
-  const std::string basis = words(plan, shown);
+  const std::string basis = figures_words(plan, shown);
   report::Page page{.lowgear_version = version(),
                     .command = plan.file.command,
                     .title = title_words(plan.file),
                     .headline = headline(given, balanced),
                     .facts = {{"Job", facts_words(plan)},
-                              {"Steps", fmt::format("{}; {}", steps_words(plan), basis)},
+                              {"Steps", steps_words(plan)},
+                              {"All figures", "of " + basis},
                               {"Times", amounts_words(plan)},
                               {"Clocks", fmt::format("one per {}, {}", name(plan.file.clocks_per),
                                                      clock_changes_text(plan.file.clock_lead_s, plan.file.late_by_s))},

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "app/cli/arguments/profile_input.h"
+#include "app/operations/commands/policy_experiment.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "report/experiment/experiment_file.h"
@@ -87,6 +88,7 @@ RunPath kind_of_run(const fs::path& path) {
   if (fs::is_directory(path, error)) {
     if (fs::exists(path / names::kRecord, error)) return RunPath::experiment;
     if (fs::exists(path / names::kMetrics, error)) return RunPath::run_folder;
+    if (fs::exists(path / kReplayedResults, error)) return RunPath::replayed;
     return is_recording(path) ? RunPath::recording : RunPath::none;
   }
   return fs::exists(path, error) ? RunPath::metrics : RunPath::none;
@@ -111,11 +113,17 @@ experiment::RunRecord load_run(const fs::path& path, std::optional<double> token
     case RunPath::experiment:
       throw_input_error({path.string(), 0, 0}, "is an experiment with several arms",
                         "name it by itself, without --arm");
+    case RunPath::replayed:
+      throw_input_error({path.string(), 0, 0}, "is of an experiment on estimated jobs, which ran none",
+                        "its report.html has the comparison; lowgear runs experiment writes that again");
     case RunPath::none:
       break;
   }
-  throw_input_error({path.string(), 0, 0}, "is no run",
-                    "name a metrics file of lowgear train, a folder with metrics.jsonl, a recording or an experiment");
+  require_no_address(path);
+  std::error_code error;
+  throw_input_error({path.string(), 0, 0}, fs::exists(path, error) ? "is no run" : "no such file or folder",
+                    "name a metrics file of lowgear train, a folder with metrics.jsonl, a recording, an experiment, or "
+                    "a folder of lowgear plan alone");
 }
 
 ArmInput load_experiment(const fs::path& folder) {

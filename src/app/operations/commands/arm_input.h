@@ -16,8 +16,9 @@ struct ArmInput {
 };
 
 /// Kinds of paths that name runs.
-enum class RunPath : unsigned char { none, metrics, run_folder, recording, experiment };
-/// A metrics file of `lowgear train`; a folder with `metrics.jsonl`; a recording; the folder of an experiment.
+enum class RunPath : unsigned char { none, metrics, run_folder, recording, experiment, replayed };
+/// A metrics file of `lowgear train`; a folder with `metrics.jsonl`; a recording; the folder of an experiment that
+/// trained, or of one that replayed policies.
 [[nodiscard]] RunPath kind_of_run(const std::filesystem::path& path);
 
 /// One run, of any kind but an experiment. A recording counts `tokens_per_iteration`, if given. A folder of a run that

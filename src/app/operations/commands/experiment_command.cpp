@@ -96,8 +96,9 @@ cli::ExitCode run_policies(const ExperimentArguments& arguments, const std::stri
   const Json json = policy_experiment_json(input.file, jobs);
   const fs::path page = folder / "report.html";
   write_file_atomically(folder / "report.json", json.dump(1) + '\n');
-  write_file_atomically(folder / "results.csv", policy_experiment_csv(input.file, jobs));
+  write_file_atomically(folder / kReplayedResults, policy_experiment_csv(input.file, jobs));
   write_file_atomically(page, render_html_page(policy_experiment_page(input.file, jobs, command)));
+  for (const Json& note : json["notes"]) console.warn(note.get<std::string>());
   if (arguments.json) {
     console.print_json(json);
   } else {

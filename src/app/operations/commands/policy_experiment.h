@@ -12,6 +12,9 @@
 
 namespace lowgear::operations {
 
+/// File with the rows, in the folder of a policy experiment alone.
+inline constexpr const char* kReplayedResults = "results.csv";
+
 /// A policy experiment and its jobs, read and checked.
 struct PolicyExperimentInput {
   evaluation::PolicyExperiment file;

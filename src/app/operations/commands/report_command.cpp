@@ -14,6 +14,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/folder_manifest.h"
+#include "base/core/files/memory_files.h"
 #include "client/server/server_addresses.h"
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"
@@ -147,8 +148,9 @@ cli::ExitCode run_report(const ReportArguments& arguments, const std::string& co
     throw InputError("there is nothing to report; name runs, or a folder that lowgear plan has written");
   }
   const bool one_path = arguments.runs.size() == 1 && arguments.arms.empty();
-  if (one_path && kind_of_run(arguments.runs.front()) == RunPath::none) {
-    return report_plan(arguments.runs.front(), arguments.json, console);
+  const std::filesystem::path first = one_path ? arguments.runs.front() : "";
+  if (one_path && kind_of_run(first) == RunPath::none && file_exists(first / cli::output_file::kRun)) {
+    return report_plan(first, arguments.json, console);
   }
   return report_runs(arguments, command, console);
 }
@@ -159,8 +161,8 @@ cli::VerbAction declare_report(CLI::App& app) {
   auto arguments = std::make_shared<ReportArguments>();
   app.add_option("runs", arguments->runs,
                  "Runs to compare: metrics files of lowgear train, folders with metrics.jsonl, recordings, or the "
-                 "folder of an experiment. Or one folder that lowgear plan has written, whose report.html is written "
-                 "again")
+                 "folder of an experiment that trained. Or one folder that lowgear plan has written, whose report.html "
+                 "is written again")
       ->type_name("RUN");
   app.add_option("--arm", arguments->arms, "Runs with the same settings, and a name for them; may be repeated")
       ->type_name("NAME=RUN,RUN");

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/terminal/help.h"
 #include "app/cli/terminal/process.h"
 #include "app/operations/commands/agent_requests.h"
 #include "app/operations/commands/rank_programs.h"
@@ -424,7 +425,7 @@ cli::VerbAction declare_run(CLI::App& app) {
   auto arguments = std::make_shared<RunArguments>();
   app.add_option("command", arguments->command, "Program to run, after --, with its arguments")
       ->required()
-      ->type_name("CMD");
+      ->type_name(cli::kProgramType);
   app.add_option("--server", arguments->server,
                  "Address of the server that plans the job (lowgear serve): http://host:port, https://host:port or "
                  "unix:/path; several, separated by commas, if it may move")

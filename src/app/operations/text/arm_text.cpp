@@ -281,15 +281,17 @@ std::vector<report::Card> cards_of(const ArmComparison& comparison) {
   return cards;
 }
 
-/// `planned: -13.20 % energy per token, against full clocks`, arm by arm.
+/// `planned: -13.20 % energy per token (less), against full clocks`, arm by arm, each with its verdict.
 std::string headline_of(const ArmComparison& comparison) {
   std::string text;
   for (const ComparedArm& arm : comparison.arms) {
     if (arm.quantities.empty() || !arm.quantities.front().difference_pct) continue;
     const ArmQuantity& first = arm.quantities.front();
-    text += fmt::format("{}{}: {} {}", text.empty() ? "" : "; ", arm.name, change_text(first.difference_pct->mean),
-                        first.quantity == Quantity::energy_per_work ? "energy per " + std::string(name(comparison.unit))
-                                                                    : heading(first.quantity, comparison.unit));
+    const std::string quantity = first.quantity == Quantity::energy_per_work
+                                     ? "energy per " + std::string(name(comparison.unit))
+                                     : heading(first.quantity, comparison.unit);
+    text += fmt::format("{}{}: {} {} ({})", text.empty() ? "" : "; ", arm.name, change_text(first.difference_pct->mean),
+                        quantity, verdict_text(first));
   }
   return text.empty() ? text : fmt::format("{}, against {}", text, comparison.baseline);
 }

@@ -59,6 +59,7 @@ TEST_F(PlanSteps, PlansLengthsVerifiesAndReports) {
   EXPECT_FALSE(json["amounts_inferred"]);
   const std::string page = read_file(folder_ / "out/report.html");
   EXPECT_NE(page.find("Four states of the same steps"), std::string::npos);
+  EXPECT_NE(page.find("of 4 steps (replayed with recorded times, steps that the fit has not seen)"), std::string::npos);
   EXPECT_NE(page.find("both against full clocks as dealt"), std::string::npos);
   EXPECT_NE(read_file(folder_ / "out/profile.csv").find("blocking_power"), std::string::npos);
 
@@ -153,7 +154,7 @@ TEST_F(PlanSteps, PlansLoadsOfExpertsByTheStepsBefore) {
   EXPECT_NE(replayed.err.find("step 5 is not replayed: layer 0 of microbatch 2 of replica 1 is missing"),
             std::string::npos)
       << replayed.err;
-  EXPECT_NE(replayed.err.find("other replayed steps end late"), std::string::npos) << replayed.err;
+  EXPECT_NE(replayed.err.find("as dealt: 2 of 4 other replayed steps end late"), std::string::npos) << replayed.err;
   const Json given = parse_json(replayed.out, "stdout")["deals"]["given"];
   EXPECT_EQ(given["recorded"]["steps"], 5);
   EXPECT_EQ(given["recorded_held_out"]["steps"], 2);
@@ -179,7 +180,7 @@ TEST_F(PlanSteps, SaysWhatDoesNotGoTogether) {
   EXPECT_NE(refusal_of(plan(lengths_)).find("add --recorded FILE"), std::string::npos);
   EXPECT_NE(refusal_of(plan(trace_, {"--recorded", trace_})).find("names a trace"), std::string::npos);
   EXPECT_NE(refusal_of(plan(trace_, {"--deadline", "3"})).find("--deadline"), std::string::npos);
-  EXPECT_NE(refusal(run_lowgear({"plan", profile_, "--microbatches", "4", "--fit-steps", "4", "--out", out()}))
+  EXPECT_NE(refusal_of(run_lowgear({"plan", profile_, "--microbatches", "4", "--fit-steps", "4", "--out", out()}))
                 .find("--fit-steps: goes with --lengths"),
             std::string::npos);
   write_text(profile_, small_profile(3));

@@ -14,7 +14,6 @@
 namespace lowgear::operations {
 namespace {
 
-using cli::json_of;
 using cli::lines_of;
 using cli::ProgramResult;
 using cli::run_lowgear;
@@ -37,7 +36,10 @@ class FigureOfEnvPipe : public testing::TestWithParam<std::string> {};
 TEST_P(FigureOfEnvPipe, IsReplayed) {
   const TemporaryFolder folder;
   const std::string out = (folder / "out").string();
-  const Json json = json_of({"runs", "experiment", example(GetParam()), "--out", out});
+  const ProgramResult run = run_lowgear({"runs", "experiment", example(GetParam()), "--out", out, "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json json = parse_json(run.out, "stdout");
+  for (const Json& note : json["notes"]) EXPECT_THAT(run.err, HasSubstr(note.get<std::string>()));
   EXPECT_EQ(json["basis"], "replayed");
   EXPECT_EQ(json["profiles"], "estimated");
   EXPECT_EQ(json, parse_json(read_file(out + "/report.json"), "report.json"));

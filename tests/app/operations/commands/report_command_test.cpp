@@ -77,8 +77,9 @@ TEST_F(ReportCommand, ComparesArms) {
   EXPECT_NEAR(planned["cost_usd"]["value"]["mean"].get<double>(), 9009 / 3.6e6 * 0.36, 1e-12);
   EXPECT_NEAR(planned["co2_g"]["value"]["mean"].get<double>(), 9009 / 3.6e6 * 500, 1e-9);
   EXPECT_NEAR(planned["energy_to_loss_j"]["value"]["mean"].get<double>(), 900.9 * 6, 1e-9);
-  EXPECT_THAT(content(path("page.html")), AllOf(HasSubstr("Differences from full"),
-                                                HasSubstr(" % energy per token, against full"), Not(HasSubstr("{{"))));
+  EXPECT_THAT(content(path("page.html")),
+              AllOf(HasSubstr("Differences from full"), HasSubstr(" % energy per token (less), against full"),
+                    Not(HasSubstr("{{"))));
 
   std::erase(words, "--json");
   const ProgramResult text = run_lowgear(words);
@@ -117,7 +118,13 @@ TEST_F(ReportCommand, RefusesWithAReason) {
   EXPECT_THAT(refusal({run, metrics("real.jsonl", 10, "measured")}),
               AllOf(HasSubstr("real.jsonl: has measured energy"), HasSubstr("cannot be compared")));
   EXPECT_THAT(refusal({}), HasSubstr("nothing to report"));
-  EXPECT_THAT(refusal({run, path("none")}), HasSubstr("none: is no run"));
+  EXPECT_THAT(refusal({path("none")}), AllOf(HasSubstr("none: no such file or folder; name a metrics file"),
+                                             HasSubstr("or a folder of lowgear plan alone")));
+  std::filesystem::create_directory(path("replayed"));
+  write_text(path("replayed/results.csv"), "");
+  EXPECT_THAT(refusal({path("replayed")}),
+              AllOf(HasSubstr("replayed: is of an experiment on estimated jobs"), HasSubstr("report.html")));
+  EXPECT_THAT(refusal({run, path("none")}), HasSubstr("none: no such file or folder"));
   EXPECT_THAT(refusal({"--arm", run}), HasSubstr("write NAME=RUN"));
   EXPECT_THAT(refusal({run, "--baseline", "x"}), HasSubstr("there is no arm \"x\""));
   EXPECT_THAT(refusal({run, "--kwh", "-1"}), HasSubstr("--kwh"));

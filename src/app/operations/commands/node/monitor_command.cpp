@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/terminal/help.h"
 #include "app/operations/commands/verbs.h"
 #include "app/operations/text/machine_text.h"
 #include "base/core/error.h"
@@ -119,7 +120,7 @@ cli::VerbAction declare_monitor(CLI::App& app) {
   auto arguments = std::make_shared<MonitorArguments>();
   app.add_option("command", arguments->command, "Program to run, after --, with its arguments")
       ->required()
-      ->type_name("CMD");
+      ->type_name(cli::kProgramType);
   app.add_option("--gpu", arguments->gpus, "GPU to measure, by UUID or PCI address; may be repeated (default: all)")
       ->type_name("GPU");
   cli::add_quantity(app, "--period", Unit::millisecond, {.low = 5, .high = 1000}, cli::into(arguments->period_ms),

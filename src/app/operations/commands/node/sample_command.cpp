@@ -139,8 +139,8 @@ cli::ExitCode run_sample(const SampleArguments& arguments, cli::Console& console
 
 cli::VerbAction declare_sample(CLI::App& app) {
   auto arguments = std::make_shared<SampleArguments>();
-  app.add_option("subject", arguments->subject, "Subject to measure: operators, collectives or curve")
-      ->type_name("SUBJECT")
+  app.add_option("subject", arguments->subject, "Subject to measure")
+      ->type_name("operators|collectives|curve")
       ->required();
   for (const sampling::SamplingOption& option : sampling::sampling_options()) {
     const std::string name(option.name);
