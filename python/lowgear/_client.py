@@ -5,6 +5,7 @@ import json
 import os
 import time
 import warnings
+import weakref
 from contextlib import contextmanager
 from typing import Iterable, NamedTuple, Optional, Tuple
 
@@ -176,6 +177,14 @@ def warn_once(message: str, stacklevel: int) -> None:
         warnings.warn(f"lowgear: {message}", _library.LowgearWarning, stacklevel + 1)
 
 
+def _end(library, handle):
+    """Closes a client that nobody uses any more, at the latest when Python ends: its threads must not outlive the library's
+    data, which C frees when the process exits. Calls on the empty handle do nothing."""
+    ended = ctypes.c_void_p(handle.value)
+    handle.value = None
+    return library.lowgear_close(ended)
+
+
 class Client:
     """The client of a training process. One thread marks iterations and units. `with` closes the client.
 
@@ -236,6 +245,7 @@ class Client:
         handle = ctypes.c_void_p()
         self._check(self._library.lowgear_open(ctypes.byref(options), ctypes.byref(handle)))
         self._handle = handle
+        self._end = weakref.finalize(self, _end, self._library, handle)
         self._own_stage = None
         self._instruction = None
         self._counts = {}
@@ -255,33 +265,27 @@ class Client:
         `failure` is what ends the process, such as the type of an exception, without its text: server and `lowgear run`
         say then that the rank failed. Warns (RuntimeWarning) when the server does not answer.
         """
-        handle, self._handle = self._handle, None
-        if handle is None:
+        if not self._end.alive:
             return
         try:
-            self._check(self._library.lowgear_set_failure(handle, _encode(failure)))
-            status = self._status_of(handle)
+            self._check(self._library.lowgear_set_failure(self._handle, _encode(failure)))
+            status = self.status()
         finally:
-            closed = self._library.lowgear_close(handle)
+            closed = self._end()
         self._check(closed)
         if status.server_problem and not status.server_connected:
             warnings.warn(f"no server: {status.server_problem}", RuntimeWarning, stacklevel=2)
 
     def _close_at_exit(self):
         """Closes it when this process exits: the exit status, which Python does not know, may be a failure."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            self._check(self._library.lowgear_close_at_exit(handle))
+        if self._end.detach():
+            self._check(self._library.lowgear_close_at_exit(self._handle))
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, error, _):
         self.close(None if kind is None else name_of_failure(kind, error))
-
-    def __del__(self):
-        if getattr(self, "_handle", None) is not None:
-            self._library.lowgear_close(self._handle)
 
     def load_plan(self, path, plan_rank: int = -1, nearest_below: bool = False):
         """Hands a plan over to the agent. `plan_rank` is the rank of the plan that this process is. With -1 the first of
@@ -534,10 +538,14 @@ class Client:
                 yield window
             return
         self._check(code)
+        begin_s = time.monotonic()
         try:
             yield window
         finally:
-            result = _library.MeasurementStruct(ctypes.sizeof(_library.MeasurementStruct))
+            # What a client that is gone leaves as it is.
+            result = _library.MeasurementStruct(
+                ctypes.sizeof(_library.MeasurementStruct), time.monotonic() - begin_s, *[-1] * 7,
+                problem=b"the client is closed, or belongs to the parent process")
             self._check(self._library.lowgear_window_end(self._handle, number, ctypes.byref(result)))
             values = {field: getattr(result, field) for field in Measurement._fields[:8]}
             values = {field: None if value < 0 else value for field, value in values.items()}
@@ -551,11 +559,8 @@ class Client:
 
     def status(self) -> Status:
         """The client's state now."""
-        return self._status_of(self._handle)
-
-    def _status_of(self, handle) -> Status:
         result = _library.StatusStruct(ctypes.sizeof(_library.StatusStruct))
-        self._check(self._library.lowgear_get_status(handle, ctypes.byref(result)))
+        self._check(self._library.lowgear_get_status(self._handle, ctypes.byref(result)))
         flags = {
             "has_lease",
             "has_plan",

@@ -473,7 +473,7 @@ class OfAJob(unittest.TestCase):
                 return plans.order_problem(path, orders)
 
             self.assertIsNone(problem(ops, orders))
-            self.assertIsNone(problem(ops, None), "a job without units")
+            self.assertIn("this job has none whose units are marked; search its clock", problem(ops, None))
             self.assertEqual(problem(ops[:1], orders).partition(": ")[2].partition(";")[0],
                              "is a plan for 1 pipeline ranks, the job has 2")
             self.assertIn("unit 1 of pipeline rank 1 is backward of microbatch 0 on stage 1 there, and forward of "

@@ -8,6 +8,8 @@ import mmap
 import os
 import socket
 import struct
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -515,6 +517,32 @@ class OnSimulatedGpus(unittest.TestCase):
         self.assertGreaterEqual(energy.time_s, inner.time_s)
         self.assertRegex(repr(energy), r"^<Window 'epoch': .* J \+- .* J in .* s \(simulated, by counter\)>$")
         self.assertIsNotNone(failed.measurement)
+
+    def test_python_ends_the_threads_of_a_client_that_is_left_open(self):
+        """Else they read the library's data while C frees them."""
+        script = ("import atexit, os\n"
+                  "atexit.register(lambda: print(len(os.listdir('/proc/self/task'))))\n"  # runs last
+                  "import lowgear\n"
+                  "with lowgear.measure(): pass\n"
+                  "client = lowgear.Client(agent_socket='', local_rank=0)\n"
+                  "print(len(os.listdir('/proc/self/task')) > 1)\n")
+        variables = dict(os.environ, PYTHONPATH=str(Path(lowgear.__file__).parent.parent))
+        run = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True)
+        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "True\n1\n", ""))
+
+    def test_a_window_of_a_closed_client_measures_no_energy(self):
+        with lowgear.Client(agent_socket="", local_rank=0) as client:
+            with client.window() as window:
+                client.close()
+        for window in (window, self.window_of(client)):
+            self.assertIsNone(window.energy_j)
+            self.assertGreater(window.time_s, 0)
+            self.assertIn("the client is closed", window.problem)
+
+    def window_of(self, client):
+        with client.window() as window:
+            pass
+        return window
 
     def test_a_childs_window_of_its_parents_client_measures_nothing(self):
         with lowgear.Client(agent_socket="", local_rank=0) as client:

@@ -43,13 +43,16 @@ def _planned_orders(path: Path) -> Optional[List[List[Unit]]]:
 
 
 def order_problem(path: Path, orders: Optional[List[List[Unit]]]) -> Optional[str]:
-    """Why a plan is not for a job that runs `orders` (by pipeline rank), the same on all ranks; None where it is. `path` is
-    a plan that the client has accepted. In another order ops have other slack: the plan's times hold for its own alone.
+    """Why a plan is not for a job that runs `orders` (by pipeline rank; None: iterations only), the same on all ranks; None
+    where it is. `path` is a plan that the client has accepted. In another order ops have other slack: the plan's times hold for its own alone.
 
     Raises OSError where the file cannot be read.
     """
+    if orders is None:
+        return ("a plan sets clocks for the units of a pipeline, and this job has none whose units are marked; search its "
+                "clock in place of --plan: lowgear run --search slowdown=2%")
     planned = _planned_orders(path)
-    if orders is None or planned is None or planned == orders:
+    if planned is None or planned == orders:
         return None
     remedy = "plan the job's own order, or run the plan's (docs/attaching-orders.md)"
     if len(planned) != len(orders):

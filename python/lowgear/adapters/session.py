@@ -31,7 +31,7 @@ def _has_client() -> bool:
 
     import lowgear
 
-    return any(type(thing) is lowgear.Client and thing._handle is not None for thing in gc.get_objects())
+    return any(type(thing) is lowgear.Client and thing._handle for thing in gc.get_objects())
 
 
 def _recording(rank: int, earlier: int) -> dict:

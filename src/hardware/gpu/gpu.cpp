@@ -102,7 +102,8 @@ std::optional<double> GpuQuantity::of(const GpuValues& values) const {
 }
 
 const std::vector<GpuSensor>& gpu_sensors() {
-  static const std::vector<GpuSensor> sensors = {
+  // Never destroyed: threads that read GPUs may still run when the process exits.
+  static const auto& sensors = *new std::vector<GpuSensor>{
       // The counter comes first: callers that need its time take it around this call.
       {.feature = GpuFeature::energy_counter,
        .read = read_energy,

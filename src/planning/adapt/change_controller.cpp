@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 #include "planning/adapt/freezing/controller.h"
 
 namespace lowgear::adapt {
@@ -45,9 +46,16 @@ std::string gain_text(const PointEstimate& estimate) {
 
 bool excludes_zero_gain(const PointEstimate& estimate) { return energy_limit_pct(estimate, 1) < 0; }
 
+std::string energy_text(double energy_j) {
+  if (energy_j < 1e3) return fmt::format("{:.4g} J", energy_j);
+  return energy_j < 1e6 ? fmt::format("{:.4g} kJ", energy_j / 1e3) : fmt::format("{:.4g} MJ", energy_j / 1e6);
+}
+
 std::string cost_text(const ProbingCost& cost) {
-  return fmt::format("; trying cost {:+.3g} s and {:+.4g} J in {} iterations", cost.time_s, cost.energy_j,
-                     cost.iterations);
+  const auto verb = [](double amount) { return amount < 0 ? "saved " : "cost "; };
+  const bool are_alike = (cost.time_s < 0) == (cost.energy_j < 0);
+  return fmt::format("; trying {}{} and {}{} in {} iterations", verb(cost.time_s), duration_text(std::abs(cost.time_s)),
+                     are_alike ? "" : verb(cost.energy_j), energy_text(std::abs(cost.energy_j)), cost.iterations);
 }
 
 }  // namespace
@@ -131,7 +139,7 @@ std::vector<ChangeDecision> ChangeController::observe(const IterationSeen& seen)
       found = part.reason;
       continue;
     }
-    if (part.action == SearchAction::dropped_as_slow) too_slow_[static_cast<std::size_t>(part.point)] = true;
+    if (part.action == SearchAction::dropped_as_slow) too_slow_[static_cast<std::size_t>(part.point)] = part.reason;
     decisions.push_back(decision(kind, ChangeAction::drop, part.reason));
   }
   if (!search_->is_done()) return decisions;
@@ -170,9 +178,10 @@ ChangeDecision ChangeController::begin_search() {
   phase_ = Phase::searching;
   missing_ = 0;
   search_.emplace(options_.points, options_.search);
-  too_slow_.assign(options_.points.size(), false);
+  too_slow_.assign(options_.points.size(), {});
+  const std::string with = freezing_ ? fmt::format(" with {}", blocks_text(good_.frozen_blocks)) : "";
   return decision(ChangeKind::slowdown, ChangeAction::attempt,
-                  fmt::format("{} operating points with {}", options_.points.size(), blocks_text(good_.frozen_blocks)));
+                  fmt::format("{} operating points{}", options_.points.size(), with));
 }
 
 /// freezing::Controller has frozen the block already; all else has not.
@@ -182,7 +191,7 @@ ChangeDecision ChangeController::begin_trial(const std::string& reason) {
   SearchOptions options = options_.search;
   options.allowed_slowdown_pct = 0;
   search_.emplace(std::vector{blocks_text(good_.frozen_blocks), blocks_text(good_.frozen_blocks + 1)}, options);
-  too_slow_.assign(2, false);
+  too_slow_.assign(2, {});
   return decision(ChangeKind::freezing, ChangeAction::attempt, reason);
 }
 
@@ -197,9 +206,18 @@ ChangeDecision ChangeController::end_search(const std::string& found) {
     return decision(ChangeKind::slowdown, ChangeAction::adopt,
                     fmt::format("{} ({}){}", found, gain_text(estimate), cost));
   }
-  if (too_slow_[static_cast<std::size_t>(good_.point)]) good_.point = 0;
-  return decision(ChangeKind::slowdown, ChangeAction::reject,
-                  fmt::format("no point is shown to save energy; {}{}", found, cost));
+  if (!too_slow_[static_cast<std::size_t>(good_.point)].empty()) good_.point = 0;
+  return decision(ChangeKind::slowdown, ChangeAction::reject, why_none(found) + cost);
+}
+
+/// Of the points that are too slow it names the fastest.
+std::string ChangeController::why_none(const std::string& found) const {
+  const auto is_slow = [](const std::string& why) { return !why.empty(); };
+  const auto fastest = std::ranges::find_if(too_slow_, is_slow);
+  if (fastest == too_slow_.end()) return fmt::format("no point is shown to save energy; {}", found);
+  const bool are_all = std::ranges::count_if(too_slow_, is_slow) + 1 == std::ssize(too_slow_);
+  if (are_all) return fmt::format("every other point is too slow: {}", *fastest);
+  return fmt::format("no point that is fast enough is shown to save energy; {}; {}", *fastest, found);
 }
 
 ChangeDecision ChangeController::end_trial(const std::string& found) {

@@ -120,6 +120,7 @@ class ChangeController {
   [[nodiscard]] ChangeDecision begin_search();
   [[nodiscard]] ChangeDecision begin_trial(const std::string& reason);
   [[nodiscard]] ChangeDecision end_search(const std::string& found);
+  [[nodiscard]] std::string why_none(const std::string& found) const;
   [[nodiscard]] ChangeDecision end_trial(const std::string& found);
   [[nodiscard]] ChangeDecision adopt_freezing(const std::string& reason);
   [[nodiscard]] ChangeDecision reject_freezing(ChangeAction action, const std::string& reason);
@@ -133,7 +134,7 @@ class ChangeController {
   bool search_due_ = false;
   Phase phase_ = Phase::idle;
   std::optional<OperatingPointSearch> search_;  ///< of points, or of two numbers of frozen blocks
-  std::vector<bool> too_slow_;                  ///< points of this search
+  std::vector<std::string> too_slow_;           ///< why, of each point of this search; empty: it is not
   int missing_ = 0;                             ///< iterations in a row without time or energy
   bool waits_ = false;                          ///< it is known that freezing waits
   std::int64_t steps_done_ = 0;

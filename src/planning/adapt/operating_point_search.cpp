@@ -266,20 +266,25 @@ std::string OperatingPointSearch::reason_to_end(int best, bool has_room) const {
     if (point != best) possible = std::max(possible, energy_error - difference(point, best).energy);
   }
   const PointEstimate found = estimate(best);
-  const std::string figures = fmt::format("{}: {:+.2f} % energy, {:+.2f} % time against {} after {} iterations",
-                                          points_[static_cast<std::size_t>(best)].name, found.energy_pct,
-                                          found.slowdown_pct, points_.front().name, all_.iterations);
+  const std::string& full_speed = points_.front().name;
+  const std::string figures = best == 0
+                                  ? fmt::format("{} after {} iterations", full_speed, all_.iterations)
+                                  : fmt::format("{}: {:+.2f} % energy, {:+.2f} % time against {} after {} iterations",
+                                                points_[static_cast<std::size_t>(best)].name, found.energy_pct,
+                                                found.slowdown_pct, full_speed, all_.iterations);
   const double time_error = best == 0 ? 0 : half_width(spread_.time, rounds);
   const bool is_in_time = excess_time(best) + time_error <= options_.slowdown_tolerance_pct / 200;
   if (possible <= options_.tolerance && is_in_time) {
-    return fmt::format("{}; no other point saves {:.2f} % more", figures, 100 * options_.tolerance);
+    return fmt::format("{}; no other point within the allowed slowdown saves {:.2f} % more", figures,
+                       100 * options_.tolerance);
   }
   if (has_room) return {};
-  return fmt::format(
-      "{}; not certain after the allowed {} iterations: another point may save {:.2f} % more, and this one may be "
-      "{:.2f} % slower than {}",
-      figures, options_.max_iterations, 100 * std::max(possible, 0.0), found.slowdown_pct + pct(time_error),
-      points_.front().name);
+  const std::string uncertain =
+      fmt::format("{}; not certain after the allowed {} iterations: another point may save {:.2f} % more", figures,
+                  options_.max_iterations, 100 * std::max(possible, 0.0));
+  if (best == 0) return uncertain;
+  return fmt::format("{}, and this one may be {:.2f} % slower than {}", uncertain, found.slowdown_pct + pct(time_error),
+                     full_speed);
 }
 
 PointEstimate OperatingPointSearch::estimate(int point) const {
@@ -290,6 +295,12 @@ PointEstimate OperatingPointSearch::estimate(int point) const {
   return {static_cast<int>(rounds), pct(found.time), pct(found.energy),
           point == 0 ? 0 : pct(half_width(spread_.time, rounds)),
           point == 0 ? 0 : pct(half_width(spread_.energy, rounds))};
+}
+
+SearchProgress OperatingPointSearch::progress() const {
+  return {.rounds = static_cast<int>(points_.front().rounds.size()),
+          .points = static_cast<int>(live_points().size()),
+          .round_s = static_cast<double>(order_.size()) * options_.block_s};
 }
 
 ProbingCost OperatingPointSearch::cost() const {

@@ -57,6 +57,12 @@ struct ProbingCost {
   double energy_j = 0;  ///< below 0 where the points that were tried save energy
 };
 
+struct SearchProgress {
+  int rounds = 0;      ///< that are over
+  int points = 0;      ///< that are left, with the first
+  double round_s = 0;  ///< what a round of them takes at least
+};
+
 /// Finds by measurement which of a few operating points uses least energy per iteration within the allowed slowdown
 /// (against the first point, which is the job at full speed). A round runs every point that is left in a block of at
 /// least `block_s`, and then all again in reverse order (with two points: ABBA), so that a linear drift of the machine
@@ -95,6 +101,7 @@ class OperatingPointSearch {
   /// Throws InputError when there is no such point.
   [[nodiscard]] PointEstimate estimate(int point) const;
   [[nodiscard]] ProbingCost cost() const;
+  [[nodiscard]] SearchProgress progress() const;
 
  private:
   /// Sums over iterations, or their means, or logarithms of means.

@@ -64,6 +64,20 @@ TEST(ChangeController, StaysAtFullSpeedWhereNoPointIsShownToSave) {
   EXPECT_THAT(job.decisions.back().reason, HasSubstr("no point is shown to save energy"));
 }
 
+TEST(ChangeController, SaysThatEveryOtherPointIsTooSlow) {
+  ChangingJob job;
+  job.has_windows = false;
+  job.point_energies = {1, 0.8, 0.7};
+  job.point_times = {1, 1.2, 1.4};
+  ChangeController controller(slowdown_options());
+  iterate(job, controller, 400);
+  EXPECT_EQ(controller.current(), Configuration{});
+  EXPECT_EQ(job.decisions.front().reason, "3 operating points");
+  EXPECT_THAT(last_of(job, ChangeAction::reject).reason,
+              testing::AllOf(testing::StartsWith("every other point is too slow: low is "),
+                             HasSubstr(" % is allowed; trying cost "), HasSubstr(" and saved ")));
+}
+
 TEST(ChangeController, AdoptsAFrozenBlockAfterTurnsWithAndWithoutItAndALossTest) {
   ChangingJob job;
   ChangeController controller(freezing_options());

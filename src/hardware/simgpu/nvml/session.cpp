@@ -11,8 +11,8 @@
 namespace lowgear::simgpu::nvml {
 
 Session& Session::instance() {
-  static Session session;
-  return session;
+  static auto* const session = new Session;  // never destroyed: the program's threads may call while it exits
+  return *session;
 }
 
 Return Session::init() {
