@@ -17,6 +17,7 @@
 #include "base/core/monotonic_clock.h"
 #include "client/marks/stream_driver.h"
 #include "client/rank/gpu_choice.h"
+#include "client/server/rank_note.h"
 #include "client/server/server_addresses.h"
 #include "client/server/server_messages.h"
 #include "hardware/gpu/nvml_survey.h"
@@ -421,12 +422,15 @@ std::string Client::followed() {
   const std::string others = had_plan_ ? "" : served.other_iterations(iterations);
   if (planned > 0)
     return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, others, dry);
-  if (problem.empty()) {
-    problem = had_plan_                   ? "none came in time, or for lengths that could be planned"
-              : served.at_full_clocks > 0 ? "the server's dashboard says why"
-                                          : "no plan came in time; the server's dashboard says what it waits for";
+  if (problem.empty() && had_plan_) {
+    problem = now.units == 0 ? "no unit was marked, and a plan sets clocks for units"
+                             : "none came in time, or for lengths that could be planned";
+  } else if (problem.empty()) {
+    problem = fmt::format(
+        "{}: GET /v1/jobs, or its dashboard if it has one (lowgear serve --listen)",
+        served.at_full_clocks > 0 ? "the server says why" : "no plan came in time; the server says what it waits for");
   }
-  if (others.empty()) return fmt::format("no plan was followed in {} iterations: {}", iterations, problem);
+  if (others.empty()) return fmt::format("{} in {} iterations: {}", kNoPlanFollowed, iterations, problem);
   return fmt::format("of {} iterations none followed a plan: {}; {}", iterations, others.substr(2), problem);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/numbers/quantity.h"
 #include "client/rank/gpu_choice.h"
 #include "planning/adapt/operating_point_search.h"
@@ -44,6 +45,29 @@ double parse_allowed_slowdown_pct(std::string_view text) {
   return *percent;
 }
 
+namespace {
+
+/// Throws InputError. Slowdowns are against the first point.
+void require_full_speed_first(const std::vector<double>& values) {
+  if (values.size() < 2 || values.size() > adapt::kMaxOperatingPoints) {
+    throw InputError(fmt::format("{} given; a search takes 2 to {}, full speed first, such as clock=1980,1755",
+                                 counted(values.size(), "operating point", "operating points"),
+                                 adapt::kMaxOperatingPoints));
+  }
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    if (values[i] > values.front()) {
+      throw InputError(fmt::format("the operating point {} comes after {}; list full speed, the highest, first",
+                                   values[i], values.front()));
+    }
+    if (std::find(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(i), values[i]) !=
+        values.begin() + static_cast<std::ptrdiff_t>(i)) {
+      throw InputError(fmt::format("the operating point {} is given twice", values[i]));
+    }
+  }
+}
+
+}  // namespace
+
 RequestedPoints parse_points(std::string_view text) {
   const std::size_t equals = std::min(text.find('='), text.size());
   const std::string_view kind = text.substr(0, equals);
@@ -68,6 +92,7 @@ RequestedPoints parse_points(std::string_view text) {
     points.values.push_back(*value);
     list.remove_prefix(std::min(comma + 1, list.size()));
   }
+  require_full_speed_first(points.values);
   return points;
 }
 
@@ -126,7 +151,11 @@ PointSearchOptions search_options(gpu::Gpu& gpu, const SearchRequest& request) {
   PointSearchOptions options;
   options.kind = request.points.kind;
   options.values = request.points.values;
-  if (options.values.empty()) choose_points(gpu, request, options);
+  if (options.values.empty()) {
+    choose_points(gpu, request, options);
+  } else {
+    require_full_speed_first(options.values);
+  }
   options.search.allowed_slowdown_pct = request.allowed_slowdown_pct;
   options.search.block_s = request.block_s;
   if (request.max_iterations) options.search.max_iterations = *request.max_iterations;

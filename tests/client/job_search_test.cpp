@@ -36,6 +36,10 @@ TEST(SearchRequest, ReadsPoints) {
   EXPECT_THROW((void)parse_points("watts"), InputError);
   EXPECT_THROW((void)parse_points("clock=1980,fast"), InputError);
   EXPECT_THROW((void)parse_points("clock=1980,0"), InputError);
+  EXPECT_THROW((void)parse_points("clock=1980"), InputError);
+  EXPECT_THROW((void)parse_points("clock="), InputError);
+  EXPECT_THROW((void)parse_points("clock=1530,1980"), InputError);
+  EXPECT_THROW((void)parse_points("clock=1980,1530,1530"), InputError);
 }
 
 TEST(SearchRequest, IsWhatTheEnvironmentAsksFor) {

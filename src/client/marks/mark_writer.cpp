@@ -91,6 +91,7 @@ void MarkWriter::begin_iteration(const Mark& mark) noexcept {
   }
   iteration_ = mark.number;
   iteration_begin_ns_ = mark.time_ns;
+  units_before_ = units();
   settling_ = mark.settling;
   if (lease_ != nullptr) lease_->iteration_begins(iteration_);
   if (ipc::UnitRing* ring = this->ring()) write_unit(*ring, event_of(mark));
@@ -101,7 +102,8 @@ void MarkWriter::end_iteration(const Mark& mark) noexcept {
   if (ipc::UnitRing* ring = this->ring()) write_unit(*ring, event_of(mark));
   log_iteration(RecordType::iteration_end, mark.time_ns);
   iterations_.fetch_add(1, std::memory_order_relaxed);
-  if (lease_ != nullptr && lease_->follows_plan()) planned_.fetch_add(1, std::memory_order_relaxed);
+  const bool has_units = units() > units_before_;
+  if (has_units && lease_ != nullptr && lease_->follows_plan()) planned_.fetch_add(1, std::memory_order_relaxed);
   ++iteration_;
 }
 

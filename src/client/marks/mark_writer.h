@@ -47,7 +47,7 @@ class MarkWriter final : public MarkTaker {
   void count_mismatch() noexcept { mismatched_.fetch_add(1, std::memory_order_relaxed); }
 
   [[nodiscard]] std::uint64_t units() const { return units_.load(std::memory_order_relaxed); }
-  /// Iterations that ended, and those of them at whose end the agent held the clocks of a plan.
+  /// Iterations that ended, and those of them with units at whose end the agent held the clocks of a plan.
   [[nodiscard]] std::uint64_t iterations() const { return iterations_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t planned_iterations() const { return planned_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t mismatched() const { return mismatched_.load(std::memory_order_relaxed); }
@@ -78,6 +78,7 @@ class MarkWriter final : public MarkTaker {
   std::atomic<IterationLog*> watched_{nullptr};
   std::uint64_t iteration_ = 0;
   std::uint64_t iteration_begin_ns_ = 0;
+  std::uint64_t units_before_ = 0;  ///< the iteration
   bool settling_ = false;
   std::array<OpenUnit, 2> open_;
   std::atomic<std::uint64_t> units_{0};

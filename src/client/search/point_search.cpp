@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 #include "base/core/numbers/median.h"
 #include "planning/adapt/change_record.h"
 
@@ -261,6 +262,7 @@ void PointSearch::observe(const MeasuredIteration& measured, std::uint64_t end_n
 void PointSearch::begin_search() {
   const adapt::ChangeOptions options = change_options();
   controller_.emplace(options);
+  rounds_said_ = -1;
   write(adapt::write_change_header(options, controller_->state(), status_.iterations));
   {
     const std::lock_guard lock(mutex_);
@@ -293,6 +295,7 @@ void PointSearch::decide(const adapt::IterationSeen& seen, const std::string& pr
   }
   for (const adapt::ChangeDecision& decision : step.decisions) handle(decision, problem);
   if (status_.state != PointSearchState::searching) return;
+  say_progress(step.decisions);
   const int point = controller_->current().point;
   if (held_.value() != options_.values[static_cast<std::size_t>(point)]) run_at(point);
 }
@@ -308,6 +311,25 @@ void PointSearch::handle(const adapt::ChangeDecision& decision, const std::strin
   status_.reason = decision.reason;
 }
 
+/// The search takes minutes.
+void PointSearch::say_progress(const std::vector<adapt::ChangeDecision>& decisions) {
+  if (controller_->search() == nullptr) return;
+  const adapt::SearchProgress now = controller_->search()->progress();
+  if (now.rounds == rounds_said_) return;
+  rounds_said_ = now.rounds;
+  const std::string round = duration_text(now.round_s);
+  if (now.rounds == 0) {
+    return say_(fmt::format("searching the operating point among {}: at least two rounds of at least {} each",
+                            now.points, round));
+  }
+  std::string dropped;
+  for (const adapt::ChangeDecision& decision : decisions) {
+    if (decision.action == adapt::ChangeAction::drop) dropped += fmt::format("{}; ", decision.reason);
+  }
+  say_(fmt::format("searching: {}{} left after round {}; the next takes at least {}", dropped,
+                   counted(now.points, "point", "points"), now.rounds, round));
+}
+
 /// It is said once the job runs there.
 void PointSearch::adopt(const adapt::ChangeDecision& decision) {
   const int point = decision.configuration.point;
@@ -320,7 +342,7 @@ void PointSearch::adopt(const adapt::ChangeDecision& decision) {
   }
   run_at(point);
   if (status_.state != PointSearchState::found) return;
-  say_(fmt::format("operating point {}: {}", point_name(options_.kind, status_.value), decision.reason));
+  say_(fmt::format("operating point {}", decision.reason));
 }
 
 void PointSearch::run_at(int point) {

@@ -87,7 +87,7 @@ struct PointSearchStatus {
 /// - It begins anew when many iterations in a row take another time: the job's work is another.
 class PointSearch {
  public:
-  /// Receives a line for a person when the search ends.
+  /// Receives a line for a person when the search begins and ends, and after each of its rounds.
   using Say = std::function<void(std::string_view)>;
 
   /// `meters`: one for each GPU of the job. Throws InputError when an option is out of range, or the record cannot be
@@ -117,6 +117,7 @@ class PointSearch {
   void decide(const adapt::IterationSeen& seen, const std::string& problem = {});
   void handle(const adapt::ChangeDecision& decision, const std::string& problem);
   void adopt(const adapt::ChangeDecision& decision);
+  void say_progress(const std::vector<adapt::ChangeDecision>& decisions);
   void run_at(int point);
   void keep_held();
   void end(PointSearchState state, std::string reason);
@@ -130,6 +131,7 @@ class PointSearch {
   Say say_;
   FileDescriptor record_;
   std::optional<adapt::ChangeController> controller_;
+  int rounds_said_ = -1;  ///< of this search, whose begin is said, too
   PauseFilter pauses_;
   std::uint64_t since_ns_;             ///< the GPUs are waited for
   std::vector<double> first_times_s_;  ///< of iterations before the search

@@ -11,6 +11,9 @@
 
 namespace lowgear::client {
 
+/// With what the line begins that a first rank leaves at the mark of `lowgear run` where its plan did nothing.
+inline constexpr std::string_view kNoPlanFollowed = "no plan was followed";
+
 /// As which rank a process has registered, and where.
 struct NotedRank {
   std::vector<http::Endpoint> addresses;

@@ -113,8 +113,9 @@ class Job {
     features[static_cast<std::size_t>(gpu::GpuFeature::energy_counter)].works = true;
     std::vector<measure::GpuMeter> meters;
     meters.emplace_back(gpu::GpuIdentity{}, features);
-    search_.emplace(std::move(options), HeldPoint(std::make_unique<FakeSetter>(gpus), now()), std::move(meters), now(),
-                    [this](std::string_view line) { said.emplace_back(line); });
+    search_.emplace(
+        std::move(options), HeldPoint(std::make_unique<FakeSetter>(gpus), now()), std::move(meters), now(),
+        [this](std::string_view line) { (line.starts_with("searching") ? progress : said).emplace_back(line); });
   }
 
   void run(int iterations) {
@@ -163,6 +164,7 @@ class Job {
 
   FakeGpus gpus;
   std::vector<std::string> said;
+  std::vector<std::string> progress;
   double work = 1;
   bool counts_energy = true;
 
@@ -202,7 +204,9 @@ TEST(PointSearch, FindsThePointThatSavesMostWithinTheSlowdownAndHoldsIt) {
   EXPECT_NEAR(status.estimate.slowdown_pct, slowdown_pct(1500), 0.5);
   EXPECT_GT(status.cost.time_s, 0);
   ASSERT_THAT(job.said, SizeIs(1));
-  EXPECT_THAT(job.said.front(), HasSubstr("operating point 1500 MHz: "));
+  EXPECT_THAT(job.said.front(), testing::StartsWith("operating point 1500 MHz: -"));
+  EXPECT_EQ(job.progress.front(), "searching the operating point among 3: at least two rounds of at least 30 s each");
+  EXPECT_THAT(job.progress.back(), HasSubstr("2 points left after round 1; the next takes at least 20 s"));
   EXPECT_THAT(job.said.front(), HasSubstr("trying cost"));
   job.run(20);
   EXPECT_EQ(job.gpus.value, 1500);

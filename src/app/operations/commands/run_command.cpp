@@ -200,13 +200,33 @@ std::map<std::string, std::string> variables_of(const RunArguments& arguments) {
   return variables;
 }
 
+void check_points(const std::string& points) {
+  try {
+    (void)client::parse_points(points);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("--points {}: {}", printable(points, 200), error.what()));
+  }
+}
+
+void check_search_record(const fs::path& record) {
+  std::error_code unknown;
+  if (!fs::is_directory(record.parent_path(), unknown)) {
+    throw InputError(
+        fmt::format("--search-record: {}: no such folder; make it first", printable(record.parent_path().string())));
+  }
+  if (fs::is_directory(record, unknown)) {
+    throw InputError(fmt::format("--search-record: {}: is a folder; name a file", printable(record.string())));
+  }
+}
+
 void check_search(const RunArguments& arguments) {
   if (arguments.search.empty()) {
     if (arguments.points.empty() && !arguments.search_block_s && arguments.search_record.empty()) return;
     throw InputError("--points, --search-block and --search-record are of a search; add --search slowdown=2%");
   }
   (void)client::parse_allowed_slowdown_pct(arguments.search);
-  if (!arguments.points.empty()) (void)client::parse_points(arguments.points);
+  if (!arguments.points.empty()) check_points(arguments.points);
+  if (!arguments.search_record.empty()) check_search_record(fs::absolute(arguments.search_record));
   if (!arguments.server.empty() || !arguments.plan.empty()) {
     throw InputError("--search sets clocks or power limits itself; leave out --server and --plan");
   }
@@ -368,17 +388,28 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   finish_gone_ranks(folder->file(), failure_of(result.command), console);
   folder.reset();
   std::istringstream followed(result.followed);
-  for (std::string line; std::getline(followed, line);) console.note(printable(line, 1000));
+  bool is_unfollowed = false;  // a plan that this command named
+  for (std::string line; std::getline(followed, line);) {
+    const bool is_fault = arguments.strict && !asked_for(arguments.plan, "LOWGEAR_PLAN").empty() &&
+                          line.starts_with(client::kNoPlanFollowed);
+    if (is_fault) {
+      is_unfollowed = true;
+      console.error(printable(line, 1000));
+    } else {
+      console.note(printable(line, 1000));
+    }
+  }
   if (result.attached && !result.told && needs_of(arguments).agent && speaks_for_job()) {
     console.note(
         "whether plans were followed is not known here: the job does not see this machine's temporary folder, "
-        "as in a container; the server's dashboard says it");
+        "as in a container; where a server plans it, that says so, as for every job");
   }
   if (result.command.signal != 0) {
     ::prctl(PR_SET_DUMPABLE, 0);  // the command has left its own core
     cli::raise_by_default(result.command.signal);
   }
   const int status = result.command.shell_status();
+  if (status == 0 && is_unfollowed) return cli::ExitCode::failed;
   if (status != 0 || result.attached) return static_cast<cli::ExitCode>(status);
   std::string text = fmt::format("nothing attached: {}", printable(result.problem, 1000));
   if (result.problem.empty()) {
@@ -438,10 +469,10 @@ cli::VerbAction declare_run(CLI::App& app) {
          "Profile of this job with times by length (lowgear profile of a recording with lengths): each iteration "
          "runs at clocks for the lengths that lowgear.tell_lengths tells before it begins")
       ->type_name("PROFILE.csv");
-  app.add_option("--clocks-per", arguments->clocks_per,
-                 "With --steps: one clock for each unit (default), or one for a replica's whole iteration")
-      ->check(CLI::IsMember({"unit", "replica"}))
-      ->type_name("unit|replica");
+  static constexpr auto kClocksPer = std::to_array<std::string_view>({"unit", "replica"});
+  cli::add_choice(
+      app, "--clocks-per", kClocksPer, [arguments](std::size_t place) { arguments->clocks_per = kClocksPer.at(place); },
+      "With --steps: one clock for each unit (default), or one for a replica's whole iteration");
   app.add_option("--record", arguments->recording,
                  "Folder in which every rank records the times of its units and its energy")
       ->type_name("DIR");
@@ -479,7 +510,7 @@ cli::VerbAction declare_run(CLI::App& app) {
   app.add_flag(
       "--strict", arguments->strict,
       "Do not start the command where server, agent or folder is missing, and exit with 1 where it ends well and "
-      "nothing attached");
+      "nothing attached, or no iteration followed --plan");
   app.add_flag("--dry-run", arguments->dry_run, "Print the command and the variables that would be set for it");
   return [arguments](cli::Console& console) { return run_attached(*arguments, console); };
 }

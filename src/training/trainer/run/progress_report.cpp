@@ -39,12 +39,16 @@ std::string ServerPresence::summary() const {
 
 std::string RunSummary::json() const {
   Json json = {{"first_step", first_step},    {"steps", steps},         {"counted_steps", counted_steps},
-               {"first_loss", first_loss},    {"last_loss", last_loss}, {"step_time_s", step_time_s},
-               {"tokens_per_s", tokens_per_s}};
+               {"first_loss", first_loss},    {"last_loss", last_loss}, {"step_time_s", nullptr},
+               {"tokens_per_s", nullptr},     {"energy", nullptr}};
   if (held_out_loss) json["held_out_loss"] = *held_out_loss;
   if (step_energy_j) json["step_energy_j"] = *step_energy_j;
   if (mfu) json["mfu"] = *mfu;
-  json["energy"] = !step_energy_j ? "none" : simulated ? "simulated" : "measured";
+  if (counted_steps > 0) {
+    json["step_time_s"] = step_time_s;
+    json["tokens_per_s"] = tokens_per_s;
+    json["energy"] = !step_energy_j ? "none" : simulated ? "simulated" : "measured";
+  }
   json["invalid"] = !invalid.empty();
   json["lost_metrics"] = lost_metrics;
   if (steps_without_server) json["steps_without_server"] = *steps_without_server;
@@ -53,8 +57,9 @@ std::string RunSummary::json() const {
 
 std::string RunSummary::text() const {
   if (steps == 0) return fmt::format("nothing to do: {} steps were done before", first_step);
-  std::string text = fmt::format("{} steps: loss {:.4f} -> {:.4f}, {:.4g} s per step, {:.4g} tokens/s", steps,
-                                 first_loss, last_loss, step_time_s, tokens_per_s);
+  std::string text = fmt::format("{} steps: loss {:.4f} -> {:.4f}", steps, first_loss, last_loss);
+  text += counted_steps == 0 ? ", too few for times and energy: none of them counts yet"
+                             : fmt::format(", {:.4g} s per step, {:.4g} tokens/s", step_time_s, tokens_per_s);
   if (held_out_loss) text += fmt::format(", held-out loss {:.4f}", *held_out_loss);
   if (mfu) text += fmt::format(", {:.1f} % MFU", 100 * *mfu);
   if (step_energy_j) {

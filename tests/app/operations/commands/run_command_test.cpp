@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "app/cli/run_lowgear.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
+#include "base/ipc/unix_socket.h"
 
 namespace lowgear::operations {
 namespace {
@@ -89,6 +91,12 @@ TEST(RunCommand, RefusesASearchThatCannotBe) {
   EXPECT_THAT(run({"--search", "2%", "--", "env"}).err, HasSubstr("slowdown=2%"));
   EXPECT_THAT(run({"--search", "slowdown=2%", "--points", "watts", "--", "env"}).err,
               HasSubstr("clock and power-limit"));
+  EXPECT_THAT(run({"--search", "slowdown=2%", "--points", "clock=1980", "--", "env"}).err,
+              HasSubstr("--points clock=1980: 1 operating point given; a search takes 2 to 64, full speed first"));
+  EXPECT_THAT(run({"--search", "slowdown=2%", "--points", "clock=1530,1980", "--", "env"}).err,
+              HasSubstr("the operating point 1980 comes after 1530; list full speed, the highest, first"));
+  EXPECT_THAT(run({"--search", "slowdown=2%", "--search-record", "/no/such/search.jsonl", "--", "env"}).err,
+              HasSubstr("--search-record: /no/such: no such folder"));
   EXPECT_THAT(run({"--search", "slowdown=2%", "--server", "http://127.0.0.1:1", "--", "env"}).err,
               HasSubstr("leave out --server and --plan"));
   EXPECT_THAT(run({"--record", "out", "--points", "clock", "--", "env"}).err, HasSubstr("add --search"));
@@ -223,6 +231,23 @@ TEST(RunCommand, EndsWithWhatTheClientsFollowed) {
   const ProgramResult failed = of("echo no plan was followed >> \"$LOWGEAR_ATTACHED_MARK\"; exit 7");
   EXPECT_EQ(failed.exit_code, 7);
   EXPECT_THAT(failed.err, HasSubstr("no plan was followed\n"));
+}
+
+TEST(RunCommand, FailsUnderStrictWhereItsPlanWasNotFollowed) {
+  const TemporaryFolder folder;
+  write_text(folder / "plan.json", "{}");
+  const std::filesystem::path socket = folder / "lease.sock";
+  const FileDescriptor agent = ipc::listen_unix(socket, 0600, std::nullopt);
+  const auto of = [&](const std::string& option, const std::string& line) {
+    const std::string script = "echo " + line + " >> \"$LOWGEAR_ATTACHED_MARK\"";
+    return run_lowgear({"run", option, "--plan", folder / "plan.json", "--", "sh", "-c", script},
+                       [&] { ::setenv("LOWGEAR_AGENT_SOCKET", socket.c_str(), 1); });
+  };
+  EXPECT_EQ(of("--strict", "plans were followed in 1 of 4 iterations").exit_code, 0);
+  EXPECT_EQ(of("--slowdown=2", "no plan was followed in 4 iterations").exit_code, 0);
+  const ProgramResult failed = of("--strict", "no plan was followed in 4 iterations: there are no units");
+  EXPECT_EQ(failed.exit_code, 1);
+  EXPECT_THAT(failed.err, HasSubstr("no plan was followed in 4 iterations: there are no units"));
 }
 
 TEST(RunCommand, SaysItOncePerJobAndForCommandsWithinEachOther) {

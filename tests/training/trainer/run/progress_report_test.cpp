@@ -1,5 +1,6 @@
 #include "training/trainer/run/progress_report.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,6 +76,15 @@ TEST(RunTotals, CountTheLastStepWhereThereAreNoOthers) {
   EXPECT_EQ(totals.summary().first_step, 6);
   EXPECT_EQ(totals.summary().counted_steps, 1);
   EXPECT_DOUBLE_EQ(totals.summary().step_time_s, 2);
+}
+
+TEST(RunTotals, HaveNoTimesBeforeAStepCounts) {
+  RunTotals totals(0, 4, 100);
+  totals.add(step(1, 10));
+  EXPECT_THAT(totals.summary().text(), testing::EndsWith(", too few for times and energy: none of them counts yet"));
+  for (const char* member : {"step_time_s", "tokens_per_s", "energy"}) {
+    EXPECT_THAT(totals.summary().json(), testing::HasSubstr(fmt::format("\"{}\":null", member)));
+  }
 }
 
 TEST(RunTotals, HaveNoEnergyUnlessEveryStepHasOne) {
