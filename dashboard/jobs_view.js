@@ -79,6 +79,22 @@ const kColumns = [
 const kFilters = [['all', 'All', () => true], ['active', 'Active', (job) => !isOver(job)],
   ['over', 'Finished', isOver]];
 
+const shellWord = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+const socketOf = (server) => shellWord(`unix:${server.unix}`);
+
+const whereToStart = (server) => (server.job_tokens
+  ? 'Start one with the command below; train.token holds a token with the scope jobs. On the server\u2019s own machine ' +
+    `--server ${socketOf(server)} needs none.`
+  : 'Start one on the server\u2019s own machine with the command below. For jobs of other machines the server needs ' +
+    'a token with the scope jobs (lowgear serve --token-file).');
+
+const startCommand = (server) => {
+  const start = server.job_tokens
+    ? `LOWGEAR_SERVER_TOKEN_FILE=train.token lowgear run --server ${location.origin}`
+    : `lowgear run --server ${socketOf(server)}`;
+  return `${start} -- torchrun --nproc-per-node 8 train.py`;
+};
+
 export class JobsView {
   constructor(container, {onState, onRefused}) {
     this.container = container;
@@ -111,14 +127,14 @@ export class JobsView {
   onTheme() {}
 
   async load(signal) {
-    const {jobs} = await get('/v1/jobs', {signal});
+    const {jobs, server} = await get('/v1/jobs', {signal});
     this.jobs = new Map(jobs.map((job) => [job.job, job]));
     await this.budgets.load().catch(() => {});  // it tries again by itself
-    if (!this.panel) this.build();
+    if (!this.panel) this.build(server);
     this.draw();
   }
 
-  build() {
+  build(server) {
     this.search = element('input', {type: 'search', placeholder: 'Name, model, GPU …', 'aria-label': 'Filter jobs'});
     this.search.addEventListener('input', this.redraw);
     this.choices = kFilters.map(([key, text]) => {
@@ -133,11 +149,9 @@ export class JobsView {
     this.count = element('p', {class: 'caption'});
     this.panel = panel('Jobs', {tools: [this.search, ...this.choices], css: 'jobs'}, [this.count, this.table.node]);
     this.none = message('No jobs yet', 'A job appears here when its first rank registers with this server. ' +
-      'Its first plan follows when all its ranks have registered. Start one with the command below; train.token holds ' +
-      'a token with the scope jobs. On the server\u2019s own machine --server unix:PATH, the socket that lowgear serve ' +
-      'prints, needs none.',
-    [element('pre', {class: 'command', tabindex: '0', 'aria-label': 'Command that attaches a job'}, [element('code', {
-      text: `LOWGEAR_SERVER_TOKEN_FILE=train.token lowgear run --server ${location.origin} -- torchrun --nproc-per-node 8 train.py`})])]);
+      'Its first plan follows when all its ranks have registered. ' + whereToStart(server),
+    [element('pre', {class: 'command', tabindex: '0', 'aria-label': 'Command that attaches a job'},
+      [element('code', {text: startCommand(server)})])]);
     this.container.replaceChildren(element('h1', {class: 'visually-hidden', text: 'Jobs'}), this.budgets.node, this.panel.node,
       this.none);
   }

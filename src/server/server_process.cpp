@@ -206,6 +206,7 @@ class Server {
               .events = &events_,
               .activity = &activity_,
               .audit = audit_.get(),
+              .unix_socket = options.config.unix_socket.string(),
               .metrics = [this] { return server_metrics(snapshot()).text(); }}),
         site_(api_),
         http_(io, site_, http_options(options.config)),

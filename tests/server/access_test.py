@@ -94,7 +94,8 @@ class Access(ServerTest):
         self.assertEqual(self.status(token), 401, "it opens nothing by itself")
         session = self.ok("POST", "/v1/sessions", {"token": token}, role=None)["token"]
         self.refused(401, "no_token", "POST", "/v1/sessions", {"token": token}, role=None)
-        self.assertEqual(self.status(session), 200)
+        shown = self.ok("GET", "/v1/jobs", role=session)
+        self.assertEqual(shown, {"jobs": [], "server": {"unix": f"{self.folder}/socket", "job_tokens": True}})
         self.assertEqual(self.status(session, "PUT", "/v1/budgets/row", {"watts": 1000}), 403)
         self.assertEqual(self.status(session, "POST", "/v1/jobs", JOB), 403)
         self.assertEqual(self.status(session, "POST", "/v1/sign_ins"), 404, "a session makes no others")

@@ -447,7 +447,14 @@ class SaysWhatIsWhat(DashboardTest):
         self.open(self.serve([]))
         self.wait_text("No jobs yet")
         self.wait_text("LOWGEAR_SERVER_TOKEN_FILE=train.token lowgear run --server http://", ".message code")
-        self.wait_text("--server unix:PATH")
+        self.wait_text("--server unix:/run/lowgear-server/server.sock needs none")
+
+    def test_a_server_without_tokens_for_jobs_names_its_socket(self):
+        server = self.serve([])
+        server.job_tokens = False
+        self.open(server)
+        self.wait_text("lowgear run --server unix:/run/lowgear-server/server.sock -- torchrun", ".message code")
+        self.assertNotIn("train.token", self.browser.value(TEXT))
 
     def test_a_job_that_waits_for_ranks(self):
         job = MockJob(iterations=0, state="registering")

@@ -332,7 +332,7 @@ class MockServer:
     def __init__(self, jobs, token=None, port=0):
         self.jobs = {job.id: job for job in jobs}
         self.token, self.port = token, port
-        self.one_time_token = None
+        self.one_time_token, self.job_tokens = None, True
         self.listeners, self.lock = [], threading.Lock()
         self.budgets = []  # as GET /v1/budgets shows them
         self.policy = content_security_policy()
@@ -411,7 +411,8 @@ class MockHandler(BaseHTTPRequestHandler):
         elif mock.token and self.headers.get("Authorization") != f"Bearer {mock.token}":
             self.refuse(401, "unauthorized", "this server wants a token: Authorization: Bearer TOKEN")
         elif path == "/v1/jobs":
-            self.answer_json(200, {"jobs": [job.summary() for job in mock.jobs.values()]})
+            self.answer_json(200, {"jobs": [job.summary() for job in mock.jobs.values()],
+                "server": {"unix": "/run/lowgear-server/server.sock", "job_tokens": mock.job_tokens}})
         elif path == "/v1/budgets":
             shares = [{"job": job.id, "planned_w": 1000.0 * (i + 1)} for i, job in enumerate(mock.jobs.values())]
             self.answer_json(200, {"budgets": mock.budgets, "jobs": shares if mock.budgets else []})

@@ -21,6 +21,7 @@ struct ApiEnvironment {
   EventHub* events = nullptr;
   Activity* activity = nullptr;          ///< counts the requests
   AuditLog* audit = nullptr;             ///< null: no audit log is kept
+  std::string unix_socket = {};          ///< path of the server's socket
   std::function<std::string()> metrics;  ///< writes Prometheus' text
 };
 

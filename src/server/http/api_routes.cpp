@@ -200,7 +200,13 @@ void show_profile(ApiCall& call) {
 
 // What people and controllers see.
 
-void list_jobs(ApiCall& call) { send(call, {{"jobs", call.control_plane.summaries()}}); }
+/// With what a reader has to know to start the first one.
+void list_jobs(ApiCall& call) {
+  const ApiEnvironment& server = call.environment;
+  send(call,
+       {{"jobs", call.control_plane.summaries()},
+        {"server", {{"unix", server.unix_socket}, {"job_tokens", server.authenticator->has_token_for(Scope::jobs)}}}});
+}
 
 void show_job(ApiCall& call) {
   if (const FinishedJob* over = call.finished_job()) return send_archived(call, *over, show_finished_job);

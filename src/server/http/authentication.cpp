@@ -71,6 +71,10 @@ const AccessToken* Authenticator::find_token(std::string_view given) const {
   return found;
 }
 
+bool Authenticator::has_token_for(Scope scope) const {
+  return std::ranges::any_of(rules_.tokens, [scope](const AccessToken& token) { return token.scopes.contain(scope); });
+}
+
 Scopes Authenticator::look_up(const ipc::UnixPeer& peer) const {
   if (peer.uid == 0 || peer.uid == ::geteuid()) return Scopes::all();
   Scopes scopes;

@@ -57,6 +57,9 @@ class Authenticator {
   /// From now on these tokens are valid, and no others.
   void replace_tokens(std::vector<AccessToken> tokens) { rules_.tokens = std::move(tokens); }
 
+  /// Whether there is a token with this scope.
+  [[nodiscard]] bool has_token_for(Scope scope) const;
+
   [[nodiscard]] SignIns& sign_ins() { return sign_ins_; }
 
  private:

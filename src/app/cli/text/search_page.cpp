@@ -151,6 +151,7 @@ std::vector<report::Bars> bars_of(const estimator::SearchRequest& request, const
 
 std::string short_name(const estimator::ParallelLayout& parallel) {
   std::string text = fmt::format("dp {}, tp {}, pp {}", parallel.dp, parallel.tp, parallel.pp);
+  if (parallel.virtual_stages > 1) text += fmt::format(" x {} virtual stages", parallel.virtual_stages);
   return parallel.cp > 1 ? text + fmt::format(", cp {}", parallel.cp) : text;
 }
 
@@ -218,7 +219,7 @@ report::Page search_page(const estimator::SearchRequest& request, const PriceArg
                 {"Type", std::string(name(request.job.dtype))},
                 {"Software", describe(request.job.stack)},
                 {"Power by clock", request.job.gpu.power_source},
-                {"Planned", planned_count_text(request, found)},
+                {"Layouts", planned_count_text(request, found)},
                 {"Searched in", fmt::format("{:.2g} s, planning included", found.search_s)}},
       .cards = cards_of(request, prices, found),
       .warnings = estimator::search_notes(request.job),
