@@ -219,7 +219,7 @@ report::Page search_page(const estimator::SearchRequest& request, const PriceArg
                 {"Type", std::string(name(request.job.dtype))},
                 {"Software", describe(request.job.stack)},
                 {"Power by clock", request.job.gpu.power_source},
-                {"Layouts", planned_count_text(request, found)},
+                {"Planned", planned_count_text(request, found)},
                 {"Searched in", fmt::format("{:.2g} s, planning included", found.search_s)}},
       .cards = cards_of(request, prices, found),
       .warnings = estimator::search_notes(request.job),
