@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -91,11 +92,20 @@ lowgear_status status_of(lowgear_client& client) {
   return result;
 }
 
+void close_client(lowgear_client& client) {
+  const std::unique_ptr<lowgear_client> closed(&client);
+  if (client.steps) client.client->set_step_note(client.steps->finish());
+}
+
+/// Leaves the last error alone: that of the exiting thread is destroyed by now.
 void close_with_status(int status, void* pointer) noexcept {
   auto* const client = static_cast<lowgear_client*>(pointer);
   if (!usable(client)) return;
   if (status != 0) client->client->set_exit_status(status);
-  (void)lowgear_close(client);
+  try {
+    close_client(*client);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
+  }
 }
 
 /// The training thread begins an iteration.
@@ -142,8 +152,7 @@ int lowgear_close(lowgear_client* client) {
   // A child's copy is left alone: it would end what belongs to the parent.
   if (!usable(client)) return unusable(client);
   return guarded([&]() -> int {
-    const std::unique_ptr<lowgear_client> closed(client);
-    if (client->steps) client->client->set_step_note(client->steps->finish());
+    close_client(*client);
     return LOWGEAR_OK;
   });
 }
