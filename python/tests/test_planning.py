@@ -114,7 +114,8 @@ class TestPlan(InAFolder):
             plan(memory_limit=1e9)
 
     def test_values_of_another_kind_are_refused(self):
-        cases = [({"profile": 7}, "profile: expected rows"), ({"schedule": 7}, "schedule: expected a name"),
+        cases = [({"microbatches": True}, "^microbatches: .*true"),
+                 ({"profile": 7}, "profile: expected rows"), ({"schedule": 7}, "schedule: expected a name"),
                  ({"blocking_power_w": object}, "blocking_power_w: expected a number in W"),
                  ({"slow_ranks": [1.2]}, r"slow_ranks: expected a dict from rank to factor such as \{1: 1.2\}")]
         for given, message in cases:

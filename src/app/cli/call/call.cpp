@@ -129,10 +129,6 @@ std::vector<std::string> command_words(std::string_view verb, const Json& reques
   std::vector<std::string> words{std::string(verb)};
   const Json options = request.value("options", Json::object());
   for (const auto& [name, value] : options.items()) {
-    if (value == true) {
-      words.push_back(fmt::format("--{}", name));
-      continue;
-    }
     const Json values = value.is_array() ? value : Json::array({value});
     for (const Json& one : values) {
       const std::string word = word_of(one);

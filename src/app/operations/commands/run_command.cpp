@@ -33,6 +33,7 @@
 #include "base/core/error.h"
 #include "client/job_search.h"
 #include "client/rank/rank_environment.h"
+#include "client/server/rank_note.h"
 #include "client/server/server_addresses.h"
 #include "client/steps/step_planning.h"
 #include "hardware/measure/command.h"
