@@ -260,7 +260,7 @@ class TestPlan(InAFolder):
         saved = self.folder / "saved"
         result.save(saved)
         self.assertTrue(lowgear.verify(saved))
-        with self.assertRaises(FileExistsError):
+        with self.assertRaisesRegex(FileExistsError, "exists already; name another folder, or delete it first$"):
             result.save(saved)
         (out / "notes.txt").write_text("mine")
         with self.assertRaisesRegex(lowgear.InvalidUse, "notes.txt"):

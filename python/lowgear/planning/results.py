@@ -99,7 +99,10 @@ def _rows(content: bytes) -> List[Dict[str, str]]:
 def save_files(files: Mapping[str, bytes], folder: PathLike) -> None:
     """Writes an output folder of `lowgear plan`, which must not exist yet. Raises FileExistsError."""
     root = Path(folder)
-    root.mkdir(parents=True)
+    try:
+        root.mkdir(parents=True)
+    except FileExistsError:
+        raise FileExistsError(f"{folder}: exists already; name another folder, or delete it first") from None
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(exist_ok=True)
