@@ -37,10 +37,11 @@ bool colours_allowed(int file_descriptor) {
 }
 
 TerminalConsole::TerminalConsole(int output) : output_(output) {
-  const auto mode = colours_allowed(STDERR_FILENO) ? spdlog::color_mode::always : spdlog::color_mode::never;
+  const bool coloured = colours_allowed(STDERR_FILENO);
+  const auto mode = coloured ? spdlog::color_mode::always : spdlog::color_mode::never;
   log_ = std::make_unique<spdlog::logger>("lowgear", std::make_shared<spdlog::sinks::stderr_color_sink_st>(mode));
-  // On a terminal it takes the place of a line of progress that a program keeps changing.
-  log_->set_pattern(fmt::format("{}lowgear: %^%l%$: %v", ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : ""));
+  // A message takes the place of a line of progress that a program keeps changing.
+  log_->set_pattern(fmt::format("{}lowgear: %^%l%$: %v", coloured ? "\r\033[K" : ""));
 }
 
 TerminalConsole::~TerminalConsole() = default;
