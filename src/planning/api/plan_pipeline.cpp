@@ -194,7 +194,7 @@ class Planning {
                       std::optional<double> deadline_s) {
     plan::Plan made = answer_ ? answered_plan(planner, deadline_s.value_or(0)) : plan_for(job, deadline_s);
     if (deadline_s && made.time_s > *deadline_s * (1 + kDeadlineRounding)) {
-      find(fmt::format("{}: its plan takes {} s when replayed, longer than the deadline of {} s", made.policy,
+      find(fmt::format("the plan of {} takes {:.6g} s when replayed, longer than the deadline of {:.6g} s", made.policy,
                        made.time_s, *deadline_s));
     }
     return made;
