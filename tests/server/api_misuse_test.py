@@ -148,7 +148,7 @@ class Misuse(ServerTest):
         for missing in ("run", "model", "gpu", "parallel", "schedule", "microbatches"):
             body = {key: value for key, value in JOB.items() if key != missing}
             self.assertIn(missing, self.refused(400, "invalid_argument", "POST", "/v1/jobs", body).text)
-        self.assertEqual(self.ok("GET", "/v1/jobs"), {"jobs": []})
+        self.assertEqual(self.ok("GET", "/v1/jobs")["jobs"], [])
 
     def test_numbers_that_are_none(self):
         job, keys = self.register()
