@@ -27,7 +27,8 @@ const rankRow = (store, rank) => {
   return row;
 };
 
-const problemsOf = ({report, age_s, factor, finished, cause, refusal}, summary) => {
+const problemsOf = ({report, age_s, factor, finished, failure, cause, refusal}, summary) => {
+  if (failure) return ['failed'];
   const problems = [];
   if (finished || !kReporting.includes(summary.state)) return problems;
   if (age_s !== null && age_s > silentAfter_s(summary)) problems.push('silent');

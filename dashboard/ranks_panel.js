@@ -26,7 +26,7 @@ const kColumns = [
   {head: 'Host', css: 'text', text: (row) => row.host || units.fixed(null), sort: (row) => row.host},
   {head: 'State', css: 'text', sort: (row) => -row.problems.length, fill: (cell, row) => {
     setClass(cell, row.problems.length ? 'text problems' : 'text');
-    setText(cell, row.problems.join(', ') || (row.failure ? `failed: ${row.failure}` : row.finished ? 'finished' : ''));
+    setText(cell, row.failure ? `failed: ${row.failure}` : row.problems.join(', ') || (row.finished ? 'finished' : ''));
   }},
   {head: 'Factor', unit: 'compute time / planned', text: (row) => number(row.factor, 3),
     sort: (row) => row.factor ?? null},

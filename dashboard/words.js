@@ -139,9 +139,9 @@ export const guardText = (job) => {
   return `${units.signedPercent(limit, 1)}${parts}`;
 };
 
-// Waiting for a straggler is no fault of the plan.
-export const isPastGuard = (job) => !job.stragglers.length && units.isNumber(job.slowdown_pct) &&
-  job.slowdown_pct > guardLimit_pct(job);
+// Waiting for a straggler is no fault of the plan, nor are full clocks in its place, which the guard may have set.
+export const isPastGuard = (job) => !job.stragglers.length && job.purpose !== 'full_clocks' &&
+  units.isNumber(job.slowdown_pct) && job.slowdown_pct > guardLimit_pct(job);
 
 export const versusPlan_pct = (time_s, planned_s) =>
   (units.isNumber(time_s) && units.isNumber(planned_s) && planned_s > 0 ? 100 * (time_s / planned_s - 1) : null);

@@ -439,6 +439,24 @@ class SaysWhatIsWhat(DashboardTest):
         self.wait_text("Rank 1 follows no plans: the schedule differs: iteration 12, unit 5", ".alerts")
         self.wait_text("follows no plans", ".ranks tr.attention")
 
+    def test_failed_ranks_need_attention(self):
+        job = MockJob(state="finished")
+        job.finished_s, job.failures = time.time(), {0: "RuntimeError", 1: "exit status 3"}
+        self.open_job(job)
+        self.wait_text("4 ranks; 2 failed.", ".ranks .caption")
+        self.wait_text("failed: RuntimeError", ".ranks tr.attention .problems")
+        self.assertEqual(self.count(".ranks tr.attention"), 2)
+
+    def test_the_guard_withdraws_nothing_while_no_plan_is_followed(self):
+        job = MockJob()
+        job.settings = {"slowdown_pct": 0, "guard_pct": 0}
+        self.open_job(job)
+        self.wait_text("it withdraws plans once", ".alerts .bad")
+        job.purpose = "full_clocks"
+        self.open_job(job)
+        self.wait_text("Plan", ".card:nth-child(5)")
+        self.assertNotIn("it withdraws plans", self.text(".alerts"))
+
     def test_an_unknown_job(self):
         self.expected_complaints = "status of 404"
         self.open(self.serve([]), "#/jobs/j-9", "document.querySelector('.message-title')?.textContent === 'Not found'")

@@ -76,6 +76,7 @@ class MockJob:
         self.settings = {"slowdown_pct": 0, "guard_pct": 2}
         self.stragglers, self.problems, self.power_cap, self.silent = [], [], None, set()
         self.refusals = {}  # why ranks follow no plans
+        self.failures = {}  # what ended ranks
         self.work, self.dropped_decisions = None, 0
         self.decisions, self.version, self.from_iteration, self.iterations = [], 0, 0, []
         self.purpose = None
@@ -246,7 +247,7 @@ class MockJob:
         return {"rank": rank, "pp_rank": rank % pp, "dp_rank": rank // pp % dp, "tp_rank": rank // (pp * dp),
                 "host": f"node-{rank // 8 + 1}", "gpu_uuid": f"GPU-{rank:08x}", "gpu": "NVIDIA A100-SXM4-80GB",
                 "simulated": self.simulated, "power_limit_w": 400, "follows_plans": rank not in self.refusals,
-                "refusal": self.refusals.get(rank), "finished": bool(self.finished_s),
+                "refusal": self.refusals.get(rank), "finished": bool(self.finished_s) or rank in self.failures, "failure": self.failures.get(rank),
                 # Late, so that a page which is slow to load takes no other rank for silent.
                 "heard_s": self.heard_s[rank] + (-900 if rank in self.silent else 3600),
                 "last_iteration": number if report else None,
