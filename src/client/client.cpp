@@ -406,12 +406,11 @@ std::string Client::followed() {
   }
   const Status now = status();
   const char* const dry = now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "";
-  std::string problem;
   // What to do about the server was said when it was first asked.
-  const std::string of_server = now.server_problem.substr(0, now.server_problem.find("; "));
-  for (const std::string& reason : {of_server, now.problem, now.not_following}) {
-    if (!reason.empty()) problem = reason;
-  }
+  std::string problem = now.server_problem.substr(0, now.server_problem.find("; "));
+  const std::string& here = now.not_following.empty() ? now.problem : now.not_following;
+  // Both have to be mended before a plan is followed.
+  if (!here.empty()) problem += (problem.empty() ? "" : "; ") + here;
   if (step_note_) {
     const std::uint64_t planned = marks_->written().planned_iterations();
     const std::string why = planned == 0 && !problem.empty() ? ": " + problem : "";
@@ -425,6 +424,8 @@ std::string Client::followed() {
   if (problem.empty() && had_plan_) {
     problem = now.units == 0 ? "no unit was marked, and a plan sets clocks for units"
                              : "none came in time, or for lengths that could be planned";
+  } else if (problem.empty() && served.at_full_clocks == 0 && !failure_.empty()) {
+    problem = fmt::format("the rank failed ({}) before a plan for training came", failure_);
   } else if (problem.empty()) {
     problem = fmt::format(
         "{}: GET /v1/jobs, or its dashboard if it has one (lowgear serve --listen)",

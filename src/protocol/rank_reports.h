@@ -76,6 +76,9 @@ struct RankFinish {
   friend bool operator==(const RankFinish&, const RankFinish&) = default;
 };
 
+/// Begins the failure of a rank that left no word itself: its launcher speaks for it, later.
+inline constexpr std::string_view kNoWordOfRank = "no word of it";
+
 /// Throws InputError with the JSON path. `ranks`: number of ranks of the job.
 [[nodiscard]] RankFinish read_rank_finish(const JsonView& body, int ranks);
 [[nodiscard]] std::string write_rank_finish(const RankFinish& finish);

@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -198,6 +199,15 @@ TEST_F(ClientTest, SaysAtItsEndWhatItFollowed) {
   }
   EXPECT_THAT(read_file(mark),
               AllOf(HasSubstr("no plan was followed in 1 iterations: "), HasSubstr("no agent responds")));
+}
+
+TEST_F(ClientTest, NamesAgentAndServerWhereBothAreMissing) {
+  options_.server.address = "unix:/no/such/server";
+  options_.server.job_json = R"({"run": "r"})";
+  const auto client = open();
+  run_units(*client, 1);
+  while (client->status().server_problem.empty()) std::this_thread::yield();
+  EXPECT_THAT(client->followed(), AllOf(HasSubstr("/no/such/server"), HasSubstr("no agent responds")));
 }
 
 TEST_F(ClientTest, SaysWhyTheAgentRefuses) {

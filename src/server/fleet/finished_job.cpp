@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/core/formats/json.h"
@@ -11,6 +12,9 @@
 
 namespace lowgear::server {
 namespace {
+
+/// Failures and the lack of a plan may follow.
+bool is_by_request(std::string_view reason) { return reason.starts_with(kFinishedByRequest); }
 
 Json timeline_of(const JobRecord& job) {
   if (job_units(job.spec) <= kArchivedUnits) return timeline_json(job);
@@ -38,14 +42,14 @@ FinishedJob finished_job(StoredFinishedJob stored) {
   const JsonView view(summary, "archive");
   job.state = view.at("state").text();
   // Of its ranks nothing is known any more.
-  job.keeps_run = has_value(view, "reason") && view.at("reason").text() == kFinishedByRequest;
+  job.keeps_run = has_value(view, "reason") && is_by_request(view.at("reason").text());
   job.created_s = stored.created_s;
   job.finished_s = stored.finished_s;
   job.summary = std::move(stored.summary);
   return job;
 }
 
-bool keeps_run(const JobRecord& job) { return job.status.reason == kFinishedByRequest && !job.ranks.all_finished(); }
+bool keeps_run(const JobRecord& job) { return is_by_request(job.status.reason) && !job.ranks.all_finished(); }
 
 FinishedJob finished_job(const JobRecord& job, double now_s) {
   FinishedJob finished{.id = job.id,

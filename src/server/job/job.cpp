@@ -21,6 +21,18 @@ std::string text_of_left(const RankRegistry& ranks) {
   return fmt::format("{} of {} ranks had registered, and ended", ranks.registered(), ranks.size());
 }
 
+/// Why a job that ends follows no plan at its end, which its state says no more then; empty: it does, or is not planned
+/// by the server.
+std::string text_of_unplanned(const JobRecord& job) {
+  if (job.plans_itself()) return "";
+  if (job.state() == JobState::observing) return "no plan was followed at the end: " + job.status.reason;
+  const PlanVersion* newest = job.plans.newest();
+  if (job.state() == JobState::running && newest != nullptr && newest->purpose == protocol::PlanPurpose::full_clocks) {
+    return "no plan was followed at the end: " + newest->reason;
+  }
+  return "";
+}
+
 }  // namespace
 
 Job::Job(JobRecord record) : record_(std::move(record)), outbox_(record_.id) {}
@@ -259,9 +271,8 @@ void Job::planned(const PlanningAnswer& answer, double now_s) { JobTransitions(r
 
 void Job::end(ServerEvent event, std::string why, double now_s) {
   if (record_.is_over()) return;
-  // `keeps_run` knows a request by its reason.
-  if (const std::string failures = record_.ranks.text_of_failures(); !failures.empty() && why != kFinishedByRequest) {
-    why += "; " + failures;
+  for (const std::string& more : {record_.ranks.text_of_failures(), text_of_unplanned(record_)}) {
+    if (!more.empty()) why += "; " + more;
   }
   outbox_.send(event, why, now_s);
   for (int rank = 0; rank < record_.ranks.size(); ++rank) {

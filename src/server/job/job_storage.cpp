@@ -76,7 +76,10 @@ StoredRank stored_rank(const JobRecord& job, const RegisteredRank& rank) {
   Json document = to_json(rank.spec);
   document["key"] = rank.key;
   document["finished"] = rank.finished;
-  if (!rank.failure.empty()) document["failure"] = rank.failure;
+  if (!rank.failure.empty()) {
+    document["failure"] = rank.failure;
+    document["failure_number"] = rank.failure_number;
+  }
   if (!rank.refusal.empty()) document["refusal"] = rank.refusal;
   if (rank.decisions > 0) document["decisions"] = rank.decisions;
   return {job.id, rank.spec.rank, document.dump()};
@@ -153,6 +156,7 @@ void restore_rank(JobRecord& job, const StoredRank& row, double now_s) {
   spec.erase("key");
   spec.erase("finished");
   spec.erase("failure");
+  spec.erase("failure_number");
   spec.erase("refusal");
   spec.erase("decisions");
   const protocol::RankSpec rank = read_rank_spec(JsonView(spec, "rank"), job.spec.parallel);
@@ -160,7 +164,14 @@ void restore_rank(JobRecord& job, const StoredRank& row, double now_s) {
   job.count_gpu_once(rank.rank);
   if (has_value(view, "refusal")) job.ranks.find(rank.rank)->refusal = view.at("refusal").text();
   if (has_value(view, "decisions")) job.ranks.find(rank.rank)->decisions = view.at("decisions").integer();
-  if (finished) job.ranks.finish(rank.rank, has_value(view, "failure") ? view.at("failure").text() : "");
+  if (finished && has_value(view, "failure")) {
+    // An earlier release did not count them.
+    const int number =
+        has_value(view, "failure_number") ? view.at("failure_number").integer_in(0, kMaxStoredNumber) : 0;
+    job.ranks.restore_failure(rank.rank, view.at("failure").text(), number);
+  } else if (finished) {
+    (void)job.ranks.finish(rank.rank);
+  }
 }
 
 void collect_restored(RestoredJob& restored, double now_s) {

@@ -182,26 +182,33 @@ JobStep Profiling::drop_unmeasured_ranks(const std::vector<int>& missing, const 
   return end_trials(job, outbox, now_s);
 }
 
-/// Whether the profile may be improved by another round of trials.
-bool Profiling::may_try_more(std::int64_t latest_iteration, double now_s) const {
-  if (sweep_.rounds() >= kMaxProfileRounds || budget_.is_spent()) return false;
+/// Why the profile may not be improved by another round of trials; empty: it may.
+std::string Profiling::why_no_more(std::int64_t latest_iteration, double now_s) const {
+  if (sweep_.rounds() >= kMaxProfileRounds) return fmt::format("{} rounds are the most", kMaxProfileRounds);
+  if (budget_.is_spent()) return "the limit for profiling is spent";
   const std::optional<TrialRound>& first = sweep_.first_round();
-  return !first || latest_iteration - first->end_iteration < kMoreRoundsIterations ||
-         now_s - first->begun_s < kMoreRoundsS;
+  const std::int64_t since = first ? latest_iteration - first->end_iteration : 0;
+  if (since < kMoreRoundsIterations || now_s - first->begun_s < kMoreRoundsS) return "";
+  return fmt::format("{} iterations have run since the first round, and no round begins after {}", since,
+                     kMoreRoundsIterations);
 }
 
 JobStep Profiling::take_verdict(const ProfileVerdict& verdict, const ProfiledJob& job, JobOutbox& outbox,
                                 double now_s) {
   is_judging_ = false;
-  outbox.decide("profile", verdict.reason, now_s);
-  if (!verdict.more_clocks_mhz.empty() && may_try_more(job.latest_iteration, now_s)) {
-    sweep_.want(verdict.more_clocks_mhz);
-    if (auto plan = trials(sweep_.round().wanted_mhz, job, "")) return IssuePlan{std::move(*plan)};
-    outbox.decide(
-        "profile",
-        fmt::format("no more clocks are tried: {} are left of the time for profiling", duration_text(budget_.left_s())),
-        now_s);
+  std::optional<PlanVersion> plan;
+  std::string next;
+  if (!verdict.more_clocks_mhz.empty()) {
+    std::string why_not = why_no_more(job.latest_iteration, now_s);
+    if (why_not.empty()) {
+      sweep_.want(verdict.more_clocks_mhz);
+      plan = trials(sweep_.round().wanted_mhz, job, "");
+      why_not = fmt::format("{} are left of the limit for profiling", duration_text(budget_.left_s()));
+    }
+    next = plan ? "; more clocks are tried next" : "; no more clocks are tried: " + why_not;
   }
+  outbox.decide("profile", verdict.reason + next, now_s);
+  if (plan) return IssuePlan{std::move(*plan)};
   if (!verdict.contradiction.empty()) return RefuseProfile{verdict.contradiction};
   if (verdict.energy_error_pct <= kMostEnergyErrorPct) return PlanByProfile{};
   return RefuseProfile{

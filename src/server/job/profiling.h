@@ -105,7 +105,7 @@ class Profiling {
                                                   std::string_view why) const;
   [[nodiscard]] JobStep drop_unmeasured_ranks(const std::vector<int>& missing, const ProfiledJob& job,
                                               JobOutbox& outbox, double now_s);
-  [[nodiscard]] bool may_try_more(std::int64_t latest_iteration, double now_s) const;
+  [[nodiscard]] std::string why_no_more(std::int64_t latest_iteration, double now_s) const;
 
   TrialSweep sweep_;
   TrialBudget budget_;

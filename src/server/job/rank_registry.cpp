@@ -50,6 +50,13 @@ std::string text_of_ranks(const std::vector<int>& ranks) {
   return fmt::format("rank {} and {} {}", ranks.front(), ranks.size() - 1, ranks.size() == 2 ? "other" : "others");
 }
 
+namespace {
+
+/// Kinds of failure that are named.
+constexpr std::size_t kShownFailures = 4;
+
+}  // namespace
+
 RankRegistry::RankRegistry(const protocol::JobParallel& parallel)
     : parallel_(parallel),
       ranks_(static_cast<std::size_t>(parallel.world_size())),
@@ -111,18 +118,46 @@ bool RankRegistry::finish(int rank, std::string failure) {
   if (registered == nullptr || registered->finished) return false;
   registered->finished = true;
   registered->failure = std::move(failure);
+  if (!registered->failure.empty()) registered->failure_number = ++failures_;
   ++finished_;
   return true;
 }
 
+void RankRegistry::restore_failure(int rank, std::string failure, int number) {
+  if (!finish(rank, std::move(failure))) return;
+  find(rank)->failure_number = number;
+  failures_ = std::max(failures_, number);
+}
+
 std::string RankRegistry::text_of_failures() const {
-  std::vector<int> failed;
-  for (int rank = 0; rank < size(); ++rank) {
-    if (const RegisteredRank* registered = find(rank); registered && !registered->failure.empty())
-      failed.push_back(rank);
+  std::vector<const RegisteredRank*> failed;
+  for (const auto& rank : ranks_) {
+    if (rank && !rank->failure.empty()) failed.push_back(&*rank);
   }
-  if (failed.empty()) return "";
-  return fmt::format("{} failed ({})", text_of_ranks(failed), find(failed.front())->failure);
+  std::ranges::stable_sort(failed, {}, &RegisteredRank::failure_number);
+  std::vector<std::vector<int>> groups;  // that failed in the same way
+  for (const RegisteredRank* rank : failed) {
+    const auto same = std::ranges::find_if(
+        groups, [&](const std::vector<int>& group) { return find(group.front())->failure == rank->failure; });
+    if (same == groups.end()) {
+      groups.push_back({rank->spec.rank});
+    } else {
+      same->insert(std::ranges::upper_bound(*same, rank->spec.rank), rank->spec.rank);
+    }
+  }
+  std::string text;
+  for (std::size_t i = 0; i < std::min(groups.size(), kShownFailures); ++i) {
+    const std::string& failure = find(groups[i].front())->failure;
+    // Of a process that was killed its launcher speaks after the ranks that lost it.
+    const bool is_late_word = failure.starts_with(protocol::kNoWordOfRank);
+    text += fmt::format("{}{}{} ({})",
+                        i == 0         ? ""
+                        : is_late_word ? "; perhaps before, "
+                                       : ", then ",
+                        text_of_ranks(groups[i]), i == 0 ? " failed" : "", failure);
+  }
+  if (groups.size() > kShownFailures) text += fmt::format("; {} other failures", groups.size() - kShownFailures);
+  return text;
 }
 
 bool RankRegistry::simulated() const {

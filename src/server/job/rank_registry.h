@@ -48,6 +48,7 @@ struct RegisteredRank {
   double registered_s = 0;  ///< to this process of the server
   bool finished = false;
   std::string failure{};       ///< that ended it; empty: none is known
+  int failure_number = 0;      ///< the failures of a job are counted from 1 on; 0: none is known
   std::string refusal{};       ///< why it follows no plans, although it could; empty: it does
   std::int64_t decisions = 0;  ///< number of the last one that it has reported; 0: none
   std::string energy_fault{};  ///< why energies that it has just reported do not count; empty: they do
@@ -89,12 +90,15 @@ class RankRegistry {
   [[nodiscard]] bool has_process(std::string_view instance) const;
   /// Whether it was running until now. `failure` has ended it; empty: none is known.
   bool finish(int rank, std::string failure = {});
+  /// A rank that had failed as the failure of this number.
+  void restore_failure(int rank, std::string failure, int number);
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
   [[nodiscard]] int registered() const { return registered_; }
   [[nodiscard]] bool complete() const { return registered_ == size(); }
   [[nodiscard]] bool all_finished() const { return finished_ == size(); }
-  /// `rank 2 and 3 others failed (RuntimeError)`, with the failure of the lowest; empty: none has.
+  /// `rank 2 failed (exit status 3), then rank 0 and 3 others (RuntimeError)`, in the order in which they failed;
+  /// empty: none has.
   [[nodiscard]] std::string text_of_failures() const;
   /// Whether ranks have registered, and none of them runs any more.
   [[nodiscard]] bool none_left() const { return registered_ > 0 && finished_ == registered_; }
@@ -122,6 +126,7 @@ class RankRegistry {
   std::unordered_map<std::string, std::vector<int>> ranks_of_gpu_;
   int registered_ = 0;
   int finished_ = 0;
+  int failures_ = 0;
 };
 
 /// The ranks of all jobs by their GPUs. An energy counter is that of the whole GPU: where jobs share one (MPS,

@@ -6,6 +6,7 @@
 #include "base/core/error.h"
 #include "planning/plan/plan_json.h"
 #include "server/job/job_documents.h"
+#include "server/job/job_problems.h"
 #include "server/simulated_job.h"
 
 namespace lowgear::server {
@@ -490,6 +491,21 @@ TEST(Job, SaysWhichRanksHaveFailed) {
   const Json ranks = ranks_json(training.record());
   EXPECT_EQ(ranks[0]["failure"], Json());
   EXPECT_EQ(ranks[1]["failure"], "RuntimeError");
+}
+
+TEST(Job, NamesTheFirstFailureFirstAndEachWithItsReason) {
+  SimulatedJob training(small_job(4));
+  training.register_all();
+  training.run(3);
+  training.job().finish_rank(2, training.now_s(), "exit status 3");
+  training.job().finish_rank(3, training.now_s(), "RuntimeError");
+  training.settle();
+  training.restart_server();
+  training.job().finish_rank(0, training.now_s(), "RuntimeError");
+  training.job().finish_rank(1, training.now_s(), "no word of it; its command was ended by signal 9");
+  EXPECT_EQ(problems_of(training.record()).front().text,
+            "rank 2 failed (exit status 3), then rank 0 and 1 other (RuntimeError); perhaps before, rank 1 (no word of "
+            "it; its command was ended by signal 9)");
 }
 
 TEST(Job, EndsWhenNobodyIsHeardOf) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"
@@ -90,6 +92,9 @@ TEST(JobProfiling, TriesNoMoreClocksAfterSomeIterationsHoweverUncertainThePlanIs
   EXPECT_LT(sweep.rounds(), 6);
   EXPECT_GT(sweep.rounds(), 2);
   EXPECT_LT(sweep.round().end_iteration - first.end_iteration, 40);
+  const std::vector<std::string> reasons = training.reasons("profile");
+  EXPECT_THAT(reasons, Contains(HasSubstr("; more clocks are tried next")));
+  EXPECT_THAT(reasons, Contains(HasSubstr("; no more clocks are tried: ")));
 }
 
 /// Neither a plan nor figures of one; its profile is no other job's.
@@ -328,6 +333,9 @@ TEST(JobProfiling, ObservesWhenNoRankFollowsTheBaselinesPlan) {
   ASSERT_TRUE(training.run_until(JobState::observing, kEnoughIterations));
   EXPECT_TRUE(summary_json(training.record())["has_failed"].get<bool>());
   EXPECT_THAT(summary_json(training.record())["reason"].get<std::string>(), HasSubstr("no rank follows the plan"));
+  for (const int rank : {0, 1}) training.job().finish_rank(rank, training.now_s());
+  EXPECT_THAT(summary_json(training.record())["reason"].get<std::string>(),
+              HasSubstr("all ranks have ended; no plan was followed at the end: no rank follows the plan"));
 }
 
 TEST(JobProfiling, WaitsForRanksThatContinueFromACheckpointToFollowTheBaselinesPlan) {

@@ -17,6 +17,7 @@
 #include "base/core/error.h"
 #include "base/core/version.h"
 #include "client/server/rank_note.h"
+#include "protocol/rank_reports.h"
 #include "training/launcher/rank_processes.h"
 
 namespace lowgear::operations {
@@ -160,7 +161,7 @@ RendezvousFolder::~RendezvousFolder() {
 
 void finish_gone_ranks(const fs::path& mark, const std::string& failure, cli::Console& console) {
   const std::string problem =
-      client::finish_gone_ranks(mark, failure.empty() ? "" : fmt::format("no word of it; {}", failure));
+      client::finish_gone_ranks(mark, failure.empty() ? "" : fmt::format("{}; {}", protocol::kNoWordOfRank, failure));
   if (problem.empty()) return;
   console.warn(fmt::format("the server was not told which ranks have ended, and notices it by their silence: {}",
                            printable(problem, 1000)));
