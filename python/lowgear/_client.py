@@ -178,8 +178,8 @@ def warn_once(message: str, stacklevel: int) -> None:
 
 
 def _end(library, handle):
-    """Closes a client that nobody uses any more, at the latest when Python ends: its threads must not outlive the library's
-    data, which C frees when the process exits. Calls on the empty handle do nothing."""
+    """Closes a client that is no longer referenced, or that is still open when Python exits: the library frees its data at
+    process exit, and the client's threads must have ended by then. Calls with the emptied handle do nothing."""
     ended = ctypes.c_void_p(handle.value)
     handle.value = None
     return library.lowgear_close(ended)

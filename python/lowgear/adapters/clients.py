@@ -42,7 +42,7 @@ class Clients:
         self._awaited = None
 
     def close(self) -> None:
-        """The process goes on."""
+        """Closes the client of a process that continues."""
         self._close(lambda session: session.close(None))
 
     def end(self, failure: Optional[str]) -> None:

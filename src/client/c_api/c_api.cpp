@@ -104,7 +104,7 @@ void close_with_status(int status, void* pointer) noexcept {
   if (status != 0) client->client->set_exit_status(status);
   try {
     close_client(*client);
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the process is exiting, and no caller is left
   }
 }
 
