@@ -377,6 +377,7 @@ void Client::drain() {
     if (served_) served_->add(record, measured);
     if (recording_) recording_->write(record);
   }
+  if (recording_ && lease_) recording_->set_clock_lead(lease_->clock_lead_s());
   if (recording_) recording_->flush();
   if (served_ && batch.lost) served_->lose_iteration();
 }

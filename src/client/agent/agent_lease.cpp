@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/formats/json.h"
 #include "client/measure/unit_log.h"
 
 namespace lowgear::client {
@@ -16,6 +17,13 @@ namespace {
 const ipc::TrialIterations* last_trials(const ipc::PlanMessage& plan) {
   const auto found = std::ranges::find(plan.trials, kUntilNextPlan, &ipc::TrialIterations::iterations);
   return found == plan.trials.end() ? nullptr : &*found;
+}
+
+/// `clock_lead_s` of a plan that an agent has checked; it may be newer than this library.
+double lead_of(const std::string& plan_json) {
+  const Json plan = Json::parse(plan_json, nullptr, false);
+  const auto lead = plan.find("clock_lead_s");
+  return lead != plan.end() && lead->is_number() ? lead->get<double>() : 0;
 }
 
 }  // namespace
@@ -164,7 +172,11 @@ void AgentLease::ask_again() {
 
 ipc::PlanAnswer AgentLease::send(const ipc::PlanMessage& plan) {
   try {
-    return agent_->send_plan(plan, options_.timeout);
+    ipc::PlanAnswer answer = agent_->send_plan(plan, options_.timeout);
+    if (std::holds_alternative<ipc::AcceptedMessage>(answer)) {
+      clock_lead_s_ = std::max(clock_lead_s(), lead_of(plan.plan_json));
+    }
+    return answer;
   } catch (const LeaseEnded& ended) {
     give_up(ended.what());
     throw LeaseRefused(problems_.lease);

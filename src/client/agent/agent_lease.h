@@ -175,6 +175,9 @@ class AgentLease {
   /// Version of the server's plan that was followed throughout an iteration; 0 when none was. Iterations are asked for
   /// in order.
   [[nodiscard]] int plan_version(std::uint64_t iteration);
+  /// The longest time before its unit that the agent requests a clock, by the plans that it has taken so far. From any
+  /// thread.
+  [[nodiscard]] double clock_lead_s() const noexcept { return clock_lead_s_.load(std::memory_order_relaxed); }
   /// Iterations that have begun.
   [[nodiscard]] std::uint64_t begun() const { return begun_.load(std::memory_order_acquire); }
   [[nodiscard]] AgentLeaseStatus status();
@@ -202,6 +205,7 @@ class AgentLease {
   AgentLeaseOptions options_;
   std::atomic<ipc::UnitRing*> ring_{nullptr};
   std::atomic<std::uint64_t> begun_{0};
+  std::atomic<double> clock_lead_s_{0};
 
   std::mutex mutex_;  ///< of all below
   std::unique_ptr<AgentConnection> agent_;

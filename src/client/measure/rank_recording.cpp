@@ -128,9 +128,19 @@ void RecordingWriter::end(std::string problem) {
   }
 }
 
+void RecordingWriter::set_clock_lead(double lead_s) {
+  if (header_.clock_lead_s == lead_s) return;
+  header_.clock_lead_s = lead_s;
+  try_write_header(0);
+}
+
 void RecordingWriter::finish(std::uint64_t lost_units) {
   flush();
   has_ended_ = true;
+  try_write_header(lost_units);
+}
+
+void RecordingWriter::try_write_header(std::uint64_t lost_units) {
   try {
     write_header(lost_units);
   } catch (const Error& error) {
@@ -154,6 +164,7 @@ void RecordingWriter::write_header(std::uint64_t lost_units) {
                {"ended", has_ended_}};
   if (!header_.invalid.empty()) json["invalid"] = header_.invalid;
   if (!header_.failure.empty()) json["failure"] = header_.failure;
+  if (header_.clock_lead_s > 0) json["clock_lead_s"] = header_.clock_lead_s;
   write_file_atomically(folder_ / "recording.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -199,6 +210,12 @@ void RankRecording::set_invalid(const std::string& why) {
   const std::lock_guard lock(mutex_);
   header_.invalid = why;
   part_->set_invalid(why);
+}
+
+void RankRecording::set_clock_lead(double lead_s) {
+  const std::lock_guard lock(mutex_);
+  header_.clock_lead_s = lead_s;
+  part_->set_clock_lead(lead_s);
 }
 
 void RankRecording::finish(std::uint64_t lost_units, const std::string& failure) {

@@ -27,6 +27,7 @@ struct RecordingHeader {
   bool simulated = false;
   std::string invalid = {};  ///< why its times and energies mean nothing; empty: they do
   std::string failure = {};  ///< that has ended the rank; empty: none has
+  double clock_lead_s = 0;   ///< longest time before its unit that a clock was requested
 };
 
 /// Where a recording goes when there is one of the rank already.
@@ -53,7 +54,9 @@ class RecordingWriter {
   void flush();
   /// The header says why from `finish` on.
   void set_invalid(std::string why) { header_.invalid = std::move(why); }
-  /// What ends the rank, likewise.
+  /// Clocks are requested so long before their units from now on. The header says so at once: a job may be killed.
+  void set_clock_lead(double lead_s);
+  /// What ends the rank; the header has it from `finish` on.
   void set_failure(std::string failure) { header_.failure = std::move(failure); }
   /// Writes the last of it. `lost_units` could not be recorded.
   void finish(std::uint64_t lost_units);
@@ -73,6 +76,8 @@ class RecordingWriter {
   [[nodiscard]] std::string end_of(Table& table) const;
   void end(std::string problem);
   void write_header(std::uint64_t lost_units);
+  /// Where it cannot be written, `problem` says why.
+  void try_write_header(std::uint64_t lost_units);
   [[nodiscard]] double since_start_s(std::uint64_t time_ns) const;
 
   std::filesystem::path folder_;
@@ -127,6 +132,8 @@ class RankRecording {
   void flush();
   /// Why times and energies mean nothing, as of now; empty: they do.
   void set_invalid(const std::string& why);
+  /// Of the plans that the agent has taken so far.
+  void set_clock_lead(double lead_s);
   /// Writes the last of it. `lost_units` could not be recorded. `failure` has ended the rank; empty: none has.
   void finish(std::uint64_t lost_units, const std::string& failure);
   [[nodiscard]] std::string problem() const;

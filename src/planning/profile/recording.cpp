@@ -174,6 +174,9 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
   }
   recording.lost_units = view.at("lost_units").integer();
   if (recording.lost_units < 0) view.at("lost_units").fail("is below 0");
+  if (document.contains("clock_lead_s")) {
+    recording.clock_lead_s = number_in(view.at("clock_lead_s"), 0, kMaxRecordingS);
+  }
   if (document.contains("job")) recording.job = view.at("job").text();
   const JsonView gpu = view.at("gpu");
   recording.gpu_uuid = normal_gpu_uuid(gpu.at("uuid").text());

@@ -90,6 +90,7 @@ struct Recording {
   std::optional<double> power_limit_w = {};  ///< of the GPU model, where it is known
   bool simulated = false;
   std::string invalid = {};  ///< why its recorder says that times and energies mean nothing; empty: they do
+  double clock_lead_s = 0;   ///< longest time before its unit that a clock was requested
   long long lost_units = 0;  ///< units that the recorder had no room for
   int part = 0;              ///< a job that was resumed recorded several, each a stretch of its own
   CounterSampling sampling = CounterSampling::periodic;

@@ -19,7 +19,7 @@ constexpr long long kFewestChanges = 4;
 constexpr double kLeastTimeDifference = 0.03;
 constexpr double kLargestError = 0.2;
 constexpr double kLargestErrorS = 5e-3;
-/// Below it clocks were asked for ahead of the units: no GPU changes its clock that fast.
+/// No GPU changes its clock that fast.
 constexpr double kLeastLatencyS = 2e-3;
 /// A unit that ran this share of its time at the clock before ran there to its end, but for noise.
 constexpr double kWholeUnit = 0.95;
@@ -107,6 +107,7 @@ std::optional<SwitchLatency> find_switch_latency(std::span<const Recording> rank
   for (const auto& [rank, parts] : parts_of_rank) {
     const SteadyTimes steady = steady_times(parts);
     for (const Recording& part : parts) {
+      if (part.clock_lead_s > 0) continue;
       for (std::size_t i = 1; i < part.units.size(); ++i) {
         if (!is_change(part.units, i)) continue;
         if (const auto latency = latency_of_change(part.units, i, steady)) latencies_s.push_back(*latency);

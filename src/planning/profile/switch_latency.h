@@ -28,9 +28,9 @@ struct SwitchLatency {
 /// change is looked for in those that follow. t_old and t_new are the medians of this rank's units that no change
 /// precedes. The result is the median over all changes, each weighted by how much its two clocks differ in time.
 ///
-/// Empty when fewer than four changes show it (t_old and t_new known, and 3 % apart), or it is known to worse than 5 ms
-/// and 20 %; also below 2 ms, which no GPU has: an agent asked for the clocks before the units began. `ranks`:
-/// recordings of any ranks and parts.
+/// Recordings with clocks that were requested ahead (`clock_lead_s`) show what remains of the latency, and are left
+/// out. Empty when fewer than four changes show it (t_old and t_new known, and 3 % apart), or it is known to worse than
+/// 5 ms and 20 %; also below 2 ms, which no GPU has. `ranks`: recordings of any ranks and parts.
 [[nodiscard]] std::optional<SwitchLatency> find_switch_latency(std::span<const Recording> ranks);
 
 /// A time in which a rank requested one SM clock.

@@ -205,6 +205,17 @@ TEST_F(AgentLeaseTest, OffersPlansWithTheirIteration) {
   EXPECT_EQ(offer(std::uint64_t{1} << 40U, 2), Offer::refused);
 }
 
+TEST_F(AgentLeaseTest, KnowsHowLongBeforeTheirUnitsClocksAreRequested) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(3, 1), Offer::accepted) << "a plan that names no lead";
+  EXPECT_EQ(lease_->clock_lead_s(), 0);
+  for (const char* text : {R"({"clock_lead_s":0.025})", R"({"clock_lead_s":0.01})"}) {
+    EXPECT_EQ(lease_->offer(plan(text), 4, 2).offer, Offer::accepted);
+    EXPECT_EQ(lease_->clock_lead_s(), 0.025) << "the longest";
+  }
+}
+
 TEST_F(AgentLeaseTest, CountsNothingForAPlanThatTheAgentDoesNotTake) {
   start_agent({.refuse = {}, .refuse_plan = {}, .plans_are_too_late = true});
   take_lease();

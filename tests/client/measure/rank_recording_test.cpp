@@ -53,6 +53,15 @@ TEST(RankRecording, IsMarkedWhereItsFiguresMeanNothingAndWhereItsRankFailed) {
   EXPECT_EQ(header().find("failure"), std::string::npos);
 }
 
+TEST(RankRecording, SaysAtOnceThatClocksAreRequestedAhead) {
+  const TemporaryFolder folder;
+  const auto header = [&] { return read_file(folder / "run/rank-00000/recording.json"); };
+  RankRecording recording({.folder = folder / "run", .existing = {}, .iterations = {}}, {}, 0);
+  EXPECT_EQ(header().find("clock_lead_s"), std::string::npos);
+  recording.set_clock_lead(0.025);
+  EXPECT_THAT(header(), AllOf(HasSubstr("\"clock_lead_s\": 0.025"), HasSubstr("\"ended\": false")));
+}
+
 TEST(RecordedIterations, AreAllByDefault) {
   const RecordedIterations all;
   EXPECT_TRUE(all.contains(0));

@@ -114,8 +114,17 @@ TEST(FindSwitchLatency, FindsNoneWhereNothingTellsIt) {
   for (int i = 0; i < 8; ++i) alike.run(1410 - 15 * i, 4);
   EXPECT_FALSE(find_switch_latency(std::vector{alike.recording()})) << "clocks that differ by 1 %";
   EXPECT_FALSE(find_switch_latency(std::vector{sweep(0.025, 0.3)})) << "noise of a third";
-  EXPECT_FALSE(find_switch_latency(std::vector{sweep(0, 0)})) << "clocks that an agent asked for ahead";
+  EXPECT_FALSE(find_switch_latency(std::vector{sweep(0, 0)})) << "clocks that change at once";
   EXPECT_FALSE(find_switch_latency({}));
+}
+
+TEST(FindSwitchLatency, LeavesOutRecordingsWithClocksThatWereRequestedAhead) {
+  Recording ahead = sweep(0.003, 0);  // what remains of 28 ms
+  ahead.clock_lead_s = 0.025;
+  EXPECT_FALSE(find_switch_latency(std::vector{ahead}));
+  const auto found = find_switch_latency(std::vector{ahead, sweep(0.028, 0)});
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(found->latency_s, 0.028, 1e-9);
 }
 
 Recording recording_of(std::initializer_list<RecordedUnit> units) {

@@ -72,6 +72,9 @@ class StepClocksTest(ServedTraining):
             self.assertTrue(iteration["full_clocks"] or "full_clocks" not in plan, (step, iteration))
             if plan["predicted_s"] > 0:
                 self.assertAlmostEqual(iteration["predicted_time_s"] / plan["predicted_s"], 1, places=5)
+        if "figures_invalid" in {problem["kind"] for problem in job["problems"]}:
+            self.assertIsNone(job["prediction"], "it is compared with times that mean nothing")
+            return
         predicted = sum(iteration["predicted_time_s"] is not None for iteration in iterations)
         self.assertEqual(job["prediction"]["iterations"] + job["prediction"]["stalled_iterations"], predicted)
 

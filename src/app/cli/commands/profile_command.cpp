@@ -279,7 +279,8 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
     console.print_json(json);
   } else {
     console.print(recorded_table(recorded) + (work ? work_table(*work) : "") + shares +
-                  activations_text(activations.bytes) + switch_latency_text(latency) + next_text(arguments, schedule));
+                  activations_text(activations.bytes) + switch_latency_text(latency, recordings) +
+                  next_text(arguments, schedule));
   }
   return ExitCode::ok;
 }

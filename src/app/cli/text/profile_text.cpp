@@ -127,12 +127,13 @@ std::string activations_text(std::span<const double> bytes_by_stage) {
   return text;
 }
 
-std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency) {
-  if (!latency)
-    return "clock changes: too few, too similar, or asked for ahead by an agent, so that the time until they take "
-           "effect is "
-           "not seen\n";
-  return describe(*latency) + '\n';
+std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency,
+                                std::span<const profile::Recording> recordings) {
+  if (latency) return describe(*latency) + '\n';
+  if (std::ranges::any_of(recordings, [](const auto& recording) { return recording.clock_lead_s > 0; })) {
+    return "switch latency: not known: clocks were requested ahead of their units\n";
+  }
+  return "switch latency: not known: clock changes are too few, too similar or too noisy\n";
 }
 
 Json switch_latency_json(const profile::SwitchLatency& latency) {

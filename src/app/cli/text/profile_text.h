@@ -9,6 +9,7 @@
 #include "planning/profile/compose/composed_profile.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/recorded_profile.h"
+#include "planning/profile/recording.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/profile/switch_latency.h"
 #include "planning/steps/work_model.h"
@@ -23,8 +24,9 @@ namespace lowgear::cli {
 /// Bytes of a microbatch's activations by stage; empty where they were not measured.
 [[nodiscard]] std::string activations_text(std::span<const double> bytes_by_stage);
 
-/// The switch latency that recordings show.
-[[nodiscard]] std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency);
+/// The switch latency that recordings show, or why they show none.
+[[nodiscard]] std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency,
+                                              std::span<const profile::Recording> recordings);
 [[nodiscard]] Json switch_latency_json(const profile::SwitchLatency& latency);
 
 /// Times by length at the highest clock, with their standard errors.

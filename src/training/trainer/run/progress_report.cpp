@@ -38,9 +38,9 @@ std::string ServerPresence::summary() const {
 }
 
 std::string RunSummary::json() const {
-  Json json = {{"first_step", first_step},    {"steps", steps},         {"counted_steps", counted_steps},
-               {"first_loss", first_loss},    {"last_loss", last_loss}, {"step_time_s", nullptr},
-               {"tokens_per_s", nullptr},     {"energy", nullptr}};
+  Json json = {{"first_step", first_step}, {"steps", steps},         {"counted_steps", counted_steps},
+               {"first_loss", first_loss}, {"last_loss", last_loss}, {"step_time_s", nullptr},
+               {"tokens_per_s", nullptr},  {"energy", nullptr}};
   if (held_out_loss) json["held_out_loss"] = *held_out_loss;
   if (step_energy_j) json["step_energy_j"] = *step_energy_j;
   if (mfu) json["mfu"] = *mfu;
@@ -67,8 +67,9 @@ std::string RunSummary::text() const {
                         *step_energy_j / (tokens_per_s * step_time_s), simulated ? "simulated" : "measured");
   }
   // Sums of the metrics have these steps, too.
-  if (const std::int64_t settling = steps - counted_steps; settling > 0) {
-    text += fmt::format("; times, rates and energies are means without the first {} steps", settling);
+  if (const std::int64_t settling = steps - counted_steps; counted_steps > 0 && settling > 0) {
+    text += fmt::format("; times, rates and energies are means without the first {}",
+                        settling == 1 ? "step" : fmt::format("{} steps", settling));
   }
   if (!invalid.empty()) {
     text += fmt::format("\ninvalid: {}. Make simulated_gpu.layer_forward_s longer, or the model smaller", invalid);
