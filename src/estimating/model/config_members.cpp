@@ -41,7 +41,7 @@ void take_note(const ConfigMembers& members, const ConfigMember& member, Notes& 
   const bool given = members.has(member.name);
   notes[member.note].push_back(
       fmt::format("{} {}", member.name,
-                  given ? printable(members.written(member.name)) : fmt::format("{} (missing)", *member.missing)));
+                  given ? printable(members.written(member.name)) : fmt::format("{} (the default)", *member.missing)));
 }
 
 /// Whether a member switches off something that the family does not have anyway.

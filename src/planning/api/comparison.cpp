@@ -95,7 +95,7 @@ class Comparer {
     std::vector<std::string> found;
     for (const auto& [pipeline, row] : fastest_) {
       const auto finding = faster_than_full_clocks(row.time_s, pipeline->full_clocks_s);
-      if (finding) found.push_back(fmt::format("{}: {}", row.policy, *finding));
+      if (finding) found.push_back(fmt::format("policy {}: {}", row.policy, *finding));
     }
     return found;
   }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <set>
+#include <map>
 #include <vector>
 
 #include "base/core/error.h"
@@ -85,14 +85,20 @@ std::vector<simulator::PipelineFigures> lower_bound_points(const planner::Fronti
 std::optional<PredictedInterval> predicted_interval(const ProfiledPipeline& pipeline,
                                                     const plan::OpChoicesView& choices,
                                                     const ReplayConditions& conditions) {
-  std::set<profile::CellKey> cells;
-  for (const profile::PredictedRow& row : pipeline.predicted) cells.insert(row.cell);
+  std::map<profile::CellKey, bool> states_error;  // of each predicted row
+  for (const auto& [cell, time_error_s, energy_error_j] : pipeline.predicted) {
+    states_error[cell] = time_error_s > 0 || energy_error_j > 0;
+  }
   PredictedInterval interval{.ops = static_cast<int>(pipeline.dag.ops.size())};
+  bool has_error = false;
   for (std::size_t i = 0; i < pipeline.dag.ops.size(); ++i) {
     const schedule::ComputeOp& op = pipeline.dag.ops[i];
-    interval.predicted_ops += cells.contains({op.stage, op.kind, choices.clocks_mhz[i]}) ? 1 : 0;
+    const auto row = states_error.find({op.stage, op.kind, choices.clocks_mhz[i]});
+    if (row == states_error.end()) continue;
+    ++interval.predicted_ops;
+    has_error = has_error || row->second;
   }
-  if (interval.predicted_ops == 0) return std::nullopt;
+  if (!has_error) return std::nullopt;
   constexpr double kNineInTen = 1.645;
   const auto figures = [&](double errors) {
     const profile::StageProfile moved = moved_by_errors(pipeline.profile, pipeline.predicted, errors);

@@ -68,7 +68,7 @@ struct PredictedInterval {
 };
 
 /// Nine cases in ten of one iteration, where the errors of all predicted rows go in the same direction. Empty where no
-/// op runs at a predicted row.
+/// op runs at a predicted row, or no such row states an error.
 [[nodiscard]] std::optional<PredictedInterval> predicted_interval(const ProfiledPipeline& pipeline,
                                                                   const plan::OpChoicesView& choices,
                                                                   const ReplayConditions& conditions);

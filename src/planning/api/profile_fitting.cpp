@@ -71,10 +71,10 @@ profile::StageProfile fit_profile(profile::StageProfile profile, const schedule:
   if (shares.backward_split) return split_backward(profile, *shares.backward_split);
   for (int stage = 0; stage < profile.stages(); ++stage) {
     if (profile.has(stage, OpKind::input_gradient)) continue;
-    throw InputError(fmt::format(
-        "the schedule {} splits backwards, and the profile has no input_gradient and weight_gradient for "
-        "stage {}: measure them, or give the input gradient's share, such as 0.5, as backward_split (--backward-split)",
-        schedule.name, stage));
+    throw InputError(
+        fmt::format("the schedule {} splits backwards, and the profile has no input_gradient and weight_gradient for "
+                    "stage {}: measure them, or give the input gradient's share, such as 0.5, as --backward-split",
+                    schedule.name, stage));
   }
   return profile;
 }

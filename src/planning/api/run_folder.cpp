@@ -8,6 +8,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 #include "planning/api/plan_replays.h"
+#include "planning/plan/plan.h"
 #include "planning/plan/plan_json.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/profile/profile_file.h"
@@ -63,8 +64,8 @@ std::string write_plans_table(std::span<const PlanFigures> plans) {
   out += with_orders ? ",order,joint_bound_j\n" : "\n";
   for (const PlanFigures& plan : plans) {
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{}{}\n", plan.number, plan.deadline_s, plan.time_s,
-                   plan.energy_j, text_of(plan.lower_bound_j), text_of(gap_pct(plan.energy_j, plan.lower_bound_j)),
-                   plan.switches,
+                   plan.energy_j, text_of(plan.lower_bound_j),
+                   text_of(plan::gap_pct(plan.energy_j, plan.lower_bound_j)), plan.switches,
                    with_orders ? fmt::format(",{},{}", plan.order.value_or(0), text_of(plan.joint_bound_j)) : "");
   }
   return out;
@@ -109,11 +110,6 @@ int plan_to_show(std::span<const PlanFigures> plans, double baseline_time_s) {
     if (keeps_time(plan.time_s, baseline_time_s)) number = plan.number;
   }
   return number;
-}
-
-std::optional<double> gap_pct(double energy_j, std::optional<double> lower_bound_j) {
-  if (!lower_bound_j) return std::nullopt;
-  return (energy_j - *lower_bound_j) / *lower_bound_j * 100;
 }
 
 namespace {

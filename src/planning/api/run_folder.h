@@ -51,9 +51,6 @@ struct PlanFigures {
 /// and not empty.
 [[nodiscard]] int plan_to_show(std::span<const PlanFigures> plans, double baseline_time_s);
 
-/// (energy - bound) / bound in per cent.
-[[nodiscard]] std::optional<double> gap_pct(double energy_j, std::optional<double> lower_bound_j);
-
 /// The contents of an output folder of `lowgear plan`, from which the report of a run is made.
 struct RunContents {
   RunFile run;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <tuple>
 #include <utility>
@@ -14,12 +15,14 @@
 
 namespace lowgear::plan {
 
-std::optional<double> Plan::gap_pct() const {
-  if (!lower_bound_j) {
-    return std::nullopt;
-  }
-  return (energy_j - *lower_bound_j) / *lower_bound_j * 100.0;
+std::optional<double> gap_pct(double energy_j, std::optional<double> lower_bound_j) {
+  constexpr double kRoundingPct = 1e-9;
+  if (!lower_bound_j) return std::nullopt;
+  const double gap = (energy_j - *lower_bound_j) / *lower_bound_j * 100;
+  return std::abs(gap) < kRoundingPct ? 0 : gap;
 }
+
+std::optional<double> Plan::gap_pct() const { return plan::gap_pct(energy_j, lower_bound_j); }
 
 int count_switches(const std::vector<std::vector<PlannedOp>>& ranks) {
   int switches = 0;

@@ -55,6 +55,9 @@ struct OpChoices {
   operator OpChoicesView() const { return {clocks_mhz, settings}; }  // NOLINT(google-explicit-constructor)
 };
 
+/// (energy - bound) / bound in per cent, 0 where they differ by rounding alone; empty without a bound.
+[[nodiscard]] std::optional<double> gap_pct(double energy_j, std::optional<double> lower_bound_j);
+
 /// Clocks for one iteration of a pipeline, per rank (GPU position in the pipeline) in the order of execution, with the
 /// figures it was planned with. All figures are *planned*, energies are for one GPU per rank.
 struct Plan {
@@ -72,7 +75,6 @@ struct Plan {
   int switches = 0;  ///< clock changes per iteration, all ranks, the step to the next iteration included
   std::vector<std::vector<PlannedOp>> ranks;
 
-  /// (energy - bound) / bound in per cent; absent without a bound.
   [[nodiscard]] std::optional<double> gap_pct() const;
 };
 

@@ -454,6 +454,9 @@ std::optional<std::string> cut_doubt(std::string_view text, const ProfileFile& f
   return std::nullopt;
 }
 
+/// Empty where no error is stated.
+std::string error_cell(double error) { return error > 0 ? fmt::to_string(error) : ""; }
+
 /// The header of the columns that `file` has besides those of every profile.
 std::string optional_header(const ProfileFile& file) {
   std::string header;
@@ -532,9 +535,9 @@ std::string write_profile_file(const ProfileFile& file) {
       text += cells;
       if (!file.predicted.empty()) {
         const auto row = predicted.find({op.stage, op.kind, clock_mhz});
-        text += row == predicted.end()
-                    ? ",measured,,"
-                    : fmt::format(",predicted,{},{}", row->second.time_error_s, row->second.energy_error_j);
+        text += row == predicted.end() ? ",measured,,"
+                                       : fmt::format(",predicted,{},{}", error_cell(row->second.time_error_s),
+                                                     error_cell(row->second.energy_error_j));
       }
       text += '\n';
     }

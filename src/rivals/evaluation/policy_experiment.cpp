@@ -178,7 +178,7 @@ EnvPipeOptions completed_from(const estimator::JobEstimate& estimate, EnvPipeOpt
     const int held = std::min(job.parallel.pp - static_cast<int>(rank), static_cast<int>(job.microbatches()));
     options.extra_activations.push_back(fit[rank] - held);
   }
-  options.transfer_by_link_s = emitted_columns(estimate).transfer_s;
+  options.transfer_by_link_s = emitted_file(estimate).columns.transfer_s;
   return options;
 }
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -173,13 +171,6 @@ bool matches(std::string_view pattern, std::string_view text) {
   return pattern.find_first_not_of('*', at) == std::string_view::npos;
 }
 
-/// Whether others than the server and root may read a file of secrets. The group may read one that belongs to root,
-/// where the server is another user: so does Kubernetes mount secrets.
-bool others_may_read(const struct stat& status) {
-  const bool by_its_group = status.st_uid == 0 && ::geteuid() != 0;
-  return (status.st_mode & (by_its_group ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO)) != 0;
-}
-
 }  // namespace
 
 bool NodeNames::contain(std::string_view host) const {
@@ -215,12 +206,8 @@ std::vector<AccessToken> parse_tokens(std::string_view text, const std::string& 
 
 std::vector<AccessToken> load_tokens(const std::filesystem::path& path) {
   const std::filesystem::path absolute = require_trusted(path);
-  struct stat status {};
-  const std::string name = printable(path.string());
-  if (::stat(absolute.c_str(), &status) != 0 || others_may_read(status)) {
-    throw InputError(
-        fmt::format("{}: others may read it (mode {:04o}); chmod 600 {}", name, status.st_mode & 07777U, name));
-  }
+  if (const auto exposure = exposure_of(absolute))
+    throw InputError(fmt::format("{}: {}", printable(path.string()), *exposure));
   return parse_tokens(read_file(absolute, kMaxTokenFileBytes), path.string());
 }
 

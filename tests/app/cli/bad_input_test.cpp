@@ -177,7 +177,7 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
        {"--schedule", "interleaved", "--virtual-stages", "3"},
        {"--stages"},
        {"--stages 3", "--stages 1"}},
-      {"unsplit backwards", {"--schedule", "zb-h1"}, {}, {"backward_split (--backward-split)"}},
+      {"unsplit backwards", {"--schedule", "zb-h1"}, {}, {"as --backward-split"}},
       {"unknown option", {"--speed", "9"}, {}, {"--speed"}},
       {"misspelt option",
        {"--profiel", "profile.csv"},

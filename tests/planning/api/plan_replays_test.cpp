@@ -59,7 +59,9 @@ TEST_F(PlanReplaysTest, StateWhatPredictedRowsLeaveOpen) {
     ++ops;
     error_j += 0.5;
   }
-  pipeline.predicted = {{{first.stage, first.kind, clocks_mhz.front()}, 0, 0.5}};
+  pipeline.predicted = {{{first.stage, first.kind, clocks_mhz.front()}, 0, 0}};
+  EXPECT_FALSE(replay_plan(pipeline, clocks_mhz, {}).predicted) << "no error is stated";
+  pipeline.predicted.front().energy_error_j = 0.5;
   const PlanReplays replays = replay_plan(pipeline, clocks_mhz, {});
   const PredictedInterval& interval = replays.predicted.value();
   EXPECT_EQ(interval.predicted_ops, ops);

@@ -26,6 +26,7 @@
 #include "planning/api/comparison.h"
 #include "planning/api/plan_replays.h"
 #include "planning/api/run_folder.h"
+#include "planning/plan/plan.h"
 #include "planning/profile/example_profile.h"
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"
@@ -50,7 +51,7 @@ Json row_json(const api::ComparisonRow& row, const api::ComparisonRow& baseline,
                {"saving_pct", saving_pct(row, baseline)},
                {"slowdown_pct", slowdown_pct(row, baseline)}};
   set_if(json, "lower_bound_j", row.lower_bound_j);
-  set_if(json, "gap_pct", api::gap_pct(row.energy_j, row.lower_bound_j));
+  set_if(json, "gap_pct", plan::gap_pct(row.energy_j, row.lower_bound_j));
   json["switches"] = row.switches;
   json["own_order"] = row.own_order;
   set_if(json, "peak_activations", row.peak_activations);
@@ -116,7 +117,7 @@ std::string wide_table(const api::PolicyComparison& comparison, const PublishedS
     table.add_row({row.policy, row.aim.empty() ? kNone : row.aim, fixed(row.time_s, kTimeDigits),
                    fixed(row.energy_j, kEnergyDigits), fixed(saving_pct(row, comparison.baseline), kPercentDigits),
                    fixed(slowdown_pct(row, comparison.baseline), kPercentDigits),
-                   fixed(api::gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits), fmt::to_string(row.switches),
+                   fixed(plan::gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits), fmt::to_string(row.switches),
                    row.own_order ? "own" : "given",
                    row.peak_activations ? fmt::to_string(*row.peak_activations) : kNone,
                    row.plan_time_s ? duration_text(*row.plan_time_s) : kNone, fixed(published_pct[i], kPercentDigits)});

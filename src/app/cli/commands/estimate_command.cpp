@@ -131,9 +131,7 @@ ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console)
 
 void emit_profile(const EstimateArguments& arguments, const estimator::JobEstimate& estimate, Console& console) {
   if (arguments.profile.empty()) return;
-  write_file_atomically(arguments.profile,
-                        profile::write_profile_file({.profile = emitted_profile(estimate.job.gpu, estimate.iteration),
-                                                     .columns = emitted_columns(estimate)}));
+  write_file_atomically(arguments.profile, profile::write_profile_file(emitted_file(estimate)));
   console.note(fmt::format("{} contains estimated, not measured figures of one GPU", arguments.profile));
 }
 

@@ -21,6 +21,7 @@
 #include "base/core/error.h"
 #include "base/core/numbers/figure_text.h"
 #include "base/core/numbers/number.h"
+#include "planning/plan/plan.h"
 #include "planning/profile/group_check.h"
 
 namespace lowgear::cli {
@@ -38,7 +39,7 @@ struct PlanCommandArguments {
 double max_gap_pct(const api::PlanResult& result) {
   double largest = 0;
   for (const api::PlanFigures& plan : result.plans) {
-    largest = std::max(largest, api::gap_pct(plan.energy_j, plan.lower_bound_j).value_or(0));
+    largest = std::max(largest, plan::gap_pct(plan.energy_j, plan.lower_bound_j).value_or(0));
   }
   return largest;
 }

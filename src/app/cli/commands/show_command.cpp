@@ -108,7 +108,8 @@ ExitCode show_profile(const ShowArguments& arguments, Console& console) {
   const BlockingPower blocking = blocking_power_of(pipeline, file, profile.stages());
   const std::vector<double>& power_w = blocking.by_rank_w;
   const std::vector<profile::OpProfileSummary> rows = summarise(profile, power_w);
-  const std::vector<std::string> doubts = doubts_of(file, power_w, arguments.gpu_name);
+  std::vector<std::string> doubts = doubts_of(file, power_w, arguments.gpu_name);
+  if (blocking.assumption) doubts.insert(doubts.begin(), *blocking.assumption);
   for (const std::string& doubt : doubts) console.warn(doubt);
   const bool modelled = is_example_profile(profile);
   if (arguments.json) {
@@ -122,7 +123,6 @@ ExitCode show_profile(const ShowArguments& arguments, Console& console) {
                         {"warnings", doubts}});
     return ExitCode::ok;
   }
-  if (blocking.assumption) console.note(*blocking.assumption);
   if (modelled) console.note(profile::kExampleProfileNotice);
   console.print(summary_table(rows) +
                 fmt::format("Next: lowgear plan {} --microbatches M\n", shell_word(arguments.profile)));

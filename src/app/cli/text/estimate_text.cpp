@@ -407,9 +407,8 @@ Json planned_json(const estimator::PlannedEstimate& planned, int gpus, const Pri
 }
 
 std::string plan_command(const estimator::TrainingJob& job, const std::string& profile) {
-  std::string command =
-      fmt::format("lowgear plan --profile {} --stages {} --microbatches {} --schedule {} --blocking-power {}",
-                  shell_word(profile), job.parallel.pp, job.microbatches(), job.schedule, job.gpu.power.blocking_w);
+  std::string command = fmt::format("lowgear plan {} --microbatches {} --schedule {}", shell_word(profile),
+                                    job.microbatches(), job.schedule);
   if (job.parallel.virtual_stages > 1) command += fmt::format(" --virtual-stages {}", job.parallel.virtual_stages);
   return command + " --out DIR";
 }

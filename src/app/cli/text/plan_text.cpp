@@ -14,6 +14,7 @@
 #include "app/cli/terminal/table.h"
 #include "base/core/numbers/figure_text.h"
 #include "base/core/numbers/number.h"
+#include "planning/plan/plan.h"
 #include "planning/schedule/schedule.h"
 
 namespace lowgear::cli {
@@ -209,7 +210,7 @@ std::string joint_gap_text(const api::JointPlanResult& result) {
   double largest_pct = 0;
   double sum_pct = 0;
   for (const api::PlanFigures& plan : result.plans) {
-    const double gap = api::gap_pct(plan.energy_j, plan.joint_bound_j).value_or(0);
+    const double gap = plan::gap_pct(plan.energy_j, plan.joint_bound_j).value_or(0);
     largest_pct = std::max(largest_pct, gap);
     sum_pct += gap;
   }
@@ -253,7 +254,7 @@ Json plan_figures_json(const api::PlanFigures& plan) {
       {"plan", plan.number}, {"deadline_s", plan.deadline_s}, {"time_s", plan.time_s}, {"energy_j", plan.energy_j}};
   if (plan.lower_bound_j) {
     json["lower_bound_j"] = *plan.lower_bound_j;
-    json["gap_pct"] = *api::gap_pct(plan.energy_j, plan.lower_bound_j);
+    json["gap_pct"] = *plan::gap_pct(plan.energy_j, plan.lower_bound_j);
   }
   json["switches"] = plan.switches;
   return json;
@@ -317,7 +318,7 @@ Json joint_plan_json(const std::string& out, const JointPlanSummary& summary) {
     plans.push_back(plan_figures_json(plan));
     plans.back()["order"] = plan.order.value_or(0);
     plans.back()["joint_bound_j"] = or_null(plan.joint_bound_j);
-    plans.back()["joint_gap_pct"] = or_null(api::gap_pct(plan.energy_j, plan.joint_bound_j));
+    plans.back()["joint_gap_pct"] = or_null(plan::gap_pct(plan.energy_j, plan.joint_bound_j));
   }
   Json orders = Json::array();
   for (std::size_t i = 0; i < result.orders.size(); ++i) {

@@ -14,6 +14,7 @@
 #include "app/operations/doctor/agent_reach.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
+#include "base/core/files/user_database.h"
 #include "base/http/client/client.h"
 #include "base/http/tls/tls_credentials.h"
 #include "client/server/server_addresses.h"
@@ -49,13 +50,17 @@ ServerAnswer ask(const http::Endpoint& server, const http::Client::HeaderList& h
 }
 
 void check_servers(const std::string& servers, std::vector<std::string>& missing) {
+  const fs::path token_file = http::token_file_from_environment(process_environment());
   http::Client::HeaderList headers;
   try {
-    headers = http::token_headers(http::token_file_from_environment(process_environment()));
+    headers = http::token_headers(token_file);
   } catch (const InputError& error) {
     missing.push_back(
         fmt::format("LOWGEAR_SERVER_TOKEN_FILE: {}; without a token no server plans this job", error.what()));
     return;
+  }
+  if (const auto exposure = exposure_of(token_file)) {
+    missing.push_back(fmt::format("LOWGEAR_SERVER_TOKEN_FILE: {}: {}", printable(token_file.string()), *exposure));
   }
   std::vector<std::string> problems;
   for (const http::Endpoint& server : client::parse_server_addresses(servers)) {

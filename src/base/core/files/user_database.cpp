@@ -113,4 +113,14 @@ std::filesystem::path require_trusted(const std::filesystem::path& file) {
   return absolute;
 }
 
+std::optional<std::string> exposure_of(const std::filesystem::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return std::nullopt;
+  const bool by_its_group = status.st_uid == 0 && ::geteuid() != 0;
+  const auto others = static_cast<mode_t>(by_its_group ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO);
+  if ((status.st_mode & others) == 0) return std::nullopt;
+  return fmt::format("others may read it (mode {:04o}); chmod 600 {}", status.st_mode & 07777U,
+                     printable(file.string()));
+}
+
 }  // namespace lowgear

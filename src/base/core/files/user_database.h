@@ -33,5 +33,9 @@ void require_trusted_file(const std::filesystem::path& path);
 void require_trusted_folder(const std::filesystem::path& path);
 /// Refuses both a file and its folder. Returns the path to read: absolute, without `.` and `..`.
 [[nodiscard]] std::filesystem::path require_trusted(const std::filesystem::path& file);
+/// How to hide a file of secrets that others than this user and root may read: `others may read it (mode 0644); chmod
+/// 600 FILE`; empty: they may not, or it is unreadable. The group may read one that belongs to root, where this user is
+/// another: so does Kubernetes mount secrets.
+[[nodiscard]] std::optional<std::string> exposure_of(const std::filesystem::path& file);
 
 }  // namespace lowgear

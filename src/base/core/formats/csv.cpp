@@ -282,7 +282,7 @@ long long CsvTable::integer(std::size_t row, std::size_t column) const {
   throw_input_error(where(row, column),
                     fmt::format("{}: expected a whole number, found {}", header_[column].text,
                                 text.empty() ? "an empty cell" : quote(text)),
-                    "give a whole number such as 1410");
+                    "give a whole number");
 }
 
 SourceLocation CsvTable::where(std::size_t row, std::size_t column) const {

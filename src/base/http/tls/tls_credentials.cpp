@@ -8,7 +8,6 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -96,17 +95,8 @@ void use_authorities_of_the_system(SSL_CTX* context) {
   ERR_clear_error();
 }
 
-/// As for other secrets: the group may read one of root's, where the server is another user.
 void require_secret(const std::filesystem::path& key) {
-  const std::filesystem::path absolute = require_trusted(key);
-  struct stat status {};
-  if (::stat(absolute.c_str(), &status) != 0)
-    refuse(key, "is missing or unreadable; check the path and its permissions");
-  const bool by_its_group = status.st_uid == 0 && ::geteuid() != 0;
-  if ((status.st_mode & (by_its_group ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO)) != 0) {
-    refuse(key, fmt::format("others may read it (mode {:04o}); chmod 600 {}", status.st_mode & 07777U,
-                            printable(key.string())));
-  }
+  if (const auto exposure = exposure_of(require_trusted(key))) refuse(key, *exposure);
 }
 
 std::string text_of(const std::tm& time) { return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", time); }

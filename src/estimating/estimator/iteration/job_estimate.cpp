@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/memory/activation_memory.h"
 #include "estimating/estimator/work/stage_work.h"
 
@@ -92,13 +93,20 @@ std::vector<double> messages_s(const JobEstimate& estimate) {
 
 }  // namespace
 
-profile::StageColumns emitted_columns(const JobEstimate& estimate) {
+profile::ProfileFile emitted_file(const JobEstimate& estimate) {
   const TrainingJob& job = estimate.job;
-  profile::StageColumns columns{.activation_bytes = {}, .transfer_s = messages_s(estimate)};
+  profile::ProfileFile file{.profile = emitted_profile(job.gpu, estimate.iteration)};
+  file.columns.transfer_s = messages_s(estimate);
+  file.columns.blocking_power_w.assign(estimate.iteration.stages.size(), job.gpu.power.blocking_w);
   if (job.schedule == "1f1b" && job.parallel.virtual_stages == 1) {
-    columns.activation_bytes = activation_bytes_of_ranks(job, estimate.memory);
+    file.columns.activation_bytes = activation_bytes_of_ranks(job, estimate.memory);
   }
-  return columns;
+  for (const profile::StageOp& op : file.profile.ops()) {
+    for (const profile::Measurement& row : op.measurements) {
+      file.predicted.push_back({.cell = {op.stage, op.kind, row.clock_mhz}});
+    }
+  }
+  return file;
 }
 
 }  // namespace lowgear::estimator

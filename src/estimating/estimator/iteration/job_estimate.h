@@ -62,9 +62,9 @@ struct JobEstimate {
 /// Time, energy and memory of a job, from samples if there are any. Throws as JobCosts does.
 [[nodiscard]] JobEstimate estimate_job(TrainingJob job, const SampleSet& samples);
 
-/// The columns of the emitted profile: activations of a microbatch by stage, with their share of fragmentation, if each
-/// rank runs one stage in 1F1B's order; the message from each stage to the next one, if messages do not run
-/// concurrently with computation.
-[[nodiscard]] profile::StageColumns emitted_columns(const JobEstimate& estimate);
+/// `emitted_profile`, all of it predicted, with blocking power; activations of a microbatch by stage, with their share
+/// of fragmentation, if each rank runs one stage in 1F1B's order; the message from each stage to the next one, if
+/// messages do not run concurrently with computation.
+[[nodiscard]] profile::ProfileFile emitted_file(const JobEstimate& estimate);
 
 }  // namespace lowgear::estimator

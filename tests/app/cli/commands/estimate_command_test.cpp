@@ -289,7 +289,9 @@ TEST(EstimateCommand, EmitsActivationsAndTransfersThatAPlanIsLimitedBy) {
   const ProgramResult estimate = run_lowgear({"estimate", "--model", "gpt2-xl", "--gpu", "a100", "--gpus", "4", "--pp",
                                               "4", "--global-batch", "16", "--seq", "1024", "--emit-profile", profile});
   ASSERT_EQ(estimate.exit_code, 0) << estimate.err;
-  EXPECT_EQ(lines_of(read_file(profile)).front(), "stage,instruction,frequency,time,energy,activation_bytes,transfer");
+  EXPECT_EQ(lines_of(read_file(profile)).front(),
+            "stage,instruction,frequency,time,energy,activation_bytes,transfer,blocking_power,origin,time_error,"
+            "energy_error");
   const auto compare = [&](const std::string& limit) {
     return run_lowgear({"compare", "--profile", profile, "--stages", "4", "--microbatches", "16", "--blocking-power",
                         "80", "--policies", "max,envpipe", "--memory-limit", limit, "--json"});

@@ -72,12 +72,13 @@ TEST(EstimatePlan, EmitsAProfileThatPlanTakes) {
   const ProgramResult result = run_lowgear(estimate({"--emit-profile", path}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("estimated, not measured"));
-  EXPECT_THAT(result.out, HasSubstr("\nNext: lowgear plan --profile "));
+  EXPECT_THAT(result.out, HasSubstr("\nNext: lowgear plan " + path + " --microbatches 16 --schedule 1f1b --out DIR"));
   EXPECT_EQ(profile::read_profile_file(read_file(path), path).profile.stages(), 4);
-  const ProgramResult plan =
-      run_lowgear({"plan", "--profile", path, "--stages", "4", "--microbatches", "16", "--schedule", "1f1b",
-                   "--blocking-power", "83.64", "--plans", "2", "--out", (folder / "out").string()});
+  const ProgramResult plan = run_lowgear(
+      {"plan", path, "--microbatches", "16", "--schedule", "1f1b", "--plans", "2", "--out", (folder / "out").string()});
   EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.err, HasSubstr("rows are predicted, not measured"));
+  EXPECT_THAT(plan.err, Not(HasSubstr("blocking power"))) << "the profile has that of the job's GPU";
 }
 
 TEST(EstimatePlan, WritesAPage) {

@@ -44,7 +44,14 @@ TEST(RunChecks, NameTheTokenThatTheServerDoesNotTake) {
     EXPECT_THAT(missing_needs(needs),
                 ElementsAre(AllOf(HasSubstr("server.sock refuses this job"), HasSubstr(std::to_string(status)))));
   }
-  write_file_atomically(folder / "token", "two words");
+  const std::filesystem::path token = folder / "token";
+  write_file_atomically(token, "secret");
+  ::setenv("LOWGEAR_SERVER_TOKEN_FILE", token.c_str(), 1);
+  permissions(token, std::filesystem::perms{0644});
+  EXPECT_THAT(missing_needs(needs), ElementsAre(HasSubstr("token: others may read it (mode 0644); chmod 600 ")));
+  permissions(token, std::filesystem::perms{0600});
+  EXPECT_THAT(missing_needs(needs), IsEmpty());
+  write_file_atomically(token, "two words");
   ::setenv("LOWGEAR_SERVER_TOKEN_FILE", (folder / "token").c_str(), 1);
   EXPECT_THAT(missing_needs(needs),
               ElementsAre(AllOf(HasSubstr("LOWGEAR_SERVER_TOKEN_FILE: "), HasSubstr("no server plans this job"))));
