@@ -150,7 +150,7 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
        {"--schedule", "interleaved", "--virtual-stages", "2", "--microbatches", "7"},
        {},
        {"interleaved"}},
-      {"split backwards not measured", {"--schedule", "zb-h1"}, {}, {"backward_split", "input_gradient"}},
+      {"split backwards not measured", {"--schedule", "zb-h1"}, {}, {"--backward-split", "input_gradient"}},
       {"split is not a share", {"--schedule", "zb-h1", "--backward-split", "1.5"}, {}, {"--backward-split", "1.5"}},
       {"deadline below T_min", {"--deadline", "0.01"}, {}, {"0.01", "T_min"}},
       {"deadline is a word", {"--deadline", "soon"}, {}, {"--deadline", "\"soon\""}},

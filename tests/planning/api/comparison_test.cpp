@@ -71,7 +71,7 @@ TEST_F(Comparison, SaysThatAPlanIsFasterThanFullClocks) {
   planner::PipelinePlanner planner{pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, {}};
   const PolicyComparison comparison = compare_policies(pipeline_, planner, {.policies = {"max", "lowgear"}});
   ASSERT_EQ(comparison.findings.size(), 1U);
-  EXPECT_THAT(comparison.findings.front(), ::testing::StartsWith("lowgear: a plan takes"));
+  EXPECT_THAT(comparison.findings.front(), ::testing::StartsWith("policy lowgear: a plan takes"));
 }
 
 TEST_F(Comparison, TimesPlansByTheCallersClockOnly) {

@@ -65,7 +65,7 @@ TEST(FitProfile, SplitsBackwardsOnlyWhereTheScheduleDoes) {
   EXPECT_DOUBLE_EQ(split.at_max_clock(0, OpKind::input_gradient).time_s,
                    0.4 * whole.at_max_clock(0, OpKind::backward).time_s);
   EXPECT_THAT(error_of([] { (void)fit_profile(profile_of(3), schedule::zb_h1_schedule(3, 4), {}); }),
-              HasSubstr("backward_split"));
+              HasSubstr("--backward-split"));
 }
 
 TEST(FitProfile, AddsRecomputationsOnlyWhereTheScheduleHasThem) {
