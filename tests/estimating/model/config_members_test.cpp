@@ -319,8 +319,9 @@ TEST(ConfigMembers, ThatAreMissingMayMeanSomething) {
   config.erase("resid_pdrop");
   config["attn_pdrop"] = nullptr;
   EXPECT_EQ(read_config(config).notes,
-            std::vector<std::string>{"config.json: resid_pdrop 0.1 (missing), attn_pdrop 0.1 (missing): the dropout of "
-                                     "the job counts instead (dropout, --dropout)"});
+            std::vector<std::string>{
+                "config.json: resid_pdrop 0.1 (the default), attn_pdrop 0.1 (the default): the dropout of "
+                "the job counts instead (dropout, --dropout)"});
 }
 
 TEST(ConfigMembers, ThatNoListHasAreNamedAsIgnored) {
