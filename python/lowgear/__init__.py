@@ -33,10 +33,11 @@ uses liblowgear.so: the library that LOWGEAR_LIBRARY names, or else the one next
 (docs/client.md).
 """
 
-from ._client import Client, Measurement, OperatingPoint, Status, Window
+from ._client import Client, OperatingPoint, Status
 from ._lengths import tell_lengths
 from ._library import AgentUnavailable, InvalidUse, LowgearError, LowgearWarning, Refused, UnknownParameter
 from ._measure import measure
+from ._windows import Measurement, Window
 
 __version__ = "0.1.0"
 

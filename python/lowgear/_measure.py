@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from typing import Dict, Iterator, Optional, Tuple
 
 from . import _library
-from ._client import Client, Window, unmeasured_window, warn_once
+from ._client import Client, warn_once
 from ._keywords import with_suggestions
 from ._torch import current_cuda, current_gpu
+from ._windows import Window, unmeasured_window
 
 
 class _Meter(Client):
