@@ -18,6 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from narration import Narration, invalid_text, say
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from server_process import Server  # noqa: E402: the examples are no package
 from simulated_machine import Machine, end_all, end_with, fresh_folder, name_warnings  # noqa: E402
@@ -32,15 +34,12 @@ FALL = 0.8
 FOREVER = 1_000_000_000
 
 
-def say(text):
-    print(f"[demo] {text}", flush=True)
-
-
 class Fleet:
     """The jobs, and what the server says of them."""
 
     def __init__(self, machine, server, out):
         self.server = server
+        self.narration = Narration()
         self.trainings = []
         first_gpu = 0
         for name, shape in JOBS.items():
@@ -64,17 +63,15 @@ class Fleet:
 
     def wait_for(self, condition, what, limit_s):
         """The jobs, once they are as they should be."""
-        end, shown = time.monotonic() + limit_s, ""
+        end = time.monotonic() + limit_s
         while time.monotonic() < end:
             jobs = self.jobs()
             if len(jobs) == len(JOBS) and condition(jobs):
                 return jobs
-            states = ", ".join(f"{job['name']} {job['state']}" for job in jobs)
-            if states != shown:
-                say(f"  now {states}")
-            shown = states
+            self.narration.follow(jobs, ", ".join(f"{job['name']} {job['state']}" for job in jobs))
             time.sleep(0.5)
-        raise SystemExit(f"this machine is too busy: within {limit_s / 60:g} min not reached: {what}")
+        why = invalid_text(self.jobs()) or "this machine is too busy"
+        raise SystemExit(f"within {limit_s / 60:g} min not reached: {what}: {why}")
 
     def train(self, iterations):
         """Until each job has run so many more."""
@@ -160,7 +157,8 @@ def main():
             fleet = Fleet(machine, server, out)
             phases = run(fleet, arguments.iterations)
         except KeyboardInterrupt:
-            say("ended before the budget has fallen and risen")
+            why = fleet and fleet.narration.invalid
+            say("ended before the budget has fallen and risen" + (f": {why}" if why else ""))
             raise
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -169,9 +167,9 @@ def main():
             server.end()
     name_warnings(*(out / f"{name}.txt" for name in JOBS))
     text, is_well = verdict(phases)
-    say(text)
+    say(fleet.narration.invalid or text)
     (out / "cluster.json").write_text(json.dumps(phases, indent=1))
-    return 0 if is_well else 1
+    return 0 if is_well and not fleet.narration.invalid else 1
 
 
 if __name__ == "__main__":

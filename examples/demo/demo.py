@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from narration import Narration, invalid_text, say
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from calibration import STEPS as CALIBRATION_STEPS, calibrate, scaled  # noqa: E402: the examples are no package
 from simulated_machine import INTERRUPTED, Machine, end_all, end_with, fresh_folder, name_warnings  # noqa: E402
@@ -39,7 +41,7 @@ class Demo:
     def __init__(self, machine, server, arguments):
         self.machine, self.server, self.arguments = machine, server, arguments
         self.decision = 0
-        self.progress = ""
+        self.narration = Narration()
         self.seen = -1
         self.iterations = []
         self.decisions = []
@@ -68,17 +70,14 @@ class Demo:
 
     def print_progress(self, job):
         trial = job["profiling"]
-        text = f"{job['state']}" + (f": clock {trial['clock']} of {trial['clocks']}" if trial else "")
-        if text != self.progress:
-            say(f"now {text}")
-        self.progress = text
+        self.narration.follow([job], job["state"] + (f": clock {trial['clock']} of {trial['clocks']}" if trial else ""))
 
     def print_decisions(self, job):
         for decision in self.server.get(f"/v1/jobs/{job}/decisions?after={self.decision}")["decisions"]:
             self.decision = decision["id"]
             self.decisions.append(decision)
             what = decision.get("technique", decision["kind"]).replace("_", " ")
-            say(f"{what}: {decision['reason']}")
+            self.narration.tell(f"{what}: {decision['reason']}")
 
     def collect(self, job):
         for iteration in self.server.get(f"/v1/jobs/{job}/iterations?after={self.seen}")["iterations"]:
@@ -96,10 +95,6 @@ class Demo:
         self.machine.run("simgpu", "slow", "--gpu", SLOW_RANK, "--factor", factor)
         self.marks[mark] = self.seen + 1
         say(f"GPU {SLOW_RANK} takes {factor} times as long from iteration {self.seen + 1} on (simulated)")
-
-
-def say(text):
-    print(f"[demo] {text}", flush=True)
 
 
 def unit_scale(machine, out, arguments):
@@ -131,9 +126,8 @@ def stalls_text(stalled):
 
 
 def summary_text(job):
-    for problem in (job or {}).get("problems", []):
-        if problem["kind"] == "figures_invalid":
-            return f"{problem['text']}; start the demo again when this machine has less other work to do"
+    if job and invalid_text([job]):
+        return invalid_text([job])
     if job is None or job["baseline"] is None or job["saved_pct"] is None:
         return "ended before there was a plan to compare"
     return (f"*simulated*, last iterations by the plan against {job['baseline']['iterations']} at full "
@@ -173,6 +167,7 @@ def main():
             job = next(iter(server.get("/v1/jobs")["jobs"]), None)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            say("ends once the step that runs has ended")
             end_all([training])
             server.end()
     say(summary_text(job))
