@@ -19,6 +19,7 @@ struct ProfiledPipeline {
   schedule::PipelineDag dag;                          ///< of `schedule`
   std::vector<double> blocking_power_w;               ///< by rank: power of one GPU that waits
   std::vector<profile::PredictedRow> predicted = {};  ///< rows of `profile` that no GPU measured
+  bool simulated = false;                             ///< the others are of simulated GPUs
   std::vector<std::string> doubts = {};  ///< why its profile may be wrong (planning/profile/plausibility.h)
 
   /// The problem refers to this pipeline, which must outlive it.

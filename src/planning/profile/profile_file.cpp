@@ -391,6 +391,17 @@ double read_error(const CsvTable& table, std::size_t row, std::string_view name)
   return error;
 }
 
+/// Planned rows whose `origin` is `simulated`.
+long long count_simulated(const CsvTable& table, const RowReader& reader) {
+  long long simulated = 0;
+  if (!table.has_column(kOrigin)) return simulated;
+  const std::size_t column = table.column(kOrigin);
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    simulated += table.text(row, column) == "simulated" && reader.is_planned(row) ? 1 : 0;
+  }
+  return simulated;
+}
+
 /// Rows whose `origin` is `predicted`.
 std::vector<PredictedRow> read_predicted(const CsvTable& table, const RowReader& reader) {
   std::vector<PredictedRow> predicted;
@@ -468,7 +479,7 @@ std::string optional_header(const ProfileFile& file) {
   add(!file.columns.transfer_s.empty(), kTransfer);
   add(!file.columns.blocking_power_w.empty(), kBlocking);
   add(file.switch_latency_s.has_value(), kLatency);
-  add(!file.predicted.empty(), kOrigin);
+  add(file.simulated || !file.predicted.empty(), kOrigin);
   add(!file.predicted.empty(), kTimeError);
   add(!file.predicted.empty(), kEnergyError);
   return header;
@@ -516,6 +527,12 @@ ProfileFile read_profile_file(std::string_view text, const std::string& source, 
                     "relying on its savings",
                     source, file.predicted.size(), rows_read));
   }
+  if (const long long simulated = count_simulated(table, reader); simulated > 0) {
+    file.simulated = true;
+    file.doubts.push_back(fmt::format(
+        "{}: {} of {} rows are simulated, not measured: what a plan saves on real GPUs is not known from them", source,
+        simulated, rows_read));
+  }
   if (auto doubt = cut_doubt(text, file)) file.doubts.push_back(std::move(*doubt));
   file.columns = read_columns(table, reader, file.profile.stages());
   file.switch_latency_s = read_latency(table, reader, file.profile.stages());
@@ -524,6 +541,7 @@ ProfileFile read_profile_file(std::string_view text, const std::string& source, 
 
 std::string write_profile_file(const ProfileFile& file) {
   const StageProfile& profile = file.profile;
+  const std::string_view other_origin = file.simulated ? "simulated" : "measured";
   std::map<CellKey, PredictedRow> predicted;
   for (const PredictedRow& row : file.predicted) predicted.emplace(row.cell, row);
   std::string text = "stage,instruction,frequency,time,energy" + optional_header(file) + '\n';
@@ -535,9 +553,11 @@ std::string write_profile_file(const ProfileFile& file) {
       text += cells;
       if (!file.predicted.empty()) {
         const auto row = predicted.find({op.stage, op.kind, clock_mhz});
-        text += row == predicted.end() ? ",measured,,"
+        text += row == predicted.end() ? fmt::format(",{},,", other_origin)
                                        : fmt::format(",predicted,{},{}", error_cell(row->second.time_error_s),
                                                      error_cell(row->second.energy_error_j));
+      } else if (file.simulated) {
+        text.append(",").append(other_origin);
       }
       text += '\n';
     }

@@ -35,6 +35,7 @@ struct ProfileFile {
   /// Rows that the column `origin` marks, with their `time_error` (s) and `energy_error` (J) where the file states
   /// them.
   std::vector<PredictedRow> predicted = {};
+  bool simulated = false;  ///< other rows are of simulated GPUs, as the column `origin` says
   /// The profile of each rank where the file has the column `rank`, else that of all; stages and kinds may be missing.
   std::vector<StageProfile> ranks = {};
   /// Rows that merging the ranks of a stage leaves out, ranks that contradict each other, and columns that nothing

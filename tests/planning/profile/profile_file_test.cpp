@@ -54,6 +54,19 @@ TEST(ReadProfileFile, WarnsOfPredictedRowsAndKeepsTheirMark) {
               HasSubstr("p.csv:2:33: time_error -1 is not in 0 to"));
 }
 
+TEST(ReadProfileFile, WarnsOfSimulatedRowsAndKeepsTheirMark) {
+  const std::string header = "stage,instruction,frequency,time,energy,origin";
+  const std::string rows = "\n0,forward,1410,0.1,30,simulated\n0,backward,1410,0.2,60,simulated\n";
+  ProfileFile file = read_profile_file(header + rows, "p.csv");
+  EXPECT_TRUE(file.simulated);
+  EXPECT_THAT(file.doubts, ElementsAre(HasSubstr("p.csv: 2 of 2 rows are simulated, not measured")));
+  EXPECT_EQ(write_profile_file(file), header + rows);
+  file.predicted = {{{0, OpKind::backward, 1410}, 0.01, 0}};
+  EXPECT_EQ(
+      write_profile_file(file),
+      header + ",time_error,energy_error\n0,forward,1410,0.1,30,simulated,,\n0,backward,1410,0.2,60,predicted,0.01,\n");
+}
+
 TEST(ReadProfileFile, DoubtsAFileThatWasCutOff) {
   std::string csv = "stage,instruction,frequency,time,energy\n";
   for (int stage = 0; stage < 2; ++stage) {

@@ -185,6 +185,7 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   BlockingPower blocking = blocking_power_of(arguments, file, ranks);
   problem.blocking_power_w = std::move(blocking.by_rank_w);
   input.predicted = predicted_rows_of(file.profile, file.predicted, problem.profile);
+  input.simulated = file.simulated;
   input.doubts = doubts_of(file, problem.blocking_power_w, arguments.gpu_name, arguments.units);
   if (blocking.assumption) input.doubts.insert(input.doubts.begin(), *blocking.assumption);
   return input;

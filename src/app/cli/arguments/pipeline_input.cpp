@@ -268,6 +268,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   if (pipeline.blocking_power_w.empty()) resolve_blocking_power(pipeline.schedule.rank_count());
   pipeline.profile = api::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
   pipeline.predicted = predicted_rows_of(input.file.profile, input.file.predicted, pipeline.profile);
+  pipeline.simulated = input.file.simulated;
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, arguments.gpu_name, arguments.units);
   if (assumption) pipeline.doubts.insert(pipeline.doubts.begin(), *assumption);

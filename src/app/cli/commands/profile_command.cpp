@@ -248,6 +248,7 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   // The check of a reader: every stage has the kinds that a plan needs.
   profile::ProfileFile file =
       profile::read_profile_file(profile::write_profile_file({.profile = recorded.profile()}), "the recorded profile");
+  file.simulated = recorded.simulated;
   const profile::StageActivations activations = activations_by_stage(recordings, file.profile.stages());
   if (!activations.warning.empty()) console.warn(activations.warning);
   if (!activations.bytes.empty()) json["activation_bytes"] = activations.bytes;

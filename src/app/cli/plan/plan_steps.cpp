@@ -49,6 +49,7 @@ struct StepsPipeline {
   BlockingPower blocking;
   std::optional<double> switch_latency_s;
   std::vector<profile::PredictedRow> predicted;  ///< rows of the profile that no GPU measured
+  bool simulated = false;                        ///< the others are of simulated GPUs
   std::vector<std::string> doubts;
 };
 
@@ -87,6 +88,7 @@ StepsPipeline load_steps_pipeline(PipelineArguments arguments, int stages, int m
   pipeline.schedule = without_communication(load_schedule(named, &pipeline.profile, {}));
   pipeline.profile = api::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
   pipeline.predicted = predicted_rows_of(file.profile, file.predicted, pipeline.profile);
+  pipeline.simulated = file.simulated;
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.blocking = blocking_power_of(arguments, file, pipeline.schedule.rank_count());
   for (std::string& doubt : doubts_of(file, pipeline.blocking.by_rank_w, arguments.gpu_name, arguments.units)) {
@@ -332,7 +334,8 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
                                           {.profile = pipeline.profile,
                                            .columns = blocking_power_columns(pipeline.dag, pipeline.blocking.by_rank_w),
                                            .switch_latency_s = pipeline.switch_latency_s,
-                                           .predicted = pipeline.predicted}));
+                                           .predicted = pipeline.predicted,
+                                           .simulated = pipeline.simulated}));
   folder.write(output_file::kSchedule, write_torch_csv(pipeline.schedule));
   folder.write(output_file::kSteps, write_steps_table(plan.run));
   folder.write(output_file::kReplicas, write_replicas_table(plan.run));
