@@ -89,7 +89,7 @@ std::string with_error(const Amount& amount) {
 }
 
 /// Without its middle where it is too long.
-std::string short_name(const std::string& name) {
+std::string cut_name(const std::string& name) {
   std::vector<std::size_t> letters;
   for (std::size_t at = 0; at < name.size(); ++at) {
     if (!is_utf8_continuation(name[at])) letters.push_back(at);
@@ -172,7 +172,7 @@ std::string text_of(const AccountCells& cells, std::size_t names) {
   }
   cli::Table table(std::move(columns));
   for (std::vector<std::string> row : cells.rows) {
-    for (std::size_t i = 0; i < names; ++i) row[i] = short_name(row[i]);
+    for (std::size_t i = 0; i < names; ++i) row[i] = cut_name(row[i]);
     table.add_row(std::move(row));
   }
   return table.text();
