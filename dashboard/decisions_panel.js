@@ -98,7 +98,9 @@ export class DecisionsPanel {
     this.length = store.decisions.length;
     this.dropped = store.droppedDecisions;
     this.planName = (version) => store.planName(version);
-    this.decisions = withDoubtsOnce(withDriftFolded(withoutRepeats(store.decisions))).reverse();
+    // The training program's come later than they were made.
+    const byTime = [...store.decisions].sort((one, other) => one.time_s - other.time_s || one.id - other.id);
+    this.decisions = withDoubtsOnce(withDriftFolded(withoutRepeats(byTime))).reverse();
     const kinds = [...new Set(this.decisions.map(kindOf))].sort();
     for (const kind of kinds.filter((name) => !this.kinds.includes(name))) {
       this.kind.append(element('option', {value: kind, text: words(kind)}));

@@ -87,7 +87,7 @@ class IterationPanel {
     const points = iterations.map((iteration) => ({x: iteration.iteration, y: iteration[this.member], iteration,
       isAside: store.isProfiling(iteration)}));
     const invalid = invalidFigures(summary);
-    setText(this.empty, invalid ? 'Times and energies mean nothing, and are not shown.'
+    setText(this.empty, invalid ? 'Times and energies mean nothing: they are not drawn.'
       : 'No iteration has been reported yet.');
     const hasValues = !invalid && points.some(({y}) => units.isNumber(y));
     for (const node of [this.chart.node, this.caption, this.table.node, this.legend]) node.hidden = !hasValues;

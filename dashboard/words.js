@@ -63,7 +63,8 @@ export const noSavingText = (job) => {
   const known = noSavingReason(job);
   if (known) return known;
   if (!job.baseline || !units.isNumber(job.baseline.energy_j)) return 'no baseline';
-  return isOver(job) ? 'followed no plan' : 'from the first plan on';
+  if (isOver(job)) return 'followed no plan';
+  return job.state === 'running' ? 'from the new plan on' : 'from the next plan on';
 };
 
 // Long hexadecimal names, as runs and models may have, are shortened to what tells them apart.

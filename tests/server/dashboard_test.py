@@ -210,6 +210,22 @@ class IsLive(DashboardTest):
         self.assertEqual(self.count(".decisions li"), 4, "of 5")
         self.assertEqual(self.text(".decisions li:first-child .version"), "plan 2")
 
+    def test_decisions_stand_by_time(self):
+        job = MockJob(iterations=60)
+        job.decide("straggler", "rank 1 takes 1.2 times as long")
+        job.decide("technique", "made before", technique="freeze", change="frozen", from_iteration=3, configuration="one")
+        job.decisions[-1]["time_s"] -= 1
+        self.open_job(job)
+        self.wait_text("rank 1 takes 1.2 times as long", ".decisions li:first-child")
+        self.wait_text("made before", ".decisions li:nth-child(2)")
+
+    def test_a_row_without_figures_waits_for_the_new_plan(self):
+        job = MockJob(iterations=60)
+        summary = {**job.summary(), **dict.fromkeys(("time_s", "energy_j", "saved_pct", "saved_error_pct"))}
+        job.summary = lambda: summary
+        self.open(self.serve([job]))
+        self.wait_text("from the new plan on", ".jobs tbody")
+
     def test_a_plan_has_the_kind_of_the_decision_that_it_repeats(self):
         job = MockJob(iterations=60)
         job.decide("guard", "iterations are slower than allowed")
@@ -368,13 +384,13 @@ class SaysWhatIsWhat(DashboardTest):
         job = MockJob(iterations=60, state="finished")
         job.finished_s = time.time() - 112
         job.problems = [{"kind": "figures_invalid", "critical": False, "ranks": 4, "gpus": [],
-                         "text": "times, energies and savings mean nothing, and are not shown: short kernels",
+                         "text": "times, energies and savings mean nothing, so no savings are shown: short kernels",
                          "todo": "make kernels longer"}]
         server = self.open_job(job)
         self.wait_text("Times, energies and savings mean nothing", ".alerts")
         values = self.browser.value("[...document.querySelectorAll('.card .value')].map((node) => node.textContent)")
         self.assertEqual(values[:4], ["–"] * 4)
-        self.wait_text("mean nothing, and are not shown", ".empty")
+        self.wait_text("mean nothing: they are not drawn", ".empty")
         self.open(server)
         self.browser.wait("document.querySelector('.job-link')")
         self.assertNotIn("against plan", self.text(".jobs tbody"))

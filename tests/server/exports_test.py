@@ -145,6 +145,18 @@ class Exports(ExportTest):
         self.assertEqual((row["iterations"], row["measured_iterations"], float(row["energy_j"])), ("1", "0", 0))
         self.assertIn("the energy of 1 of 1 iterations is not known", self.report("--month", self.month()).stdout)
 
+    def test_energy_of_invalid_figures_is_marked(self):
+        self.start()
+        ranks = Reporting(self).start_all()
+        made = {"number": 1, "age_s": 0, "from_iteration": 0, "technique": "simulated_gpu", "change": "invalid",
+                "configuration": "x", "reason": "short kernels"}
+        ranks.call("POST", f"/v1/jobs/{ranks.job}/decisions", {"rank": 0, "decisions": [made]}, ranks.keys[0])
+        ranks.train(2)
+        [row] = self.usage_of(ranks.job)
+        self.assertGreater(float(row["energy_j"]), 0)
+        self.assertEqual(row["doubtful_energy_j"], row["energy_j"])
+        self.assertIn("* 100 % of the energy (", self.report("--month", self.month()).stdout)
+
     def test_budgets(self):
         self.start()
         self.ok("PUT", "/v1/budgets/row-1", {"watts": 60000, "hosts": ["node-1", "node-2"], "other_w": 12})

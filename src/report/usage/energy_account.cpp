@@ -51,6 +51,7 @@ void BalanceSum::add(const UsageRow& row) {
   sum_.unmeasured_iterations += row.iterations - row.measured_iterations;
   sum_.time_s += row.time_s;
   sum_.energy_j.value += row.energy_j;
+  sum_.doubtful_energy_j += row.doubtful_energy_j;
   const double variance = row.energy_error_j * row.energy_error_j;
   energy_variance_ += variance;
   if (!row.has_baseline() || row.measured_iterations == 0) return;

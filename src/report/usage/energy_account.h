@@ -33,6 +33,7 @@ struct Balance {
   std::int64_t unmeasured_iterations = 0;  ///< whose energy is not known, and in no sum
   double time_s = 0;                       ///< of iterations; of jobs that train concurrently each counts
   Amount energy_j;
+  double doubtful_energy_j = 0;  ///< of it, where figures are invalid or GPUs are shared with other jobs
   std::optional<Saving> saving;  ///< empty: nothing was compared with a baseline
 };
 

@@ -55,7 +55,7 @@ namespace {
 
 constexpr std::string_view kHeader =
     "hour_s,job,run,name,user,gpu,simulated,iterations,measured_iterations,time_s,energy_j,energy_error_j,"
-    "baseline_time_s,baseline_energy_j,baseline_error_j\n";
+    "doubtful_energy_j,baseline_time_s,baseline_energy_j,baseline_error_j\n";
 /// Seconds until the year 9999.
 constexpr long long kLastHourS = 253'402'300'799;
 
@@ -115,6 +115,7 @@ UsageRow read_row(const Line& line) {
                .time_s = line.amount("time_s"),
                .energy_j = line.amount("energy_j"),
                .energy_error_j = line.amount("energy_error_j"),
+               .doubtful_energy_j = line.amount("doubtful_energy_j"),
                .baseline_time_s = line.optional_amount("baseline_time_s"),
                .baseline_energy_j = line.optional_amount("baseline_energy_j"),
                .baseline_error_j = line.optional_amount("baseline_error_j")};
@@ -126,6 +127,9 @@ UsageRow read_row(const Line& line) {
   }
   if (is_absurd_error(row.energy_error_j, row.energy_j)) {
     line.fail("energy_error_j", "is many times the energy itself", "give the standard error of energy_j in joules");
+  }
+  if (row.doubtful_energy_j > row.energy_j) {
+    line.fail("doubtful_energy_j", "is more than energy_j", "give at most the value of energy_j");
   }
   if (row.has_baseline() && is_absurd_error(row.baseline_error_j, row.baseline_energy_j)) {
     line.fail("baseline_error_j", "is many times the energy itself",
@@ -145,9 +149,10 @@ std::string usage_line(const UsageRow& row) {
   const std::string baseline =
       row.has_baseline() ? fmt::format("{},{},{}", row.baseline_time_s, row.baseline_energy_j, row.baseline_error_j)
                          : ",,";
-  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", row.hour_s, csv_cell(row.job), csv_cell(row.run),
+  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", row.hour_s, csv_cell(row.job), csv_cell(row.run),
                      csv_cell(row.name), csv_cell(row.user), csv_cell(row.gpu), row.simulated, row.iterations,
-                     row.measured_iterations, row.time_s, row.energy_j, row.energy_error_j, baseline);
+                     row.measured_iterations, row.time_s, row.energy_j, row.energy_error_j, row.doubtful_energy_j,
+                     baseline);
 }
 
 std::vector<UsageRow> read_usage(std::string_view text, const std::string& source) {

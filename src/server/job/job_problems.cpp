@@ -86,7 +86,9 @@ void add_invalid(const JobRecord& job, std::vector<JobProblem>& problems) {
       {.kind = kFiguresInvalid,
        .is_critical = false,
        .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
-       .text = fmt::format("times, energies and savings mean nothing, and are not shown: {}", job.invalid),
+       .text = fmt::format(
+           "times, energies and savings mean nothing, so no savings and no means of iterations are shown: {}",
+           job.invalid),
        .todo = "if it lasts, start the run again when nothing else runs on its machines, with longer kernels "
                "(simulated_gpu.layer_forward_s) or with a smaller model"});
 }

@@ -50,9 +50,10 @@ void JobRecord::count_usage(const JobIteration& iteration, double now_s, std::ve
   names.simulated = ranks.simulated();
   // The energy of jobs that share a GPU says nothing about the savings of one of them.
   const std::optional<Comparison> compared = comparison_of(*this);
-  const bool compares = stated_baseline(*this) != nullptr && !ranks.shares_with_other_jobs() &&
-                        !(compared && compared->has_slow_baseline());
-  usage.add(iteration, names, compares ? baseline.result() : std::nullopt, now_s, rows);
+  const bool is_doubtful = !invalid.empty() || ranks.shares_with_other_jobs();
+  const bool compares =
+      stated_baseline(*this) != nullptr && !is_doubtful && !(compared && compared->has_slow_baseline());
+  usage.add(iteration, names, compares ? baseline.result() : std::nullopt, is_doubtful, now_s, rows);
 }
 
 void JobRecord::collect(const JobIteration& iteration) {

@@ -6,7 +6,8 @@
 namespace lowgear::server {
 
 void UsageCount::add(const JobIteration& iteration, const usage::UsageRow& names,
-                     const std::optional<IterationMeans>& baseline, double now_s, std::vector<StoredUsage>& usage) {
+                     const std::optional<IterationMeans>& baseline, bool is_doubtful, double now_s,
+                     std::vector<StoredUsage>& usage) {
   if (iteration.iteration <= last_) return;
   last_ = iteration.iteration;
   StoredUsage added{.row = names, .last_iteration = iteration.iteration};
@@ -18,6 +19,7 @@ void UsageCount::add(const JobIteration& iteration, const usage::UsageRow& names
     row.measured_iterations = 1;
     row.energy_j = *iteration.energy_j;
     row.energy_error_j = iteration.energy_error_j;
+    if (is_doubtful) row.doubtful_energy_j = row.energy_j;
   }
   if (baseline && baseline->energy_j && *baseline->energy_j > 0) {
     row.baseline_time_s = baseline->time_s;
@@ -38,6 +40,7 @@ void add_usage(std::vector<StoredUsage>& rows, const StoredUsage& added) {
   last.row.measured_iterations += more.measured_iterations;
   last.row.time_s += more.time_s;
   last.row.energy_j += more.energy_j;
+  last.row.doubtful_energy_j += more.doubtful_energy_j;
   last.row.energy_error_j = std::hypot(last.row.energy_error_j, more.energy_error_j);
 }
 

@@ -108,8 +108,8 @@ std::vector<SlowdownChange> StragglerDetector::observe(std::span<const RankItera
   for (const RankIteration& iteration : ranks) {
     if (auto change = judge(iteration.rank)) changes.push_back(*change);
   }
-  follow_common_level(ranks);
-  if (auto change = judge_common_level()) changes.push_back(*change);
+  const double away = follow_common_level(ranks);
+  if (auto change = judge_common_level(away)) changes.push_back(*change);
   return changes;
 }
 
@@ -166,7 +166,9 @@ void StragglerDetector::add(Rank& rank, const RankIteration& iteration) const {
   const double deviation = log_ratio - common_ - rank.level;
   const double most = threshold(rank) * kMostOfOneIteration;
   rank.slower.add(deviation - allowance_, most);
-  if (rank.is_slow) rank.faster.add(-deviation - allowance_, kMostNoise);
+  rank.faster.add(-deviation - allowance_, rank.is_slow ? kMostNoise : most);
+  // Some ranks are always a little faster than the others: what they did long ago tells nothing of a common change.
+  if (!rank.is_slow && rank.faster.iterations > static_cast<int>(kHistory)) rank.faster = {};
 }
 
 double StragglerDetector::noise_of(const Rank& rank) const {
@@ -202,6 +204,12 @@ bool StragglerDetector::is_slower(const Rank& rank) const {
   return rank.seen >= 2 && latest(rank, 0) > least && latest(rank, 1) > least && rank.slower.sum > threshold(rank);
 }
 
+/// Of a rank that is not slow: faster than what all ranks have in common.
+bool StragglerDetector::is_faster(const Rank& rank) const {
+  return rank.seen >= 2 && latest(rank, 0) < -allowance_ && latest(rank, 1) < -allowance_ &&
+         rank.faster.sum > threshold(rank);
+}
+
 /// How slow a rank with an alarm is, when that is surely enough to report.
 std::optional<double> StragglerDetector::confirmed_level(const Rank& rank) const {
   const int iterations = rank.slower.iterations;
@@ -226,27 +234,39 @@ SlowdownCause StragglerDetector::cause_of(const Rank& rank) const {
   return SlowdownCause::straggler;
 }
 
-/// Where most ranks have become slower together, it is the common level that has changed.
+/// Where most ranks have become slower together, or faster, it is the common level that has changed.
 void StragglerDetector::absorb_common_shift(std::span<const RankIteration> ranks) {
+  for (const double sign : {1.0, -1.0}) {
+    if (const auto shift = common_shift(ranks, sign)) return move_common_level(*shift);
+  }
+}
+
+/// Of ranks that have become slower (`sign` 1) or faster (-1).
+std::optional<double> StragglerDetector::common_shift(std::span<const RankIteration> ranks, double sign) const {
+  const auto counts = [this](const Rank& rank) {
+    return !rank.is_slow && rank.seen > 0 && cause_of(rank) == SlowdownCause::straggler;
+  };
   // The least of all alarms: what is common is in every one of them.
   double least = std::numeric_limits<double>::infinity();
   int iterations = 0;
   for (const RankIteration& iteration : ranks) {
     const Rank& rank = ranks_[static_cast<std::size_t>(iteration.rank)];
-    if (rank.is_slow || !is_slower(rank) || cause_of(rank) != SlowdownCause::straggler) continue;
-    const double level = recent_level(rank, rank.slower.iterations);
+    if (!counts(rank) || !(sign > 0 ? is_slower(rank) : is_faster(rank))) continue;
+    const int lasted = (sign > 0 ? rank.slower : rank.faster).iterations;
+    const double level = sign * recent_level(rank, lasted);
     if (level >= least) continue;
     least = level;
-    iterations = rank.slower.iterations;
+    iterations = lasted;
   }
-  if (iterations == 0) return;
+  if (iterations == 0) return std::nullopt;
   std::vector<double> levels;
   for (const Rank& rank : ranks_) {
-    if (rank.is_slow || rank.seen == 0 || cause_of(rank) != SlowdownCause::straggler) continue;
+    if (!counts(rank)) continue;
     const double level = recent_level(rank, iterations);
-    if (level >= least / 2) levels.push_back(level);
+    if (sign * level >= least / 2) levels.push_back(level);
   }
-  if (levels.size() >= 2 && levels.size() * 2 > ranks_.size()) move_common_level(median(levels));
+  if (levels.size() < 2 || levels.size() * 2 <= ranks_.size()) return std::nullopt;
+  return median(levels);
 }
 
 void StragglerDetector::move_common_level(double by) {
@@ -270,9 +290,9 @@ std::optional<SlowdownChange> StragglerDetector::judge(int index) {
 /// A rank whose slowdown is known: has it gone, or become another, or is it known better by now?
 std::optional<SlowdownChange> StragglerDetector::judge_slow(int index) {
   Rank& rank = ranks_[static_cast<std::size_t>(index)];
-  const bool is_faster = rank.faster.sum > threshold(rank);
-  if (is_faster || is_slower(rank)) {
-    const int iterations = is_faster ? rank.faster.iterations : rank.slower.iterations;
+  const bool has_recovered = rank.faster.sum > threshold(rank);
+  if (has_recovered || is_slower(rank)) {
+    const int iterations = has_recovered ? rank.faster.iterations : rank.slower.iterations;
     return set_level(index, recent_level(rank, iterations), iterations);
   }
   if (rank.iterations_at_level % kCorrectionInterval == 0) {
@@ -318,33 +338,36 @@ void StragglerDetector::follow_noise() {
   common_threshold_ = threshold_at(common_noise_);
 }
 
-void StragglerDetector::follow_common_level(std::span<const RankIteration> ranks) {
+/// Returns how far the ranks that are not slow were from it.
+double StragglerDetector::follow_common_level(std::span<const RankIteration> ranks) {
   std::vector<double> levels;
   for (const RankIteration& iteration : ranks) {
     const Rank& rank = ranks_[static_cast<std::size_t>(iteration.rank)];
     if (!rank.is_slow) levels.push_back(latest(rank, 0));
   }
-  if (levels.empty()) return;
+  if (levels.empty()) return 0;
   if (levels.size() <= 2) {
     const double mean = levels.size() == 1 ? levels[0] : (levels[0] + levels[1]) / 2;
     common_ += kFewRanksGain * std::clamp(mean, -kFewRanksMostStep, kFewRanksMostStep);
-    return;
+    return mean;
   }
   // Of an even number the lower one: half of the ranks may be slow and not known to be.
   const auto middle = levels.begin() + static_cast<std::ptrdiff_t>((levels.size() - 1) / 2);
   std::nth_element(levels.begin(), middle, levels.end());
   common_ += kCommonGain * std::clamp(*middle, -kMostCommonStep, kMostCommonStep);
+  return *middle;
 }
 
-/// A level that is still on its way would be reported again and again.
-std::optional<SlowdownChange> StragglerDetector::judge_common_level() {
+/// A level that is still on its way would be reported again and again, and one that ranks have left is over.
+std::optional<SlowdownChange> StragglerDetector::judge_common_level(double away) {
   const double step = std::log(options_.drift_at);
   recent_common_[iterations_++ % kSettling] = common_;
   const bool is_gone = reported_common_ != 0 && std::abs(common_) < step / 2;
   const bool has_changed = is_gone || std::abs(common_ - reported_common_) >= step;
   changed_iterations_ = has_changed ? changed_iterations_ + 1 : 0;
   const auto [lowest, highest] = std::ranges::minmax(recent_common_);
-  if (!has_changed || iterations_ < kSettling || highest - lowest > step / 2) return std::nullopt;
+  const bool has_settled = iterations_ >= kSettling && highest - lowest <= step / 2 && std::abs(away) <= step;
+  if (!has_changed || !has_settled) return std::nullopt;
   reported_common_ = is_gone ? 0 : common_;
   const SlowdownCause cause = is_gone ? SlowdownCause::none : SlowdownCause::drift;
   return SlowdownChange{std::nullopt, std::exp(reported_common_), cause, std::exchange(changed_iterations_, 0)};

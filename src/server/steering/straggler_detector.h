@@ -70,9 +70,10 @@ struct StragglerOptions {
 ///
 /// A rank with a known factor is tested in both directions around it; recovery may take one iteration, as clocks that
 /// are too high for a while cost less than a job that waits. Eight iterations after a factor was reported it is
-/// reported again if their median says otherwise. A shift that more than half of all ranks show at once (and two at
-/// least), and any slow one, moves the common level, which is reported as drift once it has settled: each change once.
-/// A job of one rank has no others to compare with: a sudden change is its slowdown, a slow one is drift.
+/// reported again if their median says otherwise. A shift up or down that more than half of all ranks show at once (and
+/// two at least), and any slow one, moves the common level, which is reported as drift once it has settled and the
+/// ranks are at it: each change once. A job of one rank has no others to compare with: a sudden change is its slowdown,
+/// a slow one is drift.
 class StragglerDetector {
  public:
   /// Throws InputError unless `ranks` is in [1, 10^6] and the options are valid.
@@ -128,17 +129,19 @@ class StragglerDetector {
   [[nodiscard]] double latest(const Rank& rank, std::size_t back) const;
   [[nodiscard]] double recent_level(const Rank& rank, int iterations) const;
   [[nodiscard]] bool is_slower(const Rank& rank) const;
+  [[nodiscard]] bool is_faster(const Rank& rank) const;
   [[nodiscard]] std::optional<double> confirmed_level(const Rank& rank) const;
   [[nodiscard]] SlowdownCause cause_of(const Rank& rank) const;
   void absorb_common_shift(std::span<const RankIteration> ranks);
+  [[nodiscard]] std::optional<double> common_shift(std::span<const RankIteration> ranks, double sign) const;
   void move_common_level(double by);
   [[nodiscard]] std::optional<SlowdownChange> judge(int index);
   [[nodiscard]] std::optional<SlowdownChange> judge_slow(int index);
   [[nodiscard]] SlowdownChange set_level(int index, double level, int iterations);
   static void begin_at(Rank& rank, double level, SlowdownCause cause);
   void follow_noise();
-  void follow_common_level(std::span<const RankIteration> ranks);
-  [[nodiscard]] std::optional<SlowdownChange> judge_common_level();
+  [[nodiscard]] double follow_common_level(std::span<const RankIteration> ranks);
+  [[nodiscard]] std::optional<SlowdownChange> judge_common_level(double away);
 
   StragglerOptions options_;
   double allowance_ = 0;  ///< k

@@ -239,7 +239,7 @@ CREATE TABLE usage (
   id INTEGER PRIMARY KEY, job TEXT NOT NULL, hour_s INTEGER NOT NULL, baseline_j REAL NOT NULL,
   baseline_error_j REAL NOT NULL, baseline_time_s REAL NOT NULL, last_iteration INTEGER NOT NULL,
   iterations INTEGER NOT NULL, measured INTEGER NOT NULL, time_s REAL NOT NULL, energy_j REAL NOT NULL,
-  energy_variance REAL NOT NULL, UNIQUE (job, hour_s, baseline_j)
+  energy_variance REAL NOT NULL, doubtful_j REAL NOT NULL DEFAULT 0, UNIQUE (job, hour_s, baseline_j)
 );
 CREATE INDEX usage_by_hour ON usage (hour_s);
 CREATE TABLE budget_uses (

@@ -165,7 +165,7 @@ class Savepoint {
 };
 
 /// Number of the schema, which a file states. It rises with every change of a table or of a stored document's meaning.
-inline constexpr std::int64_t kStoreSchema = 6;
+inline constexpr std::int64_t kStoreSchema = 7;
 
 /// False for an empty file. Throws InputError for one that is another program's, or of another schema.
 [[nodiscard]] bool has_schema(Database& database);

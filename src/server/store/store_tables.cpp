@@ -58,11 +58,12 @@ StoreTables::Writes::Writes(Database& database)
                "VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
       usage(database,
             "INSERT INTO usage (job, hour_s, baseline_j, baseline_error_j, baseline_time_s, last_iteration, "
-            "iterations, measured, time_s, energy_j, energy_variance) "
-            "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) "
+            "iterations, measured, time_s, energy_j, energy_variance, doubtful_j) "
+            "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) "
             "ON CONFLICT (job, hour_s, baseline_j) DO UPDATE SET last_iteration = max(last_iteration, ?6), "
             "iterations = iterations + ?7, measured = measured + ?8, time_s = time_s + ?9, "
-            "energy_j = energy_j + ?10, energy_variance = energy_variance + ?11"),
+            "energy_j = energy_j + ?10, energy_variance = energy_variance + ?11, "
+            "doubtful_j = doubtful_j + ?12"),
       budget_use(database,
                  "INSERT INTO budget_uses (time_s, budget, limit_w, planned_w, assumed_w, measured_w, measured_gpus, "
                  "held_w, kept) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)") {}
@@ -103,7 +104,7 @@ StoreTables::Reads::Reads(Database& database)
       counted(database, "SELECT max(last_iteration) FROM usage WHERE job = ?1"),
       usage(database,
             "SELECT usage.id, hour_s, usage.job, run, name, user, gpu, simulated, iterations, measured, time_s, "
-            "energy_j, energy_variance, baseline_time_s, baseline_j, baseline_error_j "
+            "energy_j, energy_variance, baseline_time_s, baseline_j, baseline_error_j, doubtful_j "
             "FROM usage JOIN used_jobs ON used_jobs.job = usage.job "
             "WHERE hour_s >= ?1 AND (hour_s, usage.id) > (?1, ?2) AND hour_s < ?3 ORDER BY hour_s, usage.id LIMIT ?4"),
       used_jobs(database,
@@ -179,7 +180,7 @@ void StoreTables::put(const StoredUsage& usage) {
   write_.used_job.execute(row.job, row.run, row.name, row.user, row.gpu, row.simulated ? 1 : 0);
   write_.usage.execute(row.job, row.hour_s, row.baseline_energy_j, row.baseline_error_j, row.baseline_time_s,
                        usage.last_iteration, row.iterations, row.measured_iterations, row.time_s, row.energy_j,
-                       row.energy_error_j * row.energy_error_j);
+                       row.energy_error_j * row.energy_error_j, row.doubtful_energy_j);
 }
 
 void StoreTables::put(const StoredBudgetUse& use) {
@@ -304,6 +305,7 @@ std::optional<ExportPage> StoreTables::usage_page(const ExportQuery& query) {
                           .time_s = rows.number(10),
                           .energy_j = rows.number(11),
                           .energy_error_j = std::sqrt(rows.number(12)),
+                          .doubtful_energy_j = rows.number(16),
                           .baseline_time_s = rows.number(13),
                           .baseline_energy_j = rows.number(14),
                           .baseline_error_j = rows.number(15)});

@@ -43,9 +43,12 @@ TEST(EnergyAccount, ClaimsNothingWithoutABaseline) {
 }
 
 TEST(EnergyAccount, ComparesOnlyIterationsThatHaveABaseline) {
-  const MonthAccount account = november({row("j-1", "ada", 1'000), with_baseline(row("j-1", "ada", 900), 100, 1)});
+  UsageRow doubtful = row("j-1", "ada", 1'000);
+  doubtful.doubtful_energy_j = 600;
+  const MonthAccount account = november({doubtful, with_baseline(row("j-1", "ada", 900), 100, 1)});
   const Balance& total = account.measured->total;
   EXPECT_EQ(total.energy_j.value, 1'900);
+  EXPECT_EQ(total.doubtful_energy_j, 600);
   EXPECT_EQ(total.iterations, 20);
   ASSERT_TRUE(total.saving);
   EXPECT_EQ(total.saving->energy_j, 900);

@@ -62,6 +62,7 @@ UsageRow row() {
           .time_s = 1.0 / 3,
           .energy_j = 1e9 / 7,
           .energy_error_j = 0.1,
+          .doubtful_energy_j = 1e9 / 9,
           .baseline_time_s = 0.3,
           .baseline_energy_j = 2e9 / 7,
           .baseline_error_j = 3};
@@ -90,6 +91,8 @@ TEST(UsageRow, NamesWhatIsWrong) {
     return error_of([&] { (void)read_usage(text_of(one), "usage.csv"); });
   };
   EXPECT_THAT(refusal([](UsageRow& one) { one.hour_s = 7201; }), HasSubstr("usage.csv:2:1: hour_s"));
+  EXPECT_THAT(refusal([](UsageRow& one) { one.doubtful_energy_j = 2 * one.energy_j; }),
+              HasSubstr("doubtful_energy_j is more than energy_j"));
   EXPECT_THAT(refusal([](UsageRow& one) { one.energy_j = -1; }), HasSubstr("energy_j is negative"));
   EXPECT_THAT(refusal([](UsageRow& one) { one.energy_error_j = -1; }), HasSubstr("energy_error_j is negative"));
   EXPECT_THAT(refusal([](UsageRow& one) { one.energy_error_j = 1e6 * one.energy_j; }),
@@ -101,11 +104,11 @@ TEST(UsageRow, NamesWhatIsWrong) {
   EXPECT_THAT(refusal([](UsageRow& one) { one.baseline_time_s = 0; }), HasSubstr("lacks its time"));
   const std::string header(usage_header());
   EXPECT_THAT(error_of([&] { (void)read_usage("job\nj-1\n", "usage.csv"); }), HasSubstr("hour_s"));
-  EXPECT_THAT(error_of([&] { (void)read_usage(header + "0,j,r,n,u,g,maybe,1,1,1,1,0,,,\n", "usage.csv"); }),
+  EXPECT_THAT(error_of([&] { (void)read_usage(header + "0,j,r,n,u,g,maybe,1,1,1,1,0,0,,,\n", "usage.csv"); }),
               HasSubstr("neither true nor false"));
-  EXPECT_THAT(error_of([&] { (void)read_usage(header + "0,j,r,n,u,g,true,1,1,1,1,0,1,1,\n", "usage.csv"); }),
+  EXPECT_THAT(error_of([&] { (void)read_usage(header + "0,j,r,n,u,g,true,1,1,1,1,0,0,1,1,\n", "usage.csv"); }),
               HasSubstr("lacks its time or its error"));
-  EXPECT_THAT(error_of([&] { (void)read_usage(header + "0,j,r,n,u,g,true,1,1,1,nan,0,,,\n", "usage.csv"); }),
+  EXPECT_THAT(error_of([&] { (void)read_usage(header + "0,j,r,n,u,g,true,1,1,1,nan,0,0,,,\n", "usage.csv"); }),
               HasSubstr("finite"));
 }
 

@@ -267,6 +267,44 @@ TEST(StragglerDetector, ReportsAChangeOfAllRanksOnce) {
   EXPECT_NEAR(reported.front(), 1.3, 0.04);
 }
 
+TEST(StragglerDetector, AShortSlowdownOfAllRanksIsNoDrift) {
+  for (const int ranks : {2, 3, 8}) {
+    NoisyJob job(ranks, 0.02, 15);
+    StragglerDetector detector(ranks);
+    run(detector, job, 67);
+    job.factors.assign(static_cast<std::size_t>(ranks), 2.2);
+    job.factors[0] = 1.9;
+    run(detector, job, 5);
+    job.factors.assign(static_cast<std::size_t>(ranks), 1);
+    for (int i = 0; i < 200; ++i) {
+      for (const SlowdownChange& change : detector.observe(job.iteration())) {
+        EXPECT_EQ(change.cause, SlowdownCause::none) << ranks << ", " << i << ": " << change.factor;
+        EXPECT_NE(change.rank, std::nullopt) << "no drift was said";
+      }
+    }
+    EXPECT_NEAR(detector.common_factor(), 1, 0.02) << ranks;
+  }
+}
+
+TEST(StragglerDetector, TakesDriftBackOnceItIsOver) {
+  for (const int ranks : {2, 8}) {
+    NoisyJob job(ranks, 0.01, 16);
+    StragglerDetector detector(ranks);
+    run(detector, job, 50);
+    job.factors.assign(static_cast<std::size_t>(ranks), 1.4);
+    int iterations = 0;
+    const auto drift = next_change(detector, job, 30, iterations);
+    ASSERT_TRUE(drift) << ranks;
+    EXPECT_EQ(drift->cause, SlowdownCause::drift);
+    job.factors.assign(static_cast<std::size_t>(ranks), 1);
+    const auto gone = next_change(detector, job, 30, iterations);
+    ASSERT_TRUE(gone) << ranks;
+    EXPECT_EQ(gone->rank, std::nullopt);
+    EXPECT_EQ(gone->cause, SlowdownCause::none);
+    EXPECT_EQ(gone->factor, 1);
+  }
+}
+
 TEST(StragglerDetector, SuddenChangeOfMostRanksIsDriftAndStragglersAreStillSeen) {
   NoisyJob job(8, 0.01, 12);
   StragglerDetector detector(8);

@@ -133,10 +133,10 @@ TEST_F(StoreSchemaTest, MakesANewFileOnce) {
 TEST_F(StoreSchemaTest, RefusesAnotherSchemaAndSaysWhatToDo) {
   require_schema(database_);
   for (const char* version :
-       {"PRAGMA user_version = 5", "PRAGMA user_version = 99", "PRAGMA user_version = -1", "PRAGMA user_version = 0"}) {
+       {"PRAGMA user_version = 6", "PRAGMA user_version = 99", "PRAGMA user_version = -1", "PRAGMA user_version = 0"}) {
     database_.execute(version);
     EXPECT_THAT(error_of([&] { require_schema(database_); }),
-                AllOf(HasSubstr("server.db: has version"), HasSubstr("reads version 6 alone"),
+                AllOf(HasSubstr("server.db: has version"), HasSubstr("reads version 7 alone"),
                       HasSubstr("use the lowgear that wrote it")));
   }
 }

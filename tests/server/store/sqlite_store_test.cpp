@@ -505,6 +505,7 @@ StoredUsage usage_of(const std::string& job, std::int64_t hour, double baseline_
   used.row.time_s = 3;
   used.row.energy_j = 100;
   used.row.energy_error_j = 4;
+  used.row.doubtful_energy_j = 10;
   used.row.baseline_energy_j = baseline_j;
   used.row.baseline_time_s = baseline_j > 0 ? 1 : 0;
   used.last_iteration = last_iteration;
@@ -527,6 +528,7 @@ TEST_F(SqliteStoreTest, AddsUsageUpByHourAndBaseline) {
   EXPECT_EQ(page.next, "");
   EXPECT_EQ(page.hours[1].iterations, 4);
   EXPECT_EQ(page.hours[1].energy_j, 200);
+  EXPECT_EQ(page.hours[1].doubtful_energy_j, 20);
   EXPECT_DOUBLE_EQ(page.hours[1].energy_error_j, std::hypot(4, 4));
   EXPECT_EQ(page.hours[1].baseline_energy_j, 90);
   EXPECT_EQ(page.hours[1].name, "name of j-1");

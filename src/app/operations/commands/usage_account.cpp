@@ -14,6 +14,7 @@
 #include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/numbers/figure_text.h"
+#include "base/core/text.h"
 #include "base/core/version.h"
 #include "base/http/client/client.h"
 #include "base/http/message/error.h"
@@ -73,6 +74,8 @@ using usage::EnergyFactors;
 
 constexpr const char* kNotKnown = "-";
 constexpr const char* kNoUser = "(not stated)";
+/// Longer names would make tables too wide.
+constexpr std::size_t kNameLetters = 40;
 /// Rows of a chart: more cannot be read.
 constexpr std::size_t kBars = 20;
 
@@ -83,6 +86,17 @@ std::string with_error(const Amount& amount) {
   if (!(amount.error > 0)) return number_text(amount.value);
   const int digits = cli::decimals(amount.error, 2);
   return fmt::format("{:.{}f} \u00b1 {:.{}f}", amount.value, digits, amount.error, digits);
+}
+
+/// Without its middle where it is too long.
+std::string cut_name(const std::string& name) {
+  std::vector<std::size_t> letters;
+  for (std::size_t at = 0; at < name.size(); ++at) {
+    if (!is_utf8_continuation(name[at])) letters.push_back(at);
+  }
+  if (letters.size() <= kNameLetters) return name;
+  constexpr std::size_t kLast = kNameLetters / 2 - 1;
+  return name.substr(0, letters[kNameLetters / 2]) + "\u2026" + name.substr(letters[letters.size() - kLast]);
 }
 
 std::string user_text(const std::string& user) { return user.empty() ? kNoUser : user; }
@@ -100,8 +114,9 @@ std::vector<std::string> cells_of(const Balance& balance, const EnergyFactors& f
   const auto saved = [&](double per_kwh) {
     return saving ? with_error(at_factor(saving->saved_j, per_kwh)) : kNotKnown;
   };
-  std::vector<std::string> cells = {number_text(balance.energy_j.value / usage::kJoulesPerKwh), saved(1), kNotKnown,
-                                    kNotKnown, kNotKnown};
+  const char* const mark = balance.doubtful_energy_j > 0 ? " *" : "";
+  std::vector<std::string> cells = {number_text(balance.energy_j.value / usage::kJoulesPerKwh) + mark, saved(1),
+                                    kNotKnown, kNotKnown, kNotKnown};
   if (saving) {
     cells[2] = with_error({saving->saved_ratio.value * 100, saving->saved_ratio.error * 100});
     cells[3] = fmt::format("{:.0f}", 100 * saving->energy_j / balance.energy_j.value);
@@ -156,7 +171,10 @@ std::string text_of(const AccountCells& cells, std::size_t names) {
     columns.push_back({name, columns.size() < names ? cli::Table::Align::left : cli::Table::Align::right});
   }
   cli::Table table(std::move(columns));
-  for (const std::vector<std::string>& row : cells.rows) table.add_row(row);
+  for (std::vector<std::string> row : cells.rows) {
+    for (std::size_t i = 0; i < names; ++i) row[i] = cut_name(row[i]);
+    table.add_row(std::move(row));
+  }
   return table.text();
 }
 
@@ -166,6 +184,16 @@ std::string missing_text(const Balance& balance) {
   return fmt::format(
       "the energy of {} of {} iterations is not known, as not all ranks measured it; no sum contains them",
       balance.unmeasured_iterations, balance.iterations);
+}
+
+/// Note about energy that says little of its job; empty where there is none.
+std::string doubtful_text(const Balance& balance) {
+  if (!(balance.doubtful_energy_j > 0)) return {};
+  const double share_pct = 100 * balance.doubtful_energy_j / balance.energy_j.value;
+  return fmt::format(
+      "* {:.{}f} % of the energy ({} kWh) says little of its job: its figures were invalid (figures_invalid), or "
+      "another job shared its GPUs (gpu_shared)",
+      share_pct, cli::decimals(share_pct, 2), number_text(balance.doubtful_energy_j / usage::kJoulesPerKwh));
 }
 
 /// The accounts that there are, with how their energy was found.
@@ -205,6 +233,7 @@ Json balance_json(const Balance& balance, const EnergyFactors& factors) {
           {"time_s", balance.time_s},
           {"energy_j", balance.energy_j.value},
           {"energy_error_j", balance.energy_j.error},
+          {"doubtful_energy_j", balance.doubtful_energy_j},
           {"cost_usd", at(factors.usd_per_kwh)},
           {"co2_g", at(factors.co2_g_per_kwh)},
           {"saving", saving_json(balance, factors)}};
@@ -315,7 +344,9 @@ std::string account_text(const PricedAccount& priced) {
     text += fmt::format("{}{}, energy of GPUs in iterations, {}\n\n", text.empty() ? "" : "\n",
                         priced.account.month.name, basis);
     text += text_of(users_of(*account, priced.factors), 1) + '\n' + text_of(jobs_of(*account, priced.factors), 3);
-    if (const std::string missing = missing_text(account->total); !missing.empty()) text += '\n' + missing + '\n';
+    for (const std::string& note : {missing_text(account->total), doubtful_text(account->total)}) {
+      if (!note.empty()) text += '\n' + note + '\n';
+    }
   }
   if (accounts.empty()) return fmt::format("{}: no job has completed an iteration\n", priced.account.month.name);
   return text + fmt::format("\nsaved: against {} baselines at full clocks; \u00b1 is one standard error\n", bases);
@@ -349,7 +380,9 @@ report::Page account_page(const PricedAccount& priced, std::string command) {
   for (const auto& [basis, account] : accounts) {
     page.facts.push_back({fmt::format("Jobs, {}", basis), fmt::to_string(account->jobs.size())});
     std::ranges::move(cards_of(basis, account->total, priced.factors), std::back_inserter(page.cards));
-    if (std::string missing = missing_text(account->total); !missing.empty()) page.warnings.push_back(missing);
+    for (const std::string& note : {missing_text(account->total), doubtful_text(account->total)}) {
+      if (!note.empty()) page.warnings.push_back(note);
+    }
     page.bars.push_back(bars_of(basis, *account));
     page.tables.push_back(page_table("Users", basis, users_of(*account, priced.factors)));
     page.tables.push_back(page_table("Jobs", basis, jobs_of(*account, priced.factors)));

@@ -171,11 +171,11 @@ TEST_F(ReportCommand, AFolderWithMetricsIsARun) {
 
 constexpr const char* kUsage =
     "hour_s,job,run,name,user,gpu,simulated,iterations,measured_iterations,time_s,energy_j,energy_error_j,"
-    "baseline_time_s,baseline_energy_j,baseline_error_j\n"
-    "1793491200,j-1,r,llama,ada,H100,false,10,10,20,36000000,1000,,,\n"
-    "1793494800,j-1,r,llama,ada,H100,false,100,100,202,324000000,0,2,3600000,3600\n"
-    "1793494800,j-2,r2,<b>gpt</b>,,H100,false,100,90,200,36000000,0,,,\n"
-    "1796083200,j-2,r2,gpt,,H100,false,100,100,200,36000000,0,,,\n";
+    "doubtful_energy_j,baseline_time_s,baseline_energy_j,baseline_error_j\n"
+    "1793491200,j-1,r,llama,ada,H100,false,10,10,20,36000000,1000,0,,,\n"
+    "1793494800,j-1,r,llama,ada,H100,false,100,100,202,324000000,0,0,2,3600000,3600\n"
+    "1793494800,j-2,r2,<b>gpt</b>,,H100,false,100,90,200,36000000,0,18000000,,,\n"
+    "1796083200,j-2,r2,gpt,,H100,false,100,100,200,36000000,0,0,,,\n";
 
 TEST_F(ReportCommand, AccountsForAMonth) {
   const std::string usage = write_text(path("usage.csv"), kUsage);
@@ -185,6 +185,8 @@ TEST_F(ReportCommand, AccountsForAMonth) {
   const Json& total = json["measured"]["total"];
   EXPECT_EQ(total["energy_j"], 396e6);
   EXPECT_EQ(total["unmeasured_iterations"], 10);
+  EXPECT_EQ(total["doubtful_energy_j"], 18e6);
+  EXPECT_EQ(json["measured"]["jobs"][0]["doubtful_energy_j"], 0);
   EXPECT_DOUBLE_EQ(total["cost_usd"].get<double>(), 55);
   EXPECT_TRUE(total["co2_g"].is_null()) << "no factor was given";
   const Json& ada = json["measured"]["users"][0];
@@ -197,7 +199,8 @@ TEST_F(ReportCommand, AccountsForAMonth) {
   EXPECT_TRUE(json["measured"]["users"][1]["saving"].is_null());
   EXPECT_EQ(json["measured"]["jobs"][1]["name"], "<b>gpt</b>");
   EXPECT_THAT(content(path("page.html")),
-              AllOf(HasSubstr("Energy of 2026-11"), HasSubstr("account_energy"), Not(HasSubstr("<b>gpt</b>"))));
+              AllOf(HasSubstr("Energy of 2026-11"), HasSubstr("account_energy"),
+                    HasSubstr("* 4.5 % of the energy (5.000 kWh) says little"), Not(HasSubstr("<b>gpt</b>"))));
 }
 
 TEST_F(ReportCommand, ShowsAMonthAsTables) {
@@ -207,6 +210,13 @@ TEST_F(ReportCommand, ShowsAMonthAsTables) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("ada"), HasSubstr("10.00 \u00b1 0.10"), HasSubstr("(not stated)"),
                                 HasSubstr("10 of 210 iterations is not known"), Not(HasSubstr("$"))));
   EXPECT_THAT(result.out, HasSubstr("saved: against measured baselines at full clocks"));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("10.00 *"), HasSubstr("110.0 *"), HasSubstr("100.0  "),
+                                HasSubstr("* 4.5 % of the energy (5.000 kWh) says little of its job")));
+  std::string rows = kUsage;
+  for (std::size_t at = rows.find("llama"); at != std::string::npos; at = rows.find("llama"))
+    rows.replace(at, 5, "first" + std::string(110, '-') + "last");
+  EXPECT_THAT(run_lowgear({"runs", "report", "--month", "2026-11", "--usage", write_text(path("long.csv"), rows)}).out,
+              HasSubstr("first---------------\u2026---------------last"));
   EXPECT_THAT(run_lowgear({"runs", "report", "--month", "2026-01", "--usage", usage}).out,
               HasSubstr("no job has completed"));
 }
