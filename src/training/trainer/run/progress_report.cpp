@@ -123,12 +123,8 @@ void say(const std::string& line) {
 /// The first steps of a process take longer than those after them: fewer invalid ones tell nothing.
 constexpr int kInvalidStepsToWarn = 3;
 
-std::string invalid_text(const IterationResult& result) {
-  return fmt::format(
-      "step {}: the real computation has taken longer than the kernels of the simulated GPUs so far, over the whole "
-      "run",
-      result.iteration + 1);
-}
+constexpr const char* kInvalid =
+    "the real computation has taken longer than the kernels of the simulated GPUs so far, over the whole run";
 
 using Clock = std::chrono::steady_clock;
 
@@ -210,9 +206,10 @@ void ProgressReport::note_simulation(const IterationResult& result) {
         "those of idle GPUs; add simulated_gpu (docs/training.md)");
   }
   if (!result.invalid || ++invalid_steps_ != kInvalidStepsToWarn) return;
-  say(invalid_text(result) +
-      ": times and energies mean nothing while that lasts. Make simulated_gpu.layer_forward_s longer, or the model "
-      "smaller");
+  say(
+      fmt::format("step {}: {}: times and energies mean nothing while that lasts. Make simulated_gpu.layer_forward_s "
+                  "longer, or the model smaller",
+                  result.iteration + 1, kInvalid));
 }
 
 void ProgressReport::add(const IterationResult& result) {
@@ -388,10 +385,9 @@ void DecisionReports::report_validity(const IterationResult& result) {
                    .technique = "simulated_gpu",
                    .change = result.invalid ? "invalid" : "valid",
                    .configuration = result.invalid ? "times and energies mean nothing" : "times and energies count",
-                   .reason = result.invalid ? invalid_text(result)
-                                            : fmt::format("step {}: over the whole run the real computation does not "
-                                                          "take longer than the kernels of the simulated GPUs",
-                                                          result.iteration + 1)});
+                   .reason = result.invalid ? kInvalid
+                                            : "over the whole run the real computation does not take longer than the "
+                                              "kernels of the simulated GPUs"});
 }
 
 std::string unsent_decisions(const client::Status& status) {
