@@ -421,7 +421,7 @@ std::string Client::followed() {
   const std::uint64_t planned = had_plan_ ? marks_->written().planned_iterations() : served.planned;
   const std::string others = had_plan_ ? "" : served.other_iterations(iterations);
   if (planned > 0)
-    return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, others, dry);
+    return fmt::format("{} were followed in {} of {} iterations{}{}", plans_, planned, iterations, others, dry);
   if (problem.empty() && had_plan_) {
     problem = now.units == 0 ? "no unit was marked, and a plan sets clocks for units"
                              : "none came in time, or for lengths that could be planned";

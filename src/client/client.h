@@ -230,6 +230,8 @@ class Client {
   /// For the end of a run, one line: in how many iterations this rank followed plans, or why in none. Empty where it
   /// was given none to follow.
   [[nodiscard]] std::string followed();
+  /// How `followed` calls the plans that the program loads, where they are no plans to people.
+  void name_plans(std::string plural) { plans_ = std::move(plural); }
   /// What `followed` says of iterations without clocks of their own, where plans are of single iterations.
   void set_step_note(std::optional<std::string> note) { step_note_ = std::move(note); }
   /// Empty: no agent is used.
@@ -279,6 +281,7 @@ class Client {
   int exceptions_ = std::uncaught_exceptions();
   std::string mark_file_;              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
   std::atomic<bool> had_plan_{false};  ///< the program has loaded one
+  std::string plans_ = "plans";
   std::optional<std::string> step_note_;
   std::unique_ptr<PlanFollowing> following_;
   SampleQueue samples_;

@@ -189,6 +189,9 @@ TEST_F(ClientTest, SaysAtItsEndWhatItFollowed) {
     run_units(client, 1);
     run_units(client, 0);
     EXPECT_EQ(client.followed(), "plans were followed in 2 of 4 iterations") << "one had no units to set clocks for";
+    client.name_plans("clocks");
+    EXPECT_EQ(client.followed(), "clocks were followed in 2 of 4 iterations");
+    client.name_plans("plans");
   }
   EXPECT_EQ(read_file(mark), "plans were followed in 2 of 4 iterations\n");
   fs::remove(mark);

@@ -166,6 +166,7 @@ int train(const Arguments& arguments) {
     client.refuse(
         "the technique freezing changes the work and measures what that saves, which plans would change, too");
   }
+  if (config.profile) client.name_plans("the clocks of energy.profile");
   auto simulated_gpu = simulated_gpu_for(config, client, environment);
   const client::Status server = find_server(config, arguments, client);
   Backend backend =
