@@ -124,7 +124,7 @@ class Client {
   /// Throws InputError when an option is invalid (no such GPU, a recording that exists, no address of a server, a
   /// place in the job that is not certain where a server needs it).
   Client(Options options, const Environment& environment);
-  /// Tells the server, ends the lease and finishes the recording.
+  /// Finishes the recording, tells the server and ends the lease.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -188,6 +188,9 @@ class Client {
   void set_invalid(const std::string& why) {
     if (recording_) recording_->set_invalid(why);
   }
+
+  /// Whether the recording ended before the training, as on a full disk; standard error has had the reason then.
+  [[nodiscard]] bool recording_ended() const noexcept { return recording_ended_; }
 
   /// Iterations are numbered from 0, or continue from the number given last. One at or below an earlier one says that
   /// training has gone back: repeated iterations are recorded as a part of their own, and not reported to the server
@@ -256,6 +259,7 @@ class Client {
 
   [[nodiscard]] IterationAnswer offer(IterationPlan plan);
   void leave_mark();
+  void watch_recording();
   void open_recording();
   void open_lease();
   void open_server();
@@ -277,6 +281,7 @@ class Client {
   std::unique_ptr<ServedRank> served_;        ///< null: no server
   std::unique_ptr<UnitLog> log_;              ///< null: nothing reads it
 
+  std::atomic<bool> recording_ended_{false};  ///< before the training
   std::string failure_;
   int exceptions_ = std::uncaught_exceptions();
   std::string mark_file_;              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it

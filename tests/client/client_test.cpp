@@ -616,19 +616,24 @@ TEST_F(ClientTest, RecordsAResumedJobBesideWhatThereIs) {
 TEST_F(ClientTest, ContinuesWhenTheDiskIsFull) {
   options_.recording.folder = folder_ / "run";
   options_.agent_socket.clear();
+  const Environment environment = [&](std::string_view name) {
+    return name == "LOWGEAR_ATTACHED_MARK" ? std::optional((folder_ / "mark").string()) : std::nullopt;
+  };
   const pid_t child = fork();
   if (child == 0) {
     signal(SIGXFSZ, SIG_IGN);
-    auto client = open();
+    const bool is_kept = freopen((folder_ / "said").c_str(), "w", stderr) != nullptr;
+    auto client = std::make_unique<Client>(options_, environment);
     const rlimit limit{.rlim_cur = 4096, .rlim_max = 4096};
     setrlimit(RLIMIT_FSIZE, &limit);
     for (int i = 0; i < 100; ++i) run_units(*client, 20);
     const bool told =
-        eventually([&] { return client->status().problem.find("recording ends here") != std::string::npos; });
+        eventually([&] { return client->status().problem.find("the recording ends after") != std::string::npos; });
     run_units(*client, 20);
     const bool went_on = client->status().units == 2020;
     client.reset();
-    _exit(told && went_on ? 0 : 1);
+    (void)fflush(stderr);
+    _exit(is_kept && told && went_on ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
@@ -636,6 +641,9 @@ TEST_F(ClientTest, ContinuesWhenTheDiskIsFull) {
   for (const char* name : {"units.csv", "iterations.csv", "energy.csv"}) {
     EXPECT_TRUE(read_file(folder_ / "run/rank-00000" / name).ends_with('\n')) << name << " ends within a line";
   }
+  const std::string ends = (folder_ / "run/rank-00000: the recording ends after ").string();
+  EXPECT_THAT(read_file(folder_ / "said"), testing::StartsWith("lowgear: warning: " + ends));
+  EXPECT_THAT(read_file(folder_ / "mark"), testing::StartsWith(ends)) << "`lowgear run` says it at the end";
 }
 
 /// Ends the process on any system call but those of writing and leaving.

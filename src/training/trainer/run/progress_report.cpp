@@ -51,6 +51,7 @@ std::string RunSummary::json() const {
   }
   json["invalid"] = !invalid.empty();
   json["lost_metrics"] = lost_metrics;
+  if (ranks_without_recording) json["ranks_without_recording"] = *ranks_without_recording;
   if (steps_without_server) json["steps_without_server"] = *steps_without_server;
   return json.dump();
 }
@@ -173,6 +174,7 @@ ProgressReport::ProgressReport(const launcher::TrainConfig& config, Output outpu
   }
   say(launcher::starting_note(config));
   if (config.metrics) metrics_.emplace(*config.metrics, first_step);
+  if (config.recording) totals_.set_ranks_without_recording(0);
   if (!config.server) return;
   server_.emplace(config.server->address, config.parallel.world_size());
   totals_.set_steps_without_server(0);
@@ -214,6 +216,7 @@ void ProgressReport::note_simulation(const IterationResult& result) {
 
 void ProgressReport::add(const IterationResult& result) {
   totals_.add(result);
+  if (config_->recording) totals_.set_ranks_without_recording(result.ranks_without_recording);
   count_server(result);
   note_energy(result);
   note_simulation(result);
@@ -327,6 +330,10 @@ void ProgressReport::finish() {
   fmt::print("{}\n", output_ == Output::summary_json ? summary().json() : summary().text());
   std::fflush(stdout);
   if (summary().lost_metrics > 0) fmt::print(stderr, "{}\n", metrics_->lost_text());
+  if (const int ranks = summary().ranks_without_recording.value_or(0); ranks > 0) {
+    say(fmt::format("the recordings of {} of {} ranks ended before the last step; each has said why", ranks,
+                    config_->parallel.world_size()));
+  }
   if (server_) say(server_->summary());
 }
 
