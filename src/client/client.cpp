@@ -407,6 +407,11 @@ std::string Client::problem(const AgentLeaseStatus& lease) const {
   return options_.rank.conflict;
 }
 
+std::string Client::lease_refusal() const {
+  const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
+  return lease.refused ? lease.problem : "";
+}
+
 std::string Client::followed() {
   if (!served_ && !had_plan_ && !step_note_) return "";
   constexpr int kMostWaits = 20;

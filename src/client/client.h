@@ -230,6 +230,8 @@ class Client {
   measure::WindowMeasurement window_end(measure::EnergyMeter::WindowId window);
 
   [[nodiscard]] Status status();
+  /// Why an agent that responds does not lease this rank's GPU; empty: it does, or there is none.
+  [[nodiscard]] std::string lease_refusal() const;
   /// For the end of a run, one line: in how many iterations this rank followed plans, or why in none. Empty where it
   /// was given none to follow.
   [[nodiscard]] std::string followed();

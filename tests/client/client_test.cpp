@@ -169,6 +169,7 @@ TEST_F(ClientTest, ContinuesWithoutAnAgent) {
   const auto client = open();
   EXPECT_FALSE(client->status().has_lease);
   EXPECT_THAT(client->status().problem, HasSubstr("no agent responds"));
+  EXPECT_EQ(client->lease_refusal(), "");
   EXPECT_THROW(client->load_plan(plan(), 0, false), Error);
   run_units(*client, 3);
   EXPECT_EQ(client->status().units, 3U);
@@ -217,6 +218,7 @@ TEST_F(ClientTest, SaysWhyTheAgentRefuses) {
   TestAgent agent(options_.agent_socket, {.refuse = "another job has it", .refuse_plan = {}});
   const auto client = open();
   EXPECT_THAT(client->status().problem, HasSubstr("another job has it"));
+  EXPECT_EQ(client->lease_refusal(), "another job has it");
 }
 
 TEST_F(ClientTest, SaysWhyThePlanIsRefused) {
