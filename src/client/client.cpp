@@ -142,20 +142,31 @@ Client::~Client() {
   meter_.reset();
   drain();
   refuse_what_differs();
+  if (recording_) recording_->finish(lost(), failure_);
+  watch_recording();
   leave_mark();
   if (served_) served_->set_failure(failure_);
   served_.reset();
   lease_.reset();
-  if (recording_) recording_->finish(lost(), failure_);
 }
 
-/// Tells `lowgear run`, at whose mark the client began, what was followed and what ended the rank. No problem with it
-/// concerns the training.
+/// Says once that it has ended before the training.
+void Client::watch_recording() {
+  if (!recording_ || recording_ended_) return;
+  const std::string problem = recording_->problem();
+  if (problem.empty()) return;
+  recording_ended_ = true;
+  fmt::print(stderr, "lowgear: warning: {}; training continues\n", problem);
+}
+
+/// Tells `lowgear run`, at whose mark the client began, what was followed, and what ended the recording and the rank.
+/// No problem with it concerns the training.
 void Client::leave_mark() {
   if (mark_file_.empty()) return;
   std::string text;
   if (options_.rank.rank == 0) text = followed();
   if (!text.empty()) text += '\n';
+  if (recording_ended_) text += recording_->problem() + '\n';
   if (!failure_.empty()) text += fmt::format("rank {} failed ({})\n", options_.rank.rank, failure_);
   std::error_code unknown;
   if (!text.empty() && std::filesystem::exists(mark_file_, unknown)) {
@@ -379,6 +390,7 @@ void Client::drain() {
   }
   if (recording_ && lease_) recording_->set_clock_lead(lease_->clock_lead_s());
   if (recording_) recording_->flush();
+  watch_recording();
   if (served_ && batch.lost) served_->lose_iteration();
 }
 
@@ -393,6 +405,11 @@ std::string Client::problem(const AgentLeaseStatus& lease) const {
   if (!gpu_.problem.empty()) return gpu_.problem;
   if (!lease.problem.empty()) return lease.problem;
   return options_.rank.conflict;
+}
+
+std::string Client::lease_refusal() const {
+  const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
+  return lease.refused ? lease.problem : "";
 }
 
 std::string Client::followed() {
@@ -421,7 +438,7 @@ std::string Client::followed() {
   const std::uint64_t planned = had_plan_ ? marks_->written().planned_iterations() : served.planned;
   const std::string others = had_plan_ ? "" : served.other_iterations(iterations);
   if (planned > 0)
-    return fmt::format("plans were followed in {} of {} iterations{}{}", planned, iterations, others, dry);
+    return fmt::format("{} were followed in {} of {} iterations{}{}", plans_, planned, iterations, others, dry);
   if (problem.empty() && had_plan_) {
     problem = now.units == 0 ? "no unit was marked, and a plan sets clocks for units"
                              : "none came in time, or for lengths that could be planned";

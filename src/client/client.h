@@ -124,7 +124,7 @@ class Client {
   /// Throws InputError when an option is invalid (no such GPU, a recording that exists, no address of a server, a
   /// place in the job that is not certain where a server needs it).
   Client(Options options, const Environment& environment);
-  /// Tells the server, ends the lease and finishes the recording.
+  /// Finishes the recording, tells the server and ends the lease.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -189,6 +189,9 @@ class Client {
     if (recording_) recording_->set_invalid(why);
   }
 
+  /// Whether the recording ended before the training, as on a full disk; standard error has had the reason then.
+  [[nodiscard]] bool recording_ended() const noexcept { return recording_ended_; }
+
   /// Iterations are numbered from 0, or continue from the number given last. One at or below an earlier one says that
   /// training has gone back: repeated iterations are recorded as a part of their own, and not reported to the server
   /// again. One that has not ended when the next begins, or the client closes, is neither recorded nor reported.
@@ -227,9 +230,13 @@ class Client {
   measure::WindowMeasurement window_end(measure::EnergyMeter::WindowId window);
 
   [[nodiscard]] Status status();
+  /// Why an agent that responds does not lease this rank's GPU; empty: it does, or there is none.
+  [[nodiscard]] std::string lease_refusal() const;
   /// For the end of a run, one line: in how many iterations this rank followed plans, or why in none. Empty where it
   /// was given none to follow.
   [[nodiscard]] std::string followed();
+  /// How `followed` calls the plans that the program loads, where they are no plans to people.
+  void name_plans(std::string plural) { plans_ = std::move(plural); }
   /// What `followed` says of iterations without clocks of their own, where plans are of single iterations.
   void set_step_note(std::optional<std::string> note) { step_note_ = std::move(note); }
   /// Empty: no agent is used.
@@ -254,6 +261,7 @@ class Client {
 
   [[nodiscard]] IterationAnswer offer(IterationPlan plan);
   void leave_mark();
+  void watch_recording();
   void open_recording();
   void open_lease();
   void open_server();
@@ -275,10 +283,12 @@ class Client {
   std::unique_ptr<ServedRank> served_;        ///< null: no server
   std::unique_ptr<UnitLog> log_;              ///< null: nothing reads it
 
+  std::atomic<bool> recording_ended_{false};  ///< before the training
   std::string failure_;
   int exceptions_ = std::uncaught_exceptions();
   std::string mark_file_;              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
   std::atomic<bool> had_plan_{false};  ///< the program has loaded one
+  std::string plans_ = "plans";
   std::optional<std::string> step_note_;
   std::unique_ptr<PlanFollowing> following_;
   SampleQueue samples_;

@@ -169,6 +169,7 @@ TEST_F(ClientTest, ContinuesWithoutAnAgent) {
   const auto client = open();
   EXPECT_FALSE(client->status().has_lease);
   EXPECT_THAT(client->status().problem, HasSubstr("no agent responds"));
+  EXPECT_EQ(client->lease_refusal(), "");
   EXPECT_THROW(client->load_plan(plan(), 0, false), Error);
   run_units(*client, 3);
   EXPECT_EQ(client->status().units, 3U);
@@ -189,6 +190,9 @@ TEST_F(ClientTest, SaysAtItsEndWhatItFollowed) {
     run_units(client, 1);
     run_units(client, 0);
     EXPECT_EQ(client.followed(), "plans were followed in 2 of 4 iterations") << "one had no units to set clocks for";
+    client.name_plans("clocks");
+    EXPECT_EQ(client.followed(), "clocks were followed in 2 of 4 iterations");
+    client.name_plans("plans");
   }
   EXPECT_EQ(read_file(mark), "plans were followed in 2 of 4 iterations\n");
   fs::remove(mark);
@@ -214,6 +218,7 @@ TEST_F(ClientTest, SaysWhyTheAgentRefuses) {
   TestAgent agent(options_.agent_socket, {.refuse = "another job has it", .refuse_plan = {}});
   const auto client = open();
   EXPECT_THAT(client->status().problem, HasSubstr("another job has it"));
+  EXPECT_EQ(client->lease_refusal(), "another job has it");
 }
 
 TEST_F(ClientTest, SaysWhyThePlanIsRefused) {
@@ -613,19 +618,24 @@ TEST_F(ClientTest, RecordsAResumedJobBesideWhatThereIs) {
 TEST_F(ClientTest, ContinuesWhenTheDiskIsFull) {
   options_.recording.folder = folder_ / "run";
   options_.agent_socket.clear();
+  const Environment environment = [&](std::string_view name) {
+    return name == "LOWGEAR_ATTACHED_MARK" ? std::optional((folder_ / "mark").string()) : std::nullopt;
+  };
   const pid_t child = fork();
   if (child == 0) {
     signal(SIGXFSZ, SIG_IGN);
-    auto client = open();
+    const bool is_kept = freopen((folder_ / "said").c_str(), "w", stderr) != nullptr;
+    auto client = std::make_unique<Client>(options_, environment);
     const rlimit limit{.rlim_cur = 4096, .rlim_max = 4096};
     setrlimit(RLIMIT_FSIZE, &limit);
     for (int i = 0; i < 100; ++i) run_units(*client, 20);
     const bool told =
-        eventually([&] { return client->status().problem.find("recording ends here") != std::string::npos; });
+        eventually([&] { return client->status().problem.find("the recording ends after") != std::string::npos; });
     run_units(*client, 20);
     const bool went_on = client->status().units == 2020;
     client.reset();
-    _exit(told && went_on ? 0 : 1);
+    (void)fflush(stderr);
+    _exit(is_kept && told && went_on ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
@@ -633,6 +643,9 @@ TEST_F(ClientTest, ContinuesWhenTheDiskIsFull) {
   for (const char* name : {"units.csv", "iterations.csv", "energy.csv"}) {
     EXPECT_TRUE(read_file(folder_ / "run/rank-00000" / name).ends_with('\n')) << name << " ends within a line";
   }
+  const std::string ends = (folder_ / "run/rank-00000: the recording ends after ").string();
+  EXPECT_THAT(read_file(folder_ / "said"), testing::StartsWith("lowgear: warning: " + ends));
+  EXPECT_THAT(read_file(folder_ / "mark"), testing::StartsWith(ends)) << "`lowgear run` says it at the end";
 }
 
 /// Ends the process on any system call but those of writing and leaving.

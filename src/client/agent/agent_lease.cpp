@@ -119,12 +119,14 @@ AgentLease::~AgentLease() {
 
 void AgentLease::connect() {
   asked_at_ = std::chrono::steady_clock::now();
+  refused_ = false;
   try {
     agent_ = std::make_unique<AgentConnection>(options_.socket, options_.hello, options_.timeout);
     problems_.lease.clear();
     rings_.push_back(agent_->ring());
     ring_.store(&rings_.back()->ring(), std::memory_order_release);
   } catch (const Error& error) {
+    refused_ = dynamic_cast<const LeaseRefused*>(&error) != nullptr;
     problems_.lease = error.what();
   }
 }
@@ -316,6 +318,7 @@ AgentLeaseStatus AgentLease::status() {
   status.has_lease = agent_ != nullptr;
   status.has_plan = plans_.followed();
   status.reconnects = reconnects_;
+  status.refused = refused_ && !withdrawn_;
   status.problem = !problems_.lease.empty() ? problems_.lease : problems_.plan;
   if (!agent_) return status;
   status.dry_run = agent_->lease().dry_run;

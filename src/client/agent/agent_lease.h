@@ -117,7 +117,8 @@ struct AgentLeaseStatus {
   bool dry_run = false;
   std::uint32_t requested_clock_mhz = 0;
   std::uint64_t reconnects = 0;
-  std::string problem;  ///< empty: none
+  bool refused = false;  ///< an agent responds, and gives no lease: `problem` says why
+  std::string problem;   ///< empty: none
 };
 
 /// A training process' lease on its GPU and the plan that the agent follows, both taken again when the agent comes
@@ -214,6 +215,7 @@ class AgentLease {
   HeldPlans plans_;
   bool given_up_ = false;   ///< a person has ended the lease, and no plan was loaded since
   bool withdrawn_ = false;  ///< the program has, and has not asked again
+  bool refused_ = false;    ///< by the agent that was asked last
   std::uint64_t reconnects_ = 0;
   Problems problems_;
   std::chrono::steady_clock::time_point asked_at_;

@@ -55,10 +55,16 @@ RecordingWriter::RecordingWriter(const std::filesystem::path& folder, RecordingF
       start_ns_(start_ns),
       start_unix_s_(unix_time_s(start_ns)),
       max_file_bytes_(max_file_bytes) {
-  open(units_, "units.csv", "iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling\n");
-  open(iterations_table_, "iterations.csv", "iteration,start_s,end_s\n");
-  open(energy_, "energy.csv", "time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons\n");
-  write_header(0);
+  try {
+    open(units_, "units.csv", "iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling\n");
+    open(iterations_table_, "iterations.csv", "iteration,start_s,end_s\n");
+    open(energy_, "energy.csv", "time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons\n");
+    write_header(0);
+  } catch (const Error&) {
+    std::error_code ignored;  // nothing is recorded: the next start may have the name
+    std::filesystem::remove_all(folder_, ignored);
+    throw;
+  }
 }
 
 void RecordingWriter::open(Table& table, const char* name, const char* header) {
@@ -104,23 +110,25 @@ void RecordingWriter::flush() {
   for (Table* table : {&units_, &iterations_table_, &energy_}) {
     if (!problem_.empty()) return;
     table->stream.flush();
-    if (std::string problem = end_of(*table); !problem.empty()) return end(std::move(problem));
+    if (const std::string problem = end_of(*table); !problem.empty()) return end(problem);
     table->whole_bytes = static_cast<std::uint64_t>(table->stream.tellp());
+    if (table == &iterations_table_) whole_iterations_ = iterations_;
   }
 }
 
 std::string RecordingWriter::end_of(Table& table) const {
-  const std::string here = fmt::format("{}: the recording ends here: ", folder_.string());
   const std::streamoff bytes = table.stream.tellp();
-  if (!table.stream || bytes < 0) return here + "it cannot be written to (a full disk?)";
+  if (!table.stream || bytes < 0) return "it cannot be written to (a full disk?)";
   if (static_cast<std::uint64_t>(bytes) <= max_file_bytes_) return "";
-  return fmt::format("{}{} is as long as can be read, {} bytes; record fewer iterations", here,
-                     table.path.filename().string(), max_file_bytes_);
+  return fmt::format("{} is as long as can be read, {} bytes; record fewer iterations", table.path.filename().string(),
+                     max_file_bytes_);
 }
 
 /// Cuts off what was written in part, which a reader could not tell from a damaged file once more follows.
-void RecordingWriter::end(std::string problem) {
-  problem_ = std::move(problem);
+void RecordingWriter::end(std::string_view problem) {
+  iterations_ = whole_iterations_;
+  problem_ =
+      fmt::format("{}: the recording ends after {} iterations: {}", printable(folder_.string()), iterations_, problem);
   for (Table* table : {&units_, &iterations_table_, &energy_}) {
     table->stream.close();
     std::error_code ignored;  // readers leave out a last line without an end
@@ -144,7 +152,7 @@ void RecordingWriter::try_write_header(std::uint64_t lost_units) {
   try {
     write_header(lost_units);
   } catch (const Error& error) {
-    if (problem_.empty()) problem_ = error.what();
+    if (problem_.empty()) end(error.what());
   }
 }
 
@@ -191,7 +199,7 @@ void RankRecording::begin_part(std::uint64_t start_ns) {
   try {
     part_ = std::make_unique<RecordingWriter>(folder_, RecordingFolder::next_part, header_, start_ns);
   } catch (const Error& error) {
-    problem_ = error.what();
+    problem_ = fmt::format("the recording ends, as no further part of it can be made: {}", error.what());
   }
 }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/core/files/file.h"
@@ -74,7 +75,7 @@ class RecordingWriter {
   void open(Table& table, const char* name, const char* header);
   /// Why no more can be written to it; empty when nothing is wrong.
   [[nodiscard]] std::string end_of(Table& table) const;
-  void end(std::string problem);
+  void end(std::string_view problem);
   void write_header(std::uint64_t lost_units);
   /// Where it cannot be written, `problem` says why.
   void try_write_header(std::uint64_t lost_units);
@@ -85,6 +86,7 @@ class RecordingWriter {
   std::uint64_t start_ns_;
   double start_unix_s_;
   std::uint64_t iterations_ = 0;
+  std::uint64_t whole_iterations_ = 0;  ///< when its table could last be written to
   std::uint64_t max_file_bytes_;
   bool has_ended_ = false;
   Table units_;

@@ -68,7 +68,10 @@ ProfiledJob JobTransitions::profiled() const {
 void JobTransitions::begin(const MeasuredProfiles& profiles) {
   if (job_.plans_itself()) return observe("the job plans its own steps");
   if (job_.ranks.common_clocks().empty()) {
-    return observe("no clock can be set on the ranks of every stage: no agent, or different GPUs");
+    return observe(
+        "no clock can be set on the ranks of every stage: no agent, a GPU that its agent has leased to another "
+        "process, "
+        "or different GPUs");
   }
   const auto known = profiles.find(profile_key(job_));
   if (known != profiles.end()) return take(known->second);

@@ -2,10 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
+#include <filesystem>
 #include <string>
 
+#include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
@@ -25,10 +29,12 @@ TEST(RecordingWriter, EndsBeforeAFileIsTooLongToBeRead) {
   std::uint64_t number = 0;
   for (; writer.problem().empty() && number < 1000; ++number) {
     writer.write(unit(number));
+    if (number == 5) writer.write({.iteration = 0, .type = RecordType::iteration_end});
     if (number % 3 == 2) writer.flush();
   }
-  EXPECT_THAT(writer.problem(), AllOf(HasSubstr("the recording ends here: units.csv is as long as can be read"),
-                                      HasSubstr("1000 bytes")));
+  EXPECT_THAT(writer.problem(),
+              AllOf(HasSubstr("the recording ends after 1 iterations: units.csv is as long as can be read"),
+                    HasSubstr("1000 bytes")));
   writer.write(unit(number));
   writer.finish(0);
   const std::string units = read_file(folder / "run/rank-00000/units.csv");
@@ -36,6 +42,21 @@ TEST(RecordingWriter, EndsBeforeAFileIsTooLongToBeRead) {
   EXPECT_GT(units.size(), 800);
   EXPECT_THAT(units, EndsWith("\n"));
   EXPECT_EQ(std::ranges::count(units, '\n') % 3, 1) << "the header, and what was flushed together";
+}
+
+TEST(RecordingWriter, LeavesNothingBehindThatCannotBegin) {
+  const TemporaryFolder folder;
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &none);
+  const auto begin = [&] { const RecordingWriter writer(folder / "run", RecordingFolder::must_be_new, {}, 0); };
+  EXPECT_THROW(begin(), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/rank-00000"));
+  EXPECT_NO_THROW(begin());
 }
 
 TEST(RankRecording, IsMarkedWhereItsFiguresMeanNothingAndWhereItsRankFailed) {

@@ -77,6 +77,16 @@ class ProfileResumeTest(AgentTraining):
             units = sum(cell["units"] for cell in summary["cells"] if cell["frequency"] == clock_mhz)
             self.assertEqual(units, counted[clock_mhz])
 
+    def test_says_at_once_that_another_process_holds_the_gpu(self):
+        alone = [word for setting in ("energy=", "checkpoint=") for word in ("--set", setting)]
+        first = self.start("train", str(self.folder / "job.yaml"), *alone, "--set", "steps=10000")
+        self.addCleanup(self.end, first)
+        self.wait_until(lambda: self.steps() > 0 or first.poll() is not None, "it trains")
+        second = self.start("train", str(self.folder / "job.yaml"), *alone, "--set", "metrics=", "--set", "steps=1")
+        _, err = second.communicate(timeout=self.patience_s)
+        self.assertEqual(second.returncode, 0, err)
+        self.assertRegex(err, r"rank 0: no plan is followed: process \d+ of user .* holds this GPU")
+
 
 if __name__ == "__main__":
     unittest.main()

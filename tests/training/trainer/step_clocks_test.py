@@ -49,7 +49,8 @@ class StepClocksTest(ServedTraining):
 
     def profile(self):
         sweep = json.dumps({"clocks_mhz": CLOCKS_MHZ, "settle_iterations": SETTLE, "iterations": COUNTED})
-        self.train("energy.recording=rec", f"energy.profile={sweep}")
+        _, err = self.train("energy.recording=rec", f"energy.profile={sweep}")
+        self.assertIn("lowgear: info: the clocks of energy.profile were followed in ", err)
         return json.loads(self.run_lowgear(
             "profile", str(self.folder / "rec"), "--accept-invalid", "--blocking-power", "60", "--skip-iterations", "0",
             "--out", str(self.folder / "profile.csv"), "--json"))

@@ -69,13 +69,17 @@ class RankMessages {
       if (line != why) show(rank, line);
     }
   }
-  /// An error without the word that it begins with.
+  /// Without the words that errors, and the client library's warnings, begin with.
   [[nodiscard]] static std::string_view text_of(std::string_view line) {
-    return line.substr(line.starts_with(kError) ? kError.size() : 0);
+    for (const std::string_view word : {kError, kWarning}) {
+      if (line.starts_with(word)) return line.substr(word.size());
+    }
+    return line;
   }
 
  private:
   static constexpr std::string_view kError = "error: ";
+  static constexpr std::string_view kWarning = "lowgear: warning: ";
   static constexpr std::string_view kNote = "note: ";
   static constexpr std::size_t kMostLines = 10'000;
 

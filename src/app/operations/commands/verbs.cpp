@@ -21,7 +21,7 @@ constexpr auto kOperationVerbs = std::to_array<cli::Verb>({
      "lowgear run --record recordings -- torchrun --nproc-per-node 8 train.py\n"
      "  lowgear run --server http://planner:7787 --slowdown 2 -- torchrun --nproc-per-node 8 train.py",
      declare_run},
-    {"train", group::kOnGpus, "Train Llama and GPT-2 models, with clocks that follow a plan",
+    {"train", group::kOnGpus, "Train language models, with clocks that follow a plan",
      "lowgear train train.yaml --plan plan/plans/00000.json", declare_train},
     {"serve", group::kCluster, "Keep jobs on their frontier: profile, plan, monitor; a dashboard",
      "lowgear serve --listen 127.0.0.1:7787\n"

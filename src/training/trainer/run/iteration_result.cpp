@@ -31,9 +31,9 @@ double needed_flops_per_token(const launcher::TrainConfig& config, const Iterati
 }  // namespace
 
 void IterationTotals::add_up(Collective& world) {
-  const std::array<double*, 13> members = {
-      &loss,    &energy_j,    &energy_uncertainty_j, &without_energy, &without_uncertainty, &by_power, &simulated,
-      &invalid, &peak_flop_s, &without_peak,         &without_server, &not_switched,        &end};
+  const std::array<double*, 14> members = {
+      &loss,    &energy_j,    &energy_uncertainty_j, &without_energy, &without_uncertainty, &by_power,     &simulated,
+      &invalid, &peak_flop_s, &without_peak,         &without_server, &without_recording,   &not_switched, &end};
   const at::Tensor sum = at::empty({static_cast<std::int64_t>(members.size())}, at::kDouble);
   auto* values = sum.data_ptr<double>();
   for (std::size_t i = 0; i < members.size(); ++i) values[i] = *members[i];
@@ -49,6 +49,7 @@ void IterationTotals::describe(const launcher::TrainConfig& config, IterationRes
   result.simulated = simulated > 0;
   result.invalid = invalid > 0;
   result.ranks_without_server = static_cast<int>(without_server);
+  result.ranks_without_recording = static_cast<int>(without_recording);
   result.ranks_not_switched = static_cast<int>(not_switched);
   if (without_peak > 0) return;
   const double flops = needed_flops_per_token(config, result) * static_cast<double>(config.tokens_per_step());

@@ -42,11 +42,12 @@ struct IterationResult {
   /// Model FLOPs utilisation (training_flops_per_token, without what frozen blocks save) of all GPUs, 0 to 1; empty
   /// unless the peak of each is known.
   std::optional<double> mfu;
-  bool invalid = false;          ///< on simulated GPUs: real computation took longer than the simulated one
-  int ranks_without_server = 0;  ///< ranks whose last request to the server failed; 0 without a server
-  std::string server_problem;    ///< of this rank with the server; empty: none
-  int ranks_not_switched = 0;    ///< ranks whose agent did not accept the clocks of the operating point
-  std::string operating_point;   ///< empty where none is searched
+  bool invalid = false;             ///< on simulated GPUs: real computation took longer than the simulated one
+  int ranks_without_server = 0;     ///< ranks whose last request to the server failed; 0 without a server
+  int ranks_without_recording = 0;  ///< ranks whose recording has ended before the training; 0 without one
+  std::string server_problem;       ///< of this rank with the server; empty: none
+  int ranks_not_switched = 0;       ///< ranks whose agent did not accept the clocks of the operating point
+  std::string operating_point;      ///< empty where none is searched
   /// Of one microbatch, by stage, on the stage's rank that holds most; 0: nothing of the stage is trained. Empty: not
   /// measured in this iteration.
   std::vector<std::int64_t> activation_bytes = {};
@@ -70,9 +71,10 @@ struct IterationTotals {
   double simulated = 0;
   double invalid = 0;
   double peak_flop_s = 0;
-  double without_peak = 0;    ///< ranks whose GPU's peak is not known
-  double without_server = 0;  ///< ranks without connection to the server
-  double not_switched = 0;    ///< ranks whose agent did not accept an operating point
+  double without_peak = 0;       ///< ranks whose GPU's peak is not known
+  double without_server = 0;     ///< ranks without connection to the server
+  double without_recording = 0;  ///< ranks whose recording has ended
+  double not_switched = 0;       ///< ranks whose agent did not accept an operating point
   double end = 0;
 
   /// Replaces the numbers of this rank by the sums over all ranks.

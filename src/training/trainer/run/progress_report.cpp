@@ -51,6 +51,7 @@ std::string RunSummary::json() const {
   }
   json["invalid"] = !invalid.empty();
   json["lost_metrics"] = lost_metrics;
+  if (ranks_without_recording) json["ranks_without_recording"] = *ranks_without_recording;
   if (steps_without_server) json["steps_without_server"] = *steps_without_server;
   return json.dump();
 }
@@ -123,12 +124,8 @@ void say(const std::string& line) {
 /// The first steps of a process take longer than those after them: fewer invalid ones tell nothing.
 constexpr int kInvalidStepsToWarn = 3;
 
-std::string invalid_text(const IterationResult& result) {
-  return fmt::format(
-      "step {}: the real computation has taken longer than the kernels of the simulated GPUs so far, over the whole "
-      "run",
-      result.iteration + 1);
-}
+constexpr const char* kInvalid =
+    "the real computation has taken longer than the kernels of the simulated GPUs so far, over the whole run";
 
 using Clock = std::chrono::steady_clock;
 
@@ -177,6 +174,7 @@ ProgressReport::ProgressReport(const launcher::TrainConfig& config, Output outpu
   }
   say(launcher::starting_note(config));
   if (config.metrics) metrics_.emplace(*config.metrics, first_step);
+  if (config.recording) totals_.set_ranks_without_recording(0);
   if (!config.server) return;
   server_.emplace(config.server->address, config.parallel.world_size());
   totals_.set_steps_without_server(0);
@@ -210,13 +208,15 @@ void ProgressReport::note_simulation(const IterationResult& result) {
         "those of idle GPUs; add simulated_gpu (docs/training.md)");
   }
   if (!result.invalid || ++invalid_steps_ != kInvalidStepsToWarn) return;
-  say(invalid_text(result) +
-      ": times and energies mean nothing while that lasts. Make simulated_gpu.layer_forward_s longer, or the model "
-      "smaller");
+  say(
+      fmt::format("step {}: {}: times and energies mean nothing while that lasts. Make simulated_gpu.layer_forward_s "
+                  "longer, or the model smaller",
+                  result.iteration + 1, kInvalid));
 }
 
 void ProgressReport::add(const IterationResult& result) {
   totals_.add(result);
+  if (config_->recording) totals_.set_ranks_without_recording(result.ranks_without_recording);
   count_server(result);
   note_energy(result);
   note_simulation(result);
@@ -330,6 +330,10 @@ void ProgressReport::finish() {
   fmt::print("{}\n", output_ == Output::summary_json ? summary().json() : summary().text());
   std::fflush(stdout);
   if (summary().lost_metrics > 0) fmt::print(stderr, "{}\n", metrics_->lost_text());
+  if (const int ranks = summary().ranks_without_recording.value_or(0); ranks > 0) {
+    say(fmt::format("the recordings of {} of {} ranks ended before the last step; each has said why", ranks,
+                    config_->parallel.world_size()));
+  }
   if (server_) say(server_->summary());
 }
 
@@ -388,10 +392,9 @@ void DecisionReports::report_validity(const IterationResult& result) {
                    .technique = "simulated_gpu",
                    .change = result.invalid ? "invalid" : "valid",
                    .configuration = result.invalid ? "times and energies mean nothing" : "times and energies count",
-                   .reason = result.invalid ? invalid_text(result)
-                                            : fmt::format("step {}: over the whole run the real computation does not "
-                                                          "take longer than the kernels of the simulated GPUs",
-                                                          result.iteration + 1)});
+                   .reason = result.invalid ? kInvalid
+                                            : "over the whole run the real computation does not take longer than the "
+                                              "kernels of the simulated GPUs"});
 }
 
 std::string unsent_decisions(const client::Status& status) {

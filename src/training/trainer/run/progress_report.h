@@ -57,9 +57,10 @@ struct RunSummary {
   double tokens_per_s = 0;
   std::optional<double> mfu;  ///< over the same time, 0 to 1; empty unless every step has one
   bool simulated = false;
-  std::string invalid = {};        ///< why the figures are invalid (run_record.h); empty: they are valid
-  std::string validity_note = {};  ///< about steps that do not count against the run
-  std::int64_t lost_metrics = 0;   ///< steps whose metrics could not be written
+  std::string invalid = {};                    ///< why the figures are invalid (run_record.h); empty: they are valid
+  std::string validity_note = {};              ///< about steps that do not count against the run
+  std::int64_t lost_metrics = 0;               ///< steps whose metrics could not be written
+  std::optional<int> ranks_without_recording;  ///< whose recording ended early; empty: nothing is recorded
   /// Steps in which a rank got no response from the server; empty: the job has no server.
   std::optional<std::int64_t> steps_without_server;
 
@@ -75,6 +76,7 @@ class RunTotals {
 
   void add(const IterationResult& result);
   void set_lost_metrics(std::int64_t steps) { summary_.lost_metrics = steps; }
+  void set_ranks_without_recording(int ranks) { summary_.ranks_without_recording = ranks; }
   void set_steps_without_server(std::int64_t steps) { summary_.steps_without_server = steps; }
   [[nodiscard]] RunSummary summary() const;
 
@@ -106,7 +108,8 @@ class ProgressReport {
   void observe_server(bool answers, const std::string& problem);
   /// Metrics that cannot be written are reported on standard error, the first of them at once.
   void add(const IterationResult& result);
-  /// Prints the summary, and on standard error how many metrics are lost and steps were done without the server.
+  /// Prints the summary, and on standard error how many metrics are lost, recordings ended before the last step, and
+  /// steps were done without the server.
   void finish();
   [[nodiscard]] RunSummary summary() const { return totals_.summary(); }
 

@@ -289,6 +289,7 @@ IterationTotals TrainingRun::totals_of(const ChangeLoop::Applied& applied, Itera
     totals.without_server = status.server_connected ? 0 : 1;
     result.server_problem = status.server_problem;
   }
+  totals.without_recording = client_->recording_ended() ? 1 : 0;
   totals.not_switched = applied.agent_accepts ? 0 : 1;
   return totals;
 }

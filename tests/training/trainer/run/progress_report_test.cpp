@@ -350,6 +350,22 @@ TEST_F(Metrics, ThatCannotBeWrittenAreToldAtTheFirstAndAtTheEnd) {
   EXPECT_THAT(report.summary().json(), HasSubstr("\"lost_metrics\":3"));
 }
 
+TEST_F(Metrics, SayAtTheEndWhichRecordingsEndedBefore) {
+  config_.recording = "rec";
+  config_.parallel.pp = 4;
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  EXPECT_THAT(report.summary().json(), HasSubstr("\"ranks_without_recording\":0"));
+  IterationResult result;
+  result.time_s = 1;
+  result.ranks_without_recording = 3;
+  report.add(result);
+  testing::internal::CaptureStderr();
+  report.finish();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "the recordings of 3 of 4 ranks ended before the last step; each has said why\n");
+  EXPECT_THAT(report.summary().json(), HasSubstr("\"ranks_without_recording\":3"));
+}
+
 TEST_F(Metrics, AreNoneWhenAllWasDoneBefore) {
   report(4, 4, 20);
   EXPECT_THAT(summary_.text(), HasSubstr("4 steps were done before"));
