@@ -154,8 +154,8 @@ void require_room(const fs::path& folder, std::int64_t bytes) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
   if (error || static_cast<std::int64_t>(space.available) > bytes) return;  // writing tells
-  throw Error(fmt::format("{}: {} bytes are needed and {} are free; free some, or choose another disk",
-                               shown(folder), bytes, space.available));
+  throw Error(fmt::format("{}: {} bytes are needed and {} are free; free some, or choose another disk", shown(folder),
+                          bytes, space.available));
 }
 
 /// Reads what is in a database, and refuses what this program could not serve.
