@@ -70,8 +70,7 @@ void JobTransitions::begin(const MeasuredProfiles& profiles) {
   if (job_.ranks.common_clocks().empty()) {
     return observe(
         "no clock can be set on the ranks of every stage: no agent, a GPU that its agent has leased to another "
-        "process, "
-        "or different GPUs");
+        "process, or different GPUs");
   }
   const auto known = profiles.find(profile_key(job_));
   if (known != profiles.end()) return take(known->second);

@@ -17,8 +17,8 @@ class UsageCount {
   /// Whether the store has counted an iteration: those after it whose reports it has are not counted yet.
   [[nodiscard]] bool is_restored() const { return last_ >= 0; }
   /// Adds the iteration to `usage` unless it is counted. `names`: of the job, with nothing counted. `baseline`: as it
-  /// was measured before this iteration. `is_doubtful`: its energy says little of
-  /// the job. `now_s`: when it ended.
+  /// was measured before this iteration. `is_doubtful`: its energy says little
+  /// of the job. `now_s`: when it ended.
   void add(const JobIteration& iteration, const usage::UsageRow& names, const std::optional<IterationMeans>& baseline,
            bool is_doubtful, double now_s, std::vector<StoredUsage>& usage);
 
