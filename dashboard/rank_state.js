@@ -20,8 +20,7 @@ const rankRow = (store, rank) => {
   const heard_s = store.heard_s.get(rank.rank) ?? null;
   const age_s = heard_s === null ? null : Math.max(0, serverNow_s() - heard_s);
   const reported = summary.stragglers.find((straggler) => straggler.rank === rank.rank);
-  const factor = reported ? Math.max(reported.factor, rank.factor || 0) : rank.factor;
-  const row = {...rank, ended: rank.finished || isOver(summary), report, age_s, factor, now: rank.gpu_now || {}, cause: reported ? reported.cause : '',
+  const row = {...rank, ended: rank.finished || isOver(summary), report, age_s, now: rank.gpu_now || {}, cause: reported ? reported.cause : '',
     plan: units.isNumber(report.plan_version) ? store.planName(report.plan_version) : units.fixed(null)};
   row.problems = problemsOf(row, summary);
   return row;

@@ -186,6 +186,11 @@ http::ServerOptions default_http_options() {
 
 bool TcpAddress::is_loopback() const { return address == "::1" || address.starts_with("127."); }
 
+std::string TcpAddress::loopback_name() const {
+  if (is_loopback()) return address;
+  return address == "0.0.0.0" ? "127.0.0.1" : address == "::" ? "::1" : "";
+}
+
 TcpAddress parse_tcp_address(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) refuse_address(text);

@@ -29,6 +29,8 @@ struct TcpAddress {
   std::uint16_t port = 0;  ///< 0: any that is free
 
   [[nodiscard]] bool is_loopback() const;
+  /// The address by which this machine itself reaches it over the loopback interface; empty: it does not.
+  [[nodiscard]] std::string loopback_name() const;
 };
 
 /// `127.0.0.1:7787` or `[::1]:7787`. Throws InputError, without a place, for anything else; names are not looked up.

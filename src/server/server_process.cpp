@@ -270,10 +270,15 @@ class Server {
   /// For browsers over the loopback interface, where it asks for tokens.
   void offer_sign_ins(const ProcessOptions& options) {
     const auto& tcp = options.config.tcp;
-    const auto loopback = std::ranges::find_if(tcp, &TcpAddress::is_loopback);
+    auto loopback = std::ranges::find_if(tcp, &TcpAddress::is_loopback);
+    if (loopback == tcp.end()) {
+      loopback = std::ranges::find_if(tcp, [](const TcpAddress& each) { return !each.loopback_name().empty(); });
+    }
     if (options.config.loopback_read || loopback == tcp.end()) return;
     SignIns& sign_ins = authenticator_.sign_ins();
-    sign_ins.set_dashboard(addresses_.tcp.at(static_cast<std::size_t>(loopback - tcp.begin())));
+    std::string dashboard = addresses_.tcp.at(static_cast<std::size_t>(loopback - tcp.begin()));
+    dashboard.replace(dashboard.find(loopback->address), loopback->address.size(), loopback->loopback_name());
+    sign_ins.set_dashboard(std::move(dashboard));
     addresses_.dashboard = options.shown_to_person
                                ? sign_ins.address_with(sign_ins.new_code(Authenticator::Clock::now()))
                                : sign_ins.dashboard();

@@ -134,13 +134,16 @@ class Access(ServerTest):
         return text
 
     def test_a_token_is_printed_for_a_person_and_into_no_log(self):
-        words = [LOWGEAR, "serve", "--state", str(self.state), "--listen", f"{ADDRESS}:0"]
+        self.write_tokens(f"admin {TOKENS['admin']}")
+        words = [LOWGEAR, "serve", "--state", str(self.state), "--token-file", str(self.folder / "tokens"), "--listen"]
         terminal, screen = pty.openpty()
-        for output, fits in ((screen, self.assertRegex), (None, self.assertNotRegex)):
-            process = subprocess.Popen(words, stdout=subprocess.PIPE if output is None else output)
+        for listen, shown, output, fits in ((ADDRESS, ADDRESS, screen, self.assertRegex),
+                                            (ADDRESS, ADDRESS, None, self.assertNotRegex),
+                                            ("0.0.0.0", "127.0.0.1", screen, self.assertRegex)):
+            process = subprocess.Popen([*words, f"{listen}:0"], stdout=subprocess.PIPE if output is None else output)
             try:
                 text = self.first_lines(process.stdout.fileno() if output is None else terminal)
-                fits(text, rf"dashboard: http://{ADDRESS}:\d+/#token=[0-9a-f]{{32}}\s")
+                fits(text, rf"dashboard: http://{shown}:\d+/#token=[0-9a-f]{{32}}\s")
             finally:
                 process.terminate()
                 process.wait(PATIENCE_S)

@@ -170,7 +170,8 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
         fmt::format("{}: rank {} failed ({}): its recording ends there", source, recording.rank, printable(failure)));
   } else if (document.contains("ended") && !view.at("ended").boolean()) {
     recording.warnings.push_back(
-        fmt::format("{}: rank {} has not ended its recording: it still runs, or was killed", source, recording.rank));
+        fmt::format("{}: rank {} has not ended its recording: it still runs, was killed, or its disk is full", source,
+                    recording.rank));
   }
   recording.lost_units = view.at("lost_units").integer();
   if (recording.lost_units < 0) view.at("lost_units").fail("is below 0");

@@ -212,7 +212,7 @@ JobStep Profiling::take_verdict(const ProfileVerdict& verdict, const ProfiledJob
   if (!verdict.contradiction.empty()) return RefuseProfile{verdict.contradiction};
   if (verdict.energy_error_pct <= kMostEnergyErrorPct) return PlanByProfile{};
   return RefuseProfile{
-      fmt::format("the trials leave the plan's energy known to {:.2g} % (one standard error), and a "
+      fmt::format("the trials leave the plan's energy known to {:.3g} % (one standard error), and a "
                   "plan needs {:.2g} %",
                   verdict.energy_error_pct, kMostEnergyErrorPct)};
 }

@@ -135,14 +135,14 @@ std::string RankRegistry::text_of_failures() const {
     if (rank && !rank->failure.empty()) failed.push_back(&*rank);
   }
   std::ranges::stable_sort(failed, {}, &RegisteredRank::failure_number);
-  std::vector<std::vector<int>> groups;  // that failed in the same way
+  std::vector<std::vector<int>> groups;  // that failed in the same way, the first one first
   for (const RegisteredRank* rank : failed) {
     const auto same = std::ranges::find_if(
         groups, [&](const std::vector<int>& group) { return find(group.front())->failure == rank->failure; });
     if (same == groups.end()) {
       groups.push_back({rank->spec.rank});
     } else {
-      same->insert(std::ranges::upper_bound(*same, rank->spec.rank), rank->spec.rank);
+      same->push_back(rank->spec.rank);
     }
   }
   std::string text;

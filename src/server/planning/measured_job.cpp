@@ -292,7 +292,7 @@ ProfileVerdict MeasuredJob::judge_profile(const PlanningConditions& conditions) 
   ProfileVerdict verdict{.more_clocks_mhz = step.next_clocks_mhz,
                          .energy_error_pct = step.energy_error_j / step.energy_j * 100,
                          .reason = {}};
-  verdict.reason = fmt::format("the plan's energy is known to {:.2g} % (one standard error)", verdict.energy_error_pct);
+  verdict.reason = fmt::format("the plan's energy is known to {:.3g} % (one standard error)", verdict.energy_error_pct);
   if (verdict.more_clocks_mhz.empty()) {
     verdict.reason += step.is_known ? "; that is enough" : "; no other clock would tell more";
   }

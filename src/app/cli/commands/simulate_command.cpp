@@ -129,9 +129,26 @@ std::optional<std::string> other_profile(const plan::Plan& plan, const api::Prof
       profile, profiled_s, planned_s);
 }
 
+/// Throws InputError where an option states another pipeline than the plan does.
+void refuse_another_pipeline(const ScheduleArguments& given, const plan::Plan& plan) {
+  const auto refuse = [](std::string_view option, const auto& value, const auto& planned) {
+    throw InputError(
+        fmt::format("{} {}: the plan has {}; leave it out: a plan states its pipeline", option, value, planned));
+  };
+  const int ranks = static_cast<int>(plan.ranks.size());
+  if (given.stages && *given.stages != ranks) refuse("--stages", *given.stages, counted(ranks, "rank", "ranks"));
+  if (given.microbatches && *given.microbatches != plan.microbatches)
+    refuse("--microbatches", *given.microbatches, plan.microbatches);
+  if (given.schedule != ScheduleArguments{}.schedule && is_schedule_name(given.schedule) &&
+      lower_case(given.schedule) != plan.schedule) {
+    refuse("--schedule", given.schedule, plan.schedule);
+  }
+}
+
 PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_view text) {
   PlannedPipeline planned;
   planned.plan = plan::read_plan(text, arguments.plan);
+  refuse_another_pipeline(arguments.pipeline.schedule, *planned.plan);
   PipelineInput& input = planned.input;
   api::ProfiledPipeline& pipeline = input.pipeline;
   const std::string profile =
@@ -278,6 +295,8 @@ Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& 
                {"energy_j", replays.timeline.energy_j_total},
                {"busy_s", replays.timeline.busy_s},
                {"blocked_s", replays.timeline.blocked_s}};
+  json["warnings"] = planned.input.pipeline.doubts;
+  for (const std::string& warning : result.warnings) json["warnings"].push_back(warning);
   if (planned.plan) json["planned"] = {{"time_s", planned.plan->time_s}, {"energy_j", planned.plan->energy_j}};
   if (replays.unslowed) {
     json["unslowed"] = {{"time_s", replays.unslowed->time_s}, {"energy_j", replays.unslowed->energy_j}};

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
@@ -36,13 +38,17 @@ Json report_json(const VerifyArguments& arguments, const planner::VerifyReport& 
 /// The folder's report, and the plan that `lowgear plan` showed.
 struct Verified {
   planner::VerifyReport report;
-  int shown_plan = 0;  ///< of a folder that passes
+  int shown_plan = 0;                      ///< of a folder that passes
+  std::vector<std::string> warnings = {};  ///< with which it was planned, likewise
 };
 
 template <class Folder, class Contents>
 Verified verified(const Folder& folder, const Contents& contents_of, Progress* progress) {
   Verified result{.report = verify(folder, progress)};
-  if (result.report.ok()) result.shown_plan = contents_of(folder).chosen_plan;
+  if (!result.report.ok()) return result;
+  api::RunContents contents = contents_of(folder);
+  result.shown_plan = contents.chosen_plan;
+  result.warnings = std::move(contents.run.warnings);
   return result;
 }
 
@@ -117,8 +123,11 @@ ExitCode run_verify(const VerifyArguments& arguments, Console& console) {
                  : verified(read_plan_folder(arguments.folder), in_one_order, &progress);
   }
   if (arguments.json) {
-    console.print_json(report_json(arguments, result.report));
+    Json json = report_json(arguments, result.report);
+    json["warnings"] = result.warnings;
+    console.print_json(json);
   } else {
+    for (const std::string& warning : result.warnings) console.note(warning);
     console.print(report_text(arguments, result));
     for (const std::string& failure : result.report.failures) console.error(failure);
   }

@@ -172,12 +172,19 @@ std::vector<report::Card> cards_of(const estimator::SearchRequest& request, cons
                                    const estimator::SearchReportData& found) {
   const estimator::PlannedLayout& winner = found.best.front();
   const double saved_pct = 100 * (1 - winner.no_later.energy_j / winner.full_clocks.energy_j);
+  const auto is_planned = [&found](const estimator::SearchResult& result) {
+    return static_cast<std::size_t>(&result - found.results.data()) < found.best.size();
+  };
+  const auto energy_j = [&](const estimator::SearchResult& result) {
+    return is_planned(result) ? found.best[static_cast<std::size_t>(&result - found.results.data())].no_later.energy_j
+                              : result.planned_energy_j;
+  };
   const auto fastest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::time_s);
-  const auto leanest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::planned_energy_j);
-  const auto best_in = [](const char* quantity, const estimator::SearchResult& result) {
+  const auto leanest = std::ranges::min_element(found.results, {}, energy_j);
+  const auto best_in = [&](const char* quantity, const estimator::SearchResult& result) {
     return report::Card{fmt::format("Best in {}, estimated", quantity), short_name(result.layout.parallel),
-                        fmt::format("{} s, {} by a quick estimate; {}", significant(result.time_s, 4),
-                                    energy_text(result.planned_energy_j), options_of(result.layout))};
+                        fmt::format("{} s, {} {}; {}", significant(result.time_s, 4), energy_text(energy_j(result)),
+                                    is_planned(result) ? "planned" : "by a quick estimate", options_of(result.layout))};
   };
   std::vector<report::Card> best{best_in("time", *fastest), best_in("energy", *leanest)};
   if (fastest == leanest) best = {best_in("time and energy", *fastest)};

@@ -73,7 +73,7 @@ void check_servers(const std::string& servers, std::vector<std::string>& missing
     problems.push_back(answer.unreachable);
   }
   missing.push_back(fmt::format(
-      "no server answers ({}); the job is planned once one does: start lowgear serve, or correct the address",
+      "no server answers ({}): start lowgear serve, or correct the address; until one answers no job is planned",
       fmt::join(problems, "; ")));
 }
 

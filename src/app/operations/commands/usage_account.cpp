@@ -182,7 +182,9 @@ std::string text_of(const AccountCells& cells, std::size_t names) {
 std::string missing_text(const Balance& balance) {
   if (balance.unmeasured_iterations == 0) return {};
   return fmt::format(
-      "the energy of {} of {} iterations is not known, as not all ranks measured it; no sum contains them",
+      "the energy of {} of {} iterations is not known: not all ranks measured it, or it counts in another job on the "
+      "same GPUs; no sum "
+      "contains them",
       balance.unmeasured_iterations, balance.iterations);
 }
 
