@@ -504,7 +504,7 @@ TEST(Job, NamesTheFirstFailureFirstAndEachWithItsReason) {
   training.job().finish_rank(0, training.now_s(), "RuntimeError");
   training.job().finish_rank(1, training.now_s(), "no word of it; its command was ended by signal 9");
   EXPECT_EQ(problems_of(training.record()).front().text,
-            "rank 2 failed (exit status 3), then rank 0 and 1 other (RuntimeError); perhaps before, rank 1 (no word of "
+            "rank 2 failed (exit status 3), then rank 3 and 1 other (RuntimeError); perhaps before, rank 1 (no word of "
             "it; its command was ended by signal 9)");
 }
 
