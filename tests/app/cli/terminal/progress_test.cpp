@@ -20,6 +20,19 @@ class Stopping final : public Progress {
   void update(std::string_view /*activity*/, double /*fraction*/) override { throw std::runtime_error("stopped"); }
 };
 
+/// Stops once so many tasks have begun.
+class StoppingOnceBegun final : public Progress {
+ public:
+  StoppingOnceBegun(const std::atomic<int>& begun, int tasks) : begun_(begun), tasks_(tasks) {}
+  void update(std::string_view /*activity*/, double /*fraction*/) override {
+    if (begun_ == tasks_) throw std::runtime_error("stopped");
+  }
+
+ private:
+  const std::atomic<int>& begun_;
+  int tasks_;
+};
+
 class Counted {
  public:
   explicit Counted(std::atomic<int>& ended) : ended_(ended) {}
@@ -66,9 +79,13 @@ TEST(RunParallel, ThrowsWhatATaskThrew) {
 }
 
 TEST(RunParallel, EndsTasksThatTellTheirProgressWhenItIsStopped) {
-  Stopping progress;
+  std::atomic<int> begun = 0;
   std::atomic<int> ended = 0;
-  const auto endless = [&ended](const ParallelTask& task) { run_until_stopped(task, ended); };
+  StoppingOnceBegun progress(begun, 2);
+  const auto endless = [&](const ParallelTask& task) {
+    ++begun;
+    run_until_stopped(task, ended);
+  };
   EXPECT_THROW(run_parallel(2, 2, "", progress, endless), std::runtime_error);
   EXPECT_EQ(ended, 2);
 }
