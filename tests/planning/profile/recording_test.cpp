@@ -95,7 +95,9 @@ TEST(ReadRecording, ReadsWhyItIsInvalid) {
   Files files;
   EXPECT_EQ(files.read().invalid, "");
   files.json = replaced(kJson, "\"lost_units\":4", R"("lost_units":4,"ended":false)");
-  EXPECT_THAT(files.read().warnings, Contains(HasSubstr("rank 3 has not ended its recording: it still runs, was killed, or its disk is full")));
+  EXPECT_THAT(
+      files.read().warnings,
+      Contains(HasSubstr("rank 3 has not ended its recording: it still runs, was killed, or its disk is full")));
   files.json = replaced(kJson, "\"lost_units\":4", R"("lost_units":4,"ended":true,"failure":"OSError")");
   EXPECT_THAT(files.read().warnings, Contains(HasSubstr("rank 3 failed (OSError): its recording ends there")));
   files.json = replaced(kJson, "\"lost_units\":4", R"("lost_units":4,"invalid":"short kernels")");
