@@ -93,12 +93,20 @@ report::Table best_table(const estimator::SearchRequest& request, const PriceArg
   return table;
 }
 
+/// Whether the result of this number, which begins at 0, was planned, too.
+bool is_planned(const estimator::SearchReportData& found, std::size_t index) { return index < found.best.size(); }
+
+/// Of its plan that costs no time where there is one, else by a quick estimate.
+double known_energy_j(const estimator::SearchReportData& found, std::size_t index) {
+  return is_planned(found, index) ? found.best[index].no_later.energy_j : found.results[index].planned_energy_j;
+}
+
 /// The objective of a layout, planned where the rival is; empty where that is the time, which the bars show.
 std::string objective_text(const estimator::SearchRequest& request, const PriceArguments& prices,
                            const estimator::SearchReportData& found, std::size_t index) {
   if (request.objective == estimator::SearchObjective::time) return "";
   estimator::SearchResult result = found.results[index];
-  if (found.rival < found.best.size()) result.planned_energy_j = found.best[index].no_later.energy_j;
+  if (found.rival < found.best.size()) result.planned_energy_j = known_energy_j(found, index);
   const double value = value_of(result, request.objective, prices.prices());
   return request.objective == estimator::SearchObjective::energy ? energy_text(value) : "$" + significant(value, 4);
 }
@@ -172,22 +180,21 @@ std::vector<report::Card> cards_of(const estimator::SearchRequest& request, cons
                                    const estimator::SearchReportData& found) {
   const estimator::PlannedLayout& winner = found.best.front();
   const double saved_pct = 100 * (1 - winner.no_later.energy_j / winner.full_clocks.energy_j);
-  const auto is_planned = [&found](const estimator::SearchResult& result) {
-    return static_cast<std::size_t>(&result - found.results.data()) < found.best.size();
+  std::size_t fastest = 0;
+  std::size_t leanest = 0;
+  for (std::size_t i = 1; i < found.results.size(); ++i) {
+    if (found.results[i].time_s < found.results[fastest].time_s) fastest = i;
+    if (known_energy_j(found, i) < known_energy_j(found, leanest)) leanest = i;
+  }
+  const auto best_in = [&found](const char* quantity, std::size_t index) {
+    const estimator::SearchResult& result = found.results[index];
+    return report::Card{
+        fmt::format("Best in {}, estimated", quantity), short_name(result.layout.parallel),
+        fmt::format("{} s, {} {}; {}", significant(result.time_s, 4), energy_text(known_energy_j(found, index)),
+                    is_planned(found, index) ? "planned" : "by a quick estimate", options_of(result.layout))};
   };
-  const auto energy_j = [&](const estimator::SearchResult& result) {
-    return is_planned(result) ? found.best[static_cast<std::size_t>(&result - found.results.data())].no_later.energy_j
-                              : result.planned_energy_j;
-  };
-  const auto fastest = std::ranges::min_element(found.results, {}, &estimator::SearchResult::time_s);
-  const auto leanest = std::ranges::min_element(found.results, {}, energy_j);
-  const auto best_in = [&](const char* quantity, const estimator::SearchResult& result) {
-    return report::Card{fmt::format("Best in {}, estimated", quantity), short_name(result.layout.parallel),
-                        fmt::format("{} s, {} {}; {}", significant(result.time_s, 4), energy_text(energy_j(result)),
-                                    is_planned(result) ? "planned" : "by a quick estimate", options_of(result.layout))};
-  };
-  std::vector<report::Card> best{best_in("time", *fastest), best_in("energy", *leanest)};
-  if (fastest == leanest) best = {best_in("time and energy", *fastest)};
+  std::vector<report::Card> best{best_in("time", fastest), best_in("energy", leanest)};
+  if (fastest == leanest) best = {best_in("time and energy", fastest)};
   best.insert(best.end(), {equals_card(found),
                            {"Iteration time of the first, estimated", significant(winner.result.time_s, 4) + " s",
                             fmt::format("\u00b1 {:.2g} s (90 %)", winner.result.error_s)},
