@@ -118,7 +118,7 @@ class AttachedLoops(unittest.TestCase):
         wait_until(lambda: process.poll() is not None, "the job ends")
         job = self.loop.jobs()[0]
         self.assertEqual(job["state"], "finished")
-        self.assertRegex(job["reason"], "^all ranks have ended; rank [01] and 1 other failed .no word of it; its command ended")
+        self.assertRegex(job["reason"], "^all ranks have ended; rank 0 and 1 other failed .no word of it; its command ended")
 
     def test_evaluations_and_checkpoints_do_not_count_against_the_plan(self):
         # The guard leaves a busy machine alone; a pause is longer than anything else of an iteration.

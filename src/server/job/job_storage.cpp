@@ -165,10 +165,8 @@ void restore_rank(JobRecord& job, const StoredRank& row, double now_s) {
   if (has_value(view, "refusal")) job.ranks.find(rank.rank)->refusal = view.at("refusal").text();
   if (has_value(view, "decisions")) job.ranks.find(rank.rank)->decisions = view.at("decisions").integer();
   if (finished && has_value(view, "failure")) {
-    // An earlier release did not count them.
-    const int number =
-        has_value(view, "failure_number") ? view.at("failure_number").integer_in(0, kMaxStoredNumber) : 0;
-    job.ranks.restore_failure(rank.rank, view.at("failure").text(), number);
+    job.ranks.restore_failure(rank.rank, view.at("failure").text(),
+                              view.at("failure_number").integer_in(1, kMaxStoredNumber));
   } else if (finished) {
     (void)job.ranks.finish(rank.rank);
   }

@@ -150,6 +150,7 @@ std::string RankRegistry::text_of_failures() const {
     const std::string& failure = find(groups[i].front())->failure;
     // Of a process that was killed its launcher speaks after the ranks that lost it.
     const bool is_late_word = failure.starts_with(protocol::kNoWordOfRank);
+    if (is_late_word) std::ranges::sort(groups[i]);  // in whatever order it speaks
     text += fmt::format("{}{}{} ({})",
                         i == 0         ? ""
                         : is_late_word ? "; perhaps before, "

@@ -48,7 +48,7 @@ struct RegisteredRank {
   double registered_s = 0;  ///< to this process of the server
   bool finished = false;
   std::string failure{};       ///< that ended it; empty: none is known
-  int failure_number = 0;      ///< the failures of a job are counted from 1 on; 0: none is known
+  int failure_number = 0;      ///< the failures of a job are counted from 1 on; 0: it has none
   std::string refusal{};       ///< why it follows no plans, although it could; empty: it does
   std::int64_t decisions = 0;  ///< number of the last one that it has reported; 0: none
   std::string energy_fault{};  ///< why energies that it has just reported do not count; empty: they do
