@@ -37,6 +37,7 @@ void JobTransitions::carry_out(JobStep step) {
             ask(PlanningTask::Kind::judge_profile, "all requested clocks have been measured", false);
           },
           [&](PlanByProfile) {
+            use(*job_.profiling.own());  // the last verdict may have been of more measurements
             outbox_.changes().store.documents.push_back(
                 {"profile/" + profile_key(job_), write_measured_profile(*job_.profiling.own())});
             enter(JobState::planning, "plans");

@@ -196,6 +196,8 @@ std::string Profiling::why_no_more(std::int64_t latest_iteration, double now_s) 
 JobStep Profiling::take_verdict(const ProfileVerdict& verdict, const ProfiledJob& job, JobOutbox& outbox,
                                 double now_s) {
   is_judging_ = false;
+  const bool is_enough = verdict.contradiction.empty() && verdict.energy_error_pct <= kMostEnergyErrorPct;
+  if (is_enough) sweep_.keep();
   std::optional<PlanVersion> plan;
   std::string next;
   if (!verdict.more_clocks_mhz.empty()) {
@@ -209,8 +211,17 @@ JobStep Profiling::take_verdict(const ProfileVerdict& verdict, const ProfiledJob
   }
   outbox.decide("profile", verdict.reason + next, now_s);
   if (plan) return IssuePlan{std::move(*plan)};
+  if (is_enough) return PlanByProfile{};
+  // Stalled iterations of a later round may have spoiled the means.
+  if (sweep_.return_to_kept()) {
+    merge(job.layout.stages(), job.ranks.simulated());
+    outbox.decide("profile",
+                  "the last round has made the profile worse: plans use the measurements before it, by which the "
+                  "plan's energy was known well enough",
+                  now_s);
+    return PlanByProfile{};
+  }
   if (!verdict.contradiction.empty()) return RefuseProfile{verdict.contradiction};
-  if (verdict.energy_error_pct <= kMostEnergyErrorPct) return PlanByProfile{};
   return RefuseProfile{
       fmt::format("the trials leave the plan's energy known to {:.3g} % (one standard error), and a "
                   "plan needs {:.2g} %",
@@ -295,6 +306,10 @@ void Profiling::restore(const JsonView& state, const protocol::JobSpec& spec,
   }
   if (first_version == 0) return;
   sweep_ = TrialSweep(first_version);
+  const auto version = [&](std::string_view member) {
+    return has_value(state, member) ? state.at(member).integer_in(0, kMaxStoredNumber) : 0;
+  };
+  sweep_.restore_kept(version("sweep_kept_version"), version("sweep_last_version"));
   const JsonView wanted = state.at(kWanted);
   std::vector<int> clocks_mhz;
   for (std::size_t i = 0; i < wanted.size(); ++i) clocks_mhz.push_back(wanted.at(i).integer_in(1, kMaxStoredNumber));
@@ -315,6 +330,8 @@ void Profiling::write_state(Json& state) const {
   state["wanted_clocks_mhz"] = sweep_.round().wanted_mhz;
   state["sweep_first_version"] = sweep_.first_version();
   state["sweep_version"] = sweep_.round().plan_version;
+  state["sweep_kept_version"] = sweep_.kept_version();
+  state["sweep_last_version"] = sweep_.last_version();
   state["sweep_end_iteration"] = sweep_.round().end_iteration;
   state["trials_cost_s"] = budget_.spent_s();
   state["trials_steepness"] = budget_.steepness();

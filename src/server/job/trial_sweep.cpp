@@ -79,11 +79,30 @@ void TrialSweep::begin(int plan_version, std::int64_t end_iteration, double now_
 
 bool TrialSweep::add(const protocol::RankCells& cells) {
   if (first_version_ == 0 || cells.plan_version < first_version_) return false;
+  if (last_version_ > 0 && cells.plan_version > last_version_) return false;
   if (!seen_.insert({cells.plan_version, cells.rank}).second) return false;
   if (cells.plan_version == round_.plan_version) posted_.insert(cells.rank);
   absent_.erase(cells.rank);
   measured_.put(cells);
+  if (cells.plan_version <= kept_version_) kept_.put(cells);
   return true;
+}
+
+void TrialSweep::keep() {
+  kept_ = measured_;
+  kept_version_ = round_.plan_version;
+}
+
+bool TrialSweep::return_to_kept() {
+  if (kept_version_ == 0) return false;
+  measured_ = kept_;
+  last_version_ = kept_version_;
+  return true;
+}
+
+void TrialSweep::restore_kept(int kept_version, int last_version) {
+  kept_version_ = kept_version;
+  last_version_ = last_version;
 }
 
 }  // namespace lowgear::server

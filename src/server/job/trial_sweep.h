@@ -63,6 +63,18 @@ class TrialSweep {
   /// of this sweep.
   bool add(const protocol::RankCells& cells);
   [[nodiscard]] const SweepCells& measured() const { return measured_; }
+
+  /// The measurements so far are enough for a plan.
+  void keep();
+  /// Plan version of the round whose measurements were kept; 0: none.
+  [[nodiscard]] int kept_version() const { return kept_version_; }
+  /// Drops what was measured after `keep`, also where it arrives later. Returns false where nothing was kept.
+  [[nodiscard]] bool return_to_kept();
+  /// Measurements under later plans do not count; 0: all count.
+  [[nodiscard]] int last_version() const { return last_version_; }
+  /// Continues a sweep of which these were `kept_version` and `last_version`, before measurements are added.
+  void restore_kept(int kept_version, int last_version);
+
   /// Whether the rank has not posted under the round's version, and is not absent.
   [[nodiscard]] bool waits_for(int rank) const { return !posted_.contains(rank) && !absent_.contains(rank); }
   /// Number of ranks that are not waited for.
@@ -76,6 +88,9 @@ class TrialSweep {
   TrialRound round_;
   std::optional<TrialRound> first_round_;
   SweepCells measured_;
+  SweepCells kept_;
+  int kept_version_ = 0;
+  int last_version_ = 0;
   std::set<int> posted_;
   std::set<int> absent_;
   std::set<std::pair<int, int>> seen_;  ///< (version, rank)

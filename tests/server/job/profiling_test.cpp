@@ -128,6 +128,33 @@ TEST(JobProfiling, MakesNoPlanWhoseEnergyIsKnownTooBadly) {
   EXPECT_TRUE(training.run_until(JobState::running, kEnoughIterations));
 }
 
+TEST(JobProfiling, PlansByTheRoundBeforeOneThatMadeTheProfileWorse) {
+  protocol::JobSpec spec = quickly_profiled(2, 1);
+  spec.profiling->allowance_pct = 100;
+  SimulatedJob training(spec);
+  training.energy_error = 0.03;  // enough for a plan, and more trials would improve it
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::profiling));
+  while (training.record().profiling.sweep().rounds() < 2) training.run(1);
+  ASSERT_GT(training.record().profiling.sweep().kept_version(), 0);
+  training.energy_error = 0.5;
+  ASSERT_TRUE(training.run_until(JobState::running, kEnoughIterations));
+  EXPECT_THAT(training.reasons("profile"), Contains(HasSubstr("plans use the measurements before it")));
+  const auto worst_error = [&] {
+    double worst = 0;
+    for (const protocol::RankCells& posted : training.record().profiling.sweep().measured().all()) {
+      for (const protocol::ProfileCell& cell : posted.cells)
+        worst = std::max(worst, cell.energy_error_j / cell.energy_j);
+    }
+    return worst;
+  };
+  EXPECT_NEAR(worst_error(), 0.03, 1e-9);
+  training.restart_server();
+  training.run(5);
+  EXPECT_EQ(training.record().state(), JobState::running);
+  EXPECT_NEAR(worst_error(), 0.03, 1e-9);
+}
+
 TEST(JobProfiling, MakesNoPlanFromAProfileThatContradictsTheBaseline) {
   for (const double scale : {0.5, 0.8, 1.2}) {
     SimulatedJob training(quickly_profiled(2, 2));

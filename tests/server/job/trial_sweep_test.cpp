@@ -66,6 +66,31 @@ TEST(TrialSweep, TakesNothingOfAnEarlierSweep) {
   EXPECT_THAT(sweep.measured().all(), SizeIs(1));
 }
 
+TEST(TrialSweep, ReturnsToWhatWasKept) {
+  TrialSweep sweep(1);
+  EXPECT_FALSE(sweep.return_to_kept());
+  sweep.want({1410});
+  sweep.begin(1, 5, 10);
+  (void)sweep.add(cells(0, 1, {1410}, 1));
+  sweep.keep();
+  EXPECT_EQ(sweep.kept_version(), 1);
+  sweep.want({1410});
+  sweep.begin(2, 9, 20);
+  (void)sweep.add(cells(0, 2, {1410}, 2));
+  EXPECT_TRUE(sweep.return_to_kept());
+  EXPECT_EQ(sweep.measured().all().at(0).cells.at(0).time_s, 1);
+  EXPECT_FALSE(sweep.add(cells(1, 2, {1410}, 2))) << "of a round that does not count";
+  EXPECT_TRUE(sweep.add(cells(1, 1, {1410}, 1)));
+
+  TrialSweep again(1);
+  again.restore_kept(sweep.kept_version(), 0);
+  (void)again.add(cells(0, 1, {1410}, 1));
+  (void)again.add(cells(0, 2, {1410}, 2));
+  EXPECT_EQ(again.measured().all().at(0).cells.at(0).time_s, 2);
+  EXPECT_TRUE(again.return_to_kept());
+  EXPECT_EQ(again.measured().all().at(0).cells.at(0).time_s, 1);
+}
+
 TEST(TrialSweep, TakesTheNewestOfEachCell) {
   TrialSweep sweep(1);
   (void)sweep.add(cells(0, 1, {1410, 900}, 1));
