@@ -490,8 +490,9 @@ EnergyRegression fit_energy(const EnergyWindows& windows, std::optional<double> 
     if (solution.all_identified()) {
       EnergyRegression result = regression(solution);
       result.blocking = mean_blocking(windows, solution, cells);
-      result.blocking_by_clock.assign(solution.powers.begin() + static_cast<std::ptrdiff_t>(cells),
-                                      solution.powers.end());
+      for (std::size_t clock = 0; clock < windows.waiting_clocks_mhz.size(); ++clock) {
+        result.blocking_by_clock[windows.waiting_clocks_mhz[clock]] = solution.powers[cells + clock];
+      }
       return result;
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <compare>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -73,8 +74,8 @@ struct EnergyRegression {
   std::vector<CellPower> cells;  ///< as in EnergyWindows::cells
   /// Estimated, the mean over the time that was waited; empty where it was given.
   std::optional<CellPower> blocking;
-  /// By clock, as in EnergyWindows::waiting_clocks_mhz; empty where the windows do not tell them apart.
-  std::vector<CellPower> blocking_by_clock;
+  /// By clock; empty where the windows do not tell them apart.
+  std::map<int, CellPower> blocking_by_clock;
   double residual_j = 0;  ///< root mean square of the residuals of windows
   std::size_t window_count = 0;
 };

@@ -240,6 +240,7 @@ RankProfile profile_rank(std::vector<Recording> parts, const ProfilingOptions& o
     profile.cells[fitted.cells[i]].power = fitted.regression.cells[i];
   }
   profile.blocking = fitted.regression.blocking;
+  profile.blocking_by_clock = fitted.regression.blocking_by_clock;
   for (auto& [key, cell] : profile.cells) {
     if (empty.contains({key.stage, key.kind})) cell.power = kEmptyUnitPower;
   }

@@ -59,7 +59,8 @@ struct RankProfile {
   std::map<CellKey, RankCell> cells;
   std::set<int> stages;
   std::optional<CellPower> blocking;
-  double energy_error_share = 0;  ///< of all its energies at once
+  std::map<int, CellPower> blocking_by_clock;  ///< empty where it is not known by clock
+  double energy_error_share = 0;               ///< of all its energies at once
   std::string gpu_name;
 };
 

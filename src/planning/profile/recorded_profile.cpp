@@ -54,6 +54,7 @@ void add_rank(RecordedCell& cell, const RankCell& of_rank, double energy_error_s
 struct StageBlocking {
   int ranks = 0;
   RecordedBlocking sum;
+  std::map<int, RunningMean> by_clock_w;
 };
 
 class ProfileBuilder {
@@ -76,6 +77,7 @@ class ProfileBuilder {
       blocking.sum.power_w += rank.blocking->power_w;
       blocking.sum.error_w = std::hypot(blocking.sum.error_w, rank.blocking->error_w);
       blocking.sum.is_identified = blocking.sum.is_identified && rank.blocking->is_identified;
+      for (const auto& [clock_mhz, power] : rank.blocking_by_clock) blocking.by_clock_w[clock_mhz].add(power.power_w);
     }
   }
 
@@ -101,6 +103,9 @@ class ProfileBuilder {
       blocking.sum.power_w /= blocking.ranks;
       blocking.sum.error_w /= blocking.ranks;
       blocking.sum.most_computing_w = most_computing_w(stage);
+      for (const auto& [clock_mhz, power_w] : blocking.by_clock_w) {
+        blocking.sum.power_w_by_clock[clock_mhz] = power_w.mean();
+      }
       profile.blocking.push_back(blocking.sum);
     }
     return profile;

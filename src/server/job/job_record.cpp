@@ -51,8 +51,11 @@ void JobRecord::count_usage(const JobIteration& iteration, double now_s, std::ve
   // The energy of jobs that share a GPU says nothing about the savings of one of them.
   const std::optional<Comparison> compared = comparison_of(*this);
   const bool is_doubtful = !invalid.empty() || ranks.shares_with_other_jobs();
+  // Full clocks in place of a plan save nothing, and their scatter around the baseline is no loss.
+  const PlanVersion* newest = plans.newest();
+  const bool has_plan = newest != nullptr && newest->purpose != protocol::PlanPurpose::full_clocks;
   const bool compares =
-      stated_baseline(*this) != nullptr && !is_doubtful && !(compared && compared->has_slow_baseline());
+      has_plan && stated_baseline(*this) != nullptr && !is_doubtful && !(compared && compared->has_slow_baseline());
   usage.add(iteration, names, compares ? baseline.result() : std::nullopt, is_doubtful, now_s, rows);
 }
 

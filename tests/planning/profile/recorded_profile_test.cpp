@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-
 #include "base/core/error_of.h"
 #include "planning/profile/made_up_recording.h"
 #include "planning/profile/options.h"
@@ -303,6 +302,23 @@ TEST(ProfileRecordings, WarnsOfAPowerOfWaitingThatCannotBe) {
   ASSERT_EQ(profile.blocking.size(), 1);
   EXPECT_NEAR(profile.blocking[0].most_computing_w.value(), 350, 20);
   EXPECT_THAT(profile.warnings, Contains(AllOf(HasSubstr("stage 0: waiting draws"), HasSubstr("but computing draws"))));
+}
+
+TEST(ProfileRecordings, StatesThePowerOfWaitingByClock) {
+  MadeUpProcess process;
+  for (const int clock_mhz : {1400, 1000}) {
+    process.power_w[{0, OpKind::forward, clock_mhz}] = clock_mhz / 4.0;
+    process.power_w[{0, OpKind::backward, clock_mhz}] = clock_mhz / 3.0;
+  }
+  process.blocking_by_clock_w = {{1400, 120}, {1000, 70}};
+  const RecordedProfile profile = profile_recordings(std::vector{process.record({1400, 1000}, 60, 8)}, {});
+  ASSERT_EQ(profile.blocking.size(), 1);
+  const std::map<int, double>& by_clock_w = profile.blocking[0].power_w_by_clock;
+  ASSERT_EQ(by_clock_w.size(), 2);
+  EXPECT_NEAR(by_clock_w.at(1400), 120, 6);
+  EXPECT_NEAR(by_clock_w.at(1000), 70, 6);
+  EXPECT_LT(by_clock_w.at(1000), profile.blocking[0].power_w);
+  EXPECT_GT(by_clock_w.at(1400), profile.blocking[0].power_w);
 }
 
 TEST(ProfileRecordings, RepairsATopClockThatMeasuresSlowerThanTheNextByNoise) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "app/cli/terminal/table.h"
@@ -67,6 +68,15 @@ std::string work_table(const steps::WorkModel& work) {
                      100 * work.error(), table.text());
 }
 
+/// Plans use one power of waiting: how far it is from that at the clock at which a GPU waits.
+std::string waiting_range_text(const std::map<int, double>& power_w_by_clock) {
+  if (power_w_by_clock.size() < 2) return "";
+  const auto& [lowest_mhz, lowest_w] = *power_w_by_clock.begin();
+  const auto& [highest_mhz, highest_w] = *power_w_by_clock.rbegin();
+  return fmt::format(" on average, {:.1f} W at {} MHz and {:.1f} W at {} MHz", lowest_w, lowest_mhz, highest_w,
+                     highest_mhz);
+}
+
 std::string recorded_table(const profile::RecordedProfile& profile) {
   Table table({{"stage"},
                {"instruction", Table::Align::left},
@@ -84,9 +94,10 @@ std::string recorded_table(const profile::RecordedProfile& profile) {
   }
   std::string text = table.text();
   for (const profile::RecordedBlocking& blocking : profile.blocking) {
-    fmt::format_to(std::back_inserter(text), "stage {}: waiting draws {} W\n", blocking.stage,
+    fmt::format_to(std::back_inserter(text), "stage {}: waiting draws {} W{}\n", blocking.stage,
                    blocking.is_identified ? fmt::format("{:.2f} +-{:.2f}", blocking.power_w, blocking.error_w)
-                                          : "an unknown power");
+                                          : "an unknown power",
+                   waiting_range_text(blocking.power_w_by_clock));
   }
   return text;
 }
@@ -112,8 +123,15 @@ Json recorded_json(const profile::RecordedProfile& profile) {
   }
   Json blocking = Json::array();
   for (const profile::RecordedBlocking& row : profile.blocking) {
-    blocking.push_back(
-        {{"stage", row.stage}, {"power_w", row.power_w}, {"error_w", row.error_w}, {"identified", row.is_identified}});
+    Json by_clock = Json::array();
+    for (const auto& [clock_mhz, power_w] : row.power_w_by_clock) {
+      by_clock.push_back({{"frequency", clock_mhz}, {"power_w", power_w}});
+    }
+    blocking.push_back({{"stage", row.stage},
+                        {"power_w", row.power_w},
+                        {"error_w", row.error_w},
+                        {"identified", row.is_identified},
+                        {"by_clock", std::move(by_clock)}});
   }
   return {{"simulated", profile.simulated}, {"cells", cells}, {"blocking", blocking}, {"warnings", profile.warnings}};
 }
