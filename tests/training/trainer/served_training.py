@@ -42,8 +42,11 @@ class ServedTraining(AgentTraining):
         finally:
             connection.close()
 
-    def reasons(self, kind):
-        """Of the decisions of the only job."""
+    def decisions(self):
+        """Kind and reason of each decision of the only job."""
         jobs = self.get("/v1/jobs")["jobs"]
         decisions = self.get(f"/v1/jobs/{jobs[0]['job']}/decisions")["decisions"] if jobs else []
-        return [each["reason"] for each in decisions if each["kind"] == kind]
+        return [(each["kind"], each["reason"]) for each in decisions]
+
+    def reasons(self, kind):
+        return [reason for each, reason in self.decisions() if each == kind]
