@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <system_error>
 #include <utility>
@@ -101,7 +102,8 @@ void RankNote::remove() {
   file_.reset();
 }
 
-std::string finish_gone_ranks(const fs::path& mark, const std::string& failure) {
+GoneRanks finish_gone_ranks(const fs::path& mark, const std::string& failure) {
+  GoneRanks gone;
   const auto end = std::chrono::steady_clock::now() + kAllAnswers;
   std::error_code unknown;
   for (const fs::directory_entry& entry : fs::directory_iterator(mark.parent_path(), unknown)) {
@@ -110,14 +112,18 @@ std::string finish_gone_ranks(const fs::path& mark, const std::string& failure) 
     if (!file || !lock_note(file)) continue;
     std::error_code no_size;
     if (fs::file_size(entry.path(), no_size) == 0) continue;  // it has not registered
-    if (std::chrono::steady_clock::now() > end) return "it takes too long";
     try {
-      finish_rank(read_note(entry.path()), failure);
+      const NotedRank rank = read_note(entry.path());
+      gone.numbers.push_back(rank.rank);
+      if (!gone.problem.empty()) continue;
+      if (std::chrono::steady_clock::now() > end) throw Error("it takes too long");
+      finish_rank(rank, failure);
     } catch (const Error& error) {
-      return error.what();
+      gone.problem = error.what();
     }
   }
-  return "";
+  std::ranges::sort(gone.numbers);
+  return gone;
 }
 
 }  // namespace lowgear::client

@@ -40,9 +40,14 @@ class RankNote {
   FileDescriptor file_;
 };
 
+/// Ranks whose processes ended without a word.
+struct GoneRanks {
+  std::vector<int> numbers;  ///< lowest first
+  std::string problem;       ///< why a server was not told; empty: all were
+};
+
 /// Tells the servers that the ranks are over whose notes lie next to the mark and whose processes are gone. `failure`
-/// has ended them; empty: none is known. Takes a few seconds at most. Returns why a server was not told; empty: all
-/// were.
-[[nodiscard]] std::string finish_gone_ranks(const std::filesystem::path& mark, const std::string& failure);
+/// has ended them; empty: none is known. Takes a few seconds at most.
+[[nodiscard]] GoneRanks finish_gone_ranks(const std::filesystem::path& mark, const std::string& failure);
 
 }  // namespace lowgear::client

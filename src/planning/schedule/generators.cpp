@@ -330,8 +330,9 @@ Schedule make_schedule(const ScheduleRequest& request) {
     throw InputError(fmt::format("no schedule is called {}; there are {}", quote(request.name), names));
   }
   if (!found->runs_chunks(request.chunks) && request.chunks == 1) {
-    throw InputError(fmt::format("{}: with 1 virtual stage per rank it is 1f1b; give {} or more, or name 1f1b",
-                                 found->name, found->fewest_chunks));
+    throw InputError(
+        fmt::format("{}: with 1 virtual stage per rank it is 1f1b; give {} virtual stages or more, or name 1f1b",
+                    found->name, found->fewest_chunks));
   }
   if (!found->runs_chunks(request.chunks) && request.chunks > 1) {
     throw InputError(fmt::format("{}: {} virtual stages per rank; it runs {}", found->name, request.chunks,

@@ -219,7 +219,7 @@ std::vector<MeasuredTimeline> measured_timelines(std::span<const profile::Record
 }
 
 IterationComparison compare_with(std::span<const MeasuredTimeline> timelines, const schedule::PipelineDag& dag,
-                                 std::span<const double> expected_s) {
+                                 std::span<const double> expected_s, std::span<const int> clocks_mhz) {
   const auto counted = std::ranges::find_if(
       timelines, [](const MeasuredTimeline& timeline) { return timeline.iteration >= kWarmUpIterations; });
   const auto first = counted == timelines.end() ? timelines.begin() : counted;
@@ -236,6 +236,7 @@ IterationComparison compare_with(std::span<const MeasuredTimeline> timelines, co
         const double time_s = measured.end_s - measured.start_s;
         const double difference_s = time_s - expected_s[op];
         ++cell.units;
+        if (measured.clock_mhz != clocks_mhz[op]) ++cell.at_other_clocks;
         cell.expected_s += expected_s[op++];
         cell.measured_s += time_s;
         squares[{measured.stage, measured.kind}] += difference_s * difference_s;

@@ -70,6 +70,7 @@ struct UnitComparison {
   int stage = 0;
   OpKind kind = OpKind::forward;
   long long units = 0;
+  long long at_other_clocks = 0;  ///< of these, other than expected
   double expected_s = 0;
   double measured_s = 0;
   double deviation_s = 0;  ///< of single units' differences from their expectation
@@ -85,8 +86,9 @@ struct IterationComparison {
 };
 
 /// Compares all timelines but those of the first kWarmUpIterations iterations, or all when there are no others.
-/// `expected_s` by op of `dag`. `timelines` are not empty.
+/// `expected_s` and `clocks_mhz` by op of `dag`. `timelines` are not empty.
 [[nodiscard]] IterationComparison compare_with(std::span<const MeasuredTimeline> timelines,
-                                               const schedule::PipelineDag& dag, std::span<const double> expected_s);
+                                               const schedule::PipelineDag& dag, std::span<const double> expected_s,
+                                               std::span<const int> clocks_mhz);
 
 }  // namespace lowgear::report

@@ -143,8 +143,8 @@ void JobTransitions::take(const JobIteration& iteration) {
     const IterationMeans& baseline = *job_.baseline.result();
     outbox_.decide(
         "baseline",
-        fmt::format("full clocks take {:.4g} s ± {:.2g} s per iteration on average ({} iterations, {} others "
-                    "stalled)",
+        fmt::format("full clocks take {:.4g} s ± {:.2g} s per iteration on average ({} iterations; stalled and not "
+                    "counted: {})",
                     baseline.time_s, baseline.time_error_s, baseline.iterations, baseline.stalled),
         now_s_);
     job_.watch.guard().set_baseline(baseline);

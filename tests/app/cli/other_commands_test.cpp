@@ -211,6 +211,19 @@ TEST_F(Commands, SimulateComparesAPlanWithWhatWasMeasured) {
   EXPECT_THAT(text.out, HasSubstr("simulated s"));
   EXPECT_THAT(text.out, HasSubstr("+10.00 % of the replayed time, mean of 1 iteration\n"));
   EXPECT_THAT(text.out, ::testing::Not(HasSubstr("measured")));
+  EXPECT_THAT(text.err, ::testing::Not(HasSubstr("other clocks")));
+}
+
+TEST_F(Commands, SimulateSaysThatARecordingIsOfOtherClocks) {
+  const std::string plan = planned();
+  plan::Plan other = plan::read_plan(read_file(plan), plan);
+  for (std::vector<plan::PlannedOp>& ops : other.ranks) {
+    for (plan::PlannedOp& op : ops) op.clock_mhz -= 15;
+  }
+  const std::string recording = (folder_ / "recording").string();
+  write_recording_of(other, recording);
+  EXPECT_THAT(run_lowgear(simulate(plan, {"--measured", recording})).err,
+              HasSubstr("warning: 36 of 36 recorded units ran at other clocks than the plan's"));
 }
 
 TEST_F(Commands, SimulateRefusesRecordingsThatDoNotFit) {

@@ -52,17 +52,19 @@ class RankNoteTest : public testing::Test {
 TEST_F(RankNoteTest, SpeaksForAProcessThatIsGoneAndForNoOther) {
   const pid_t rank = start_rank();
   FakeServer server(folder_ / "server.sock");
-  EXPECT_EQ(finish_gone_ranks(mark(), "signal 9"), "");
+  EXPECT_EQ(finish_gone_ranks(mark(), "signal 9").problem, "");
   EXPECT_EQ(server.count("/finish"), 0U) << "it lives";
   kill_rank(rank);
-  EXPECT_EQ(finish_gone_ranks(mark(), "signal 9"), "");
+  const GoneRanks gone = finish_gone_ranks(mark(), "signal 9");
+  EXPECT_EQ(gone.problem, "");
+  EXPECT_EQ(gone.numbers, std::vector{3});
   ASSERT_EQ(server.count("/finish"), 1U);
   EXPECT_EQ(server.bodies("/finish").at(0), (Json{{"rank", 3}, {"failure", "signal 9"}}));
 }
 
 TEST_F(RankNoteTest, SaysThatTheServerIsAway) {
   kill_rank(start_rank());
-  EXPECT_THAT(finish_gone_ranks(mark(), ""), testing::HasSubstr("server.sock"));
+  EXPECT_THAT(finish_gone_ranks(mark(), "").problem, testing::HasSubstr("server.sock"));
 }
 
 TEST_F(RankNoteTest, IsGoneOnceTheServerKnowsTheEnd) {
@@ -76,7 +78,7 @@ TEST_F(RankNoteTest, IsGoneOnceTheServerKnowsTheEnd) {
 TEST_F(RankNoteTest, NeedsNoFolder) {
   RankNote note(folder_ / "absent" / "mark", "abc");
   note.write({.addresses = {}, .tls = {}, .token_file = {}, .job = "j-1", .rank = 0, .rank_key = "k"});
-  EXPECT_EQ(finish_gone_ranks(folder_ / "absent" / "mark", ""), "");
+  EXPECT_EQ(finish_gone_ranks(folder_ / "absent" / "mark", "").numbers, std::vector<int>());
 }
 
 }  // namespace

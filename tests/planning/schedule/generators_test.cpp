@@ -371,7 +371,7 @@ TEST(MakeSchedule, RefusesARequestThatDoesNotFit) {
   EXPECT_EQ(error_of([] {
               (void)make_schedule({"interleaved", 4, 8, 1, {}});
             }),
-            "interleaved: with 1 virtual stage per rank it is 1f1b; give 2 or more, or name 1f1b");
+            "interleaved: with 1 virtual stage per rank it is 1f1b; give 2 virtual stages or more, or name 1f1b");
   EXPECT_THAT(error_of([] {
                 (void)make_schedule({"envpipe", 4, 8, 1, equal_stages(3, 1, 2)});
               }),

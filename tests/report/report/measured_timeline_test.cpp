@@ -139,18 +139,23 @@ TEST(CompareWith, TakesMeansAfterTheWarmUp) {
   std::vector<double> expected_s;
   for (const schedule::ComputeOp& op : run.dag.ops) expected_s.push_back(op.kind == OpKind::forward ? 0.08 : 0.2);
   const auto timelines = measured_timelines(run.recordings, run.dag);
-  const IterationComparison comparison = compare_with(timelines, run.dag, expected_s);
+  std::vector<int> clocks_mhz(run.dag.ops.size(), timelines.at(0).ranks.at(0).ops.at(0).clock_mhz);
+  clocks_mhz.front() = 1;
+  const IterationComparison comparison = compare_with(timelines, run.dag, expected_s, clocks_mhz);
   EXPECT_EQ(comparison.iterations, 2);
   EXPECT_NEAR(comparison.measured_s, run.iteration_end_s - 0.001, 1e-9) << "less what rank 0 waits for its first unit";
   ASSERT_THAT(comparison.units, SizeIs(4));
   const UnitComparison& forward = comparison.units[0];
   EXPECT_EQ(forward.units, 2 * 2);
+  EXPECT_EQ(forward.at_other_clocks, 2);
+  EXPECT_EQ(comparison.units[1].at_other_clocks, 0);
   EXPECT_NEAR(forward.expected_s, 0.08, 1e-12);
   EXPECT_NEAR(forward.measured_s, 0.1, 1e-9);
   EXPECT_NEAR(forward.deviation_s, 0, 1e-6);
   EXPECT_NEAR(forward.difference_pct(), 25, 1e-6);
   EXPECT_NEAR(comparison.units[1].difference_pct(), 0, 1e-6);
-  EXPECT_EQ(compare_with(std::span(timelines).first(2), run.dag, expected_s).iterations, 2) << "better than none";
+  EXPECT_EQ(compare_with(std::span(timelines).first(2), run.dag, expected_s, clocks_mhz).iterations, 2)
+      << "better than none";
 }
 
 Timeline planned_timeline(const SampleRun& run) {

@@ -182,12 +182,11 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
     input.free_layers = api::FreeLayers{layer_profile_of(problem.profile, given), given};
   }
   api::require_planning_memory(ranks, problem.microbatches, kMostChunks, available_memory_bytes());
-  BlockingPower blocking = blocking_power_of(arguments, file, ranks);
-  problem.blocking_power_w = std::move(blocking.by_rank_w);
+  const BlockingPower blocking = blocking_power_of(arguments, file, ranks);
+  problem.blocking_power_w = blocking.by_rank_w;
   input.predicted = predicted_rows_of(file.profile, file.predicted, problem.profile);
   input.simulated = file.simulated;
-  input.doubts = doubts_of(file, problem.blocking_power_w, arguments.gpu_name, arguments.units);
-  if (blocking.assumption) input.doubts.insert(input.doubts.begin(), *blocking.assumption);
+  input.doubts = doubts_of(file, blocking, arguments.gpu_name, arguments.units);
   return input;
 }
 

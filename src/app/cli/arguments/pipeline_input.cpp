@@ -208,10 +208,12 @@ profile::ProfileFile load_profile(const std::string& path, profile::ImpossibleUn
   return profile::read_profile_file(text, path, units);
 }
 
-std::vector<std::string> doubts_of(const profile::ProfileFile& file, std::span<const double> blocking_power_w,
+std::vector<std::string> doubts_of(const profile::ProfileFile& file, const BlockingPower& blocking,
                                    std::string_view gpu_name, profile::ImpossibleUnits units) {
-  return profile_doubts(
-      file, {.blocking_power_w = blocking_power_w, .gpu = estimator::power_limit_of(gpu_name), .units = units});
+  std::vector<std::string> doubts = profile_doubts(
+      file, {.blocking_power_w = blocking.by_rank_w, .gpu = estimator::power_limit_of(gpu_name), .units = units});
+  if (blocking.assumption) doubts.insert(doubts.begin(), *blocking.assumption);
+  return doubts;
 }
 
 void require_given(const PipelineArguments& arguments) {
@@ -253,11 +255,10 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   pipeline.profile = input.file.profile;
   // Blocking power is by rank; a named schedule has as many as --stages says, which may be wrong for the profile.
   ScheduleArguments schedule = arguments.schedule;
-  std::optional<std::string> assumption;
+  BlockingPower blocking;
   const auto resolve_blocking_power = [&](int ranks) {
-    BlockingPower blocking = blocking_power_of(arguments, input.file, ranks);
-    pipeline.blocking_power_w = std::move(blocking.by_rank_w);
-    assumption = std::move(blocking.assumption);
+    blocking = blocking_power_of(arguments, input.file, ranks);
+    pipeline.blocking_power_w = blocking.by_rank_w;
   };
   if (is_generator(schedule.schedule)) {
     // With several chunks a profile may be by rank or by virtual stage: then the number of ranks has to be given.
@@ -270,8 +271,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   pipeline.predicted = predicted_rows_of(input.file.profile, input.file.predicted, pipeline.profile);
   pipeline.simulated = input.file.simulated;
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, arguments.gpu_name, arguments.units);
-  if (assumption) pipeline.doubts.insert(pipeline.doubts.begin(), *assumption);
+  pipeline.doubts = doubts_of(input.file, blocking, arguments.gpu_name, arguments.units);
   if (auto doubt = gpu_name_doubt(arguments.gpu_name)) pipeline.doubts.push_back(std::move(*doubt));
   return input;
 }

@@ -69,11 +69,6 @@ struct PipelineInput {
 [[nodiscard]] profile::ProfileFile load_profile(const std::string& path,
                                                 profile::ImpossibleUnits units = profile::ImpossibleUnits::refuse);
 
-/// Reasons to doubt the rows of a profile, one line each (`profile_doubts`). `gpu_name` may be empty.
-[[nodiscard]] std::vector<std::string> doubts_of(const profile::ProfileFile& file,
-                                                 std::span<const double> blocking_power_w, std::string_view gpu_name,
-                                                 profile::ImpossibleUnits units = profile::ImpossibleUnits::refuse);
-
 /// Throws InputError that lists what is missing of a profile and, where the schedule is not a file, of a number of
 /// microbatches.
 void require_given(const PipelineArguments& arguments);
@@ -86,6 +81,12 @@ struct BlockingPower {
   std::vector<double> by_rank_w;
   std::optional<std::string> assumption = {};  ///< where nobody stated it: its value, source and how to state it
 };
+
+/// What was assumed of the blocking power, and reasons to doubt the rows of a profile (`profile_doubts`), one line
+/// each. `gpu_name` may be empty.
+[[nodiscard]] std::vector<std::string> doubts_of(const profile::ProfileFile& file, const BlockingPower& blocking,
+                                                 std::string_view gpu_name,
+                                                 profile::ImpossibleUnits units = profile::ImpossibleUnits::refuse);
 
 /// The blocking power that the user states, else that of the profile, else that of the GPU model from the estimator's
 /// table, else a share of the power of computing. Throws InputError as `blocking_power_from_argument` does.

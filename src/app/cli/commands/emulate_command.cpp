@@ -129,8 +129,7 @@ Json emulation_json(const EmulateArguments& arguments, const std::vector<evaluat
 
 ExitCode run_emulate(const EmulateArguments& arguments, Console& console) {
   const profile::ProfileFile file = load_profile(arguments.profile);
-  const std::vector<double> blocking_power_w{arguments.blocking_power_w};
-  for (const std::string& doubt : doubts_of(file, blocking_power_w, "")) console.warn(doubt);
+  for (const std::string& doubt : doubts_of(file, {.by_rank_w = {arguments.blocking_power_w}}, "")) console.warn(doubt);
   const std::vector<evaluation::Emulation> emulations = emulate_all(arguments, file.profile);
   if (arguments.json) {
     console.print_json(emulation_json(arguments, emulations));

@@ -65,7 +65,7 @@ std::string summary_table(const std::vector<profile::OpProfileSummary>& rows) {
                {"options"},
                {"hull"},
                {"fastest s"},
-               {"slowest s"},
+               {"slowest option s"},
                {"missing MHz", Table::Align::left},
                {"not faster MHz", Table::Align::left}});
   for (const profile::OpProfileSummary& row : rows) {
@@ -108,8 +108,7 @@ ExitCode show_profile(const ShowArguments& arguments, Console& console) {
   const BlockingPower blocking = blocking_power_of(pipeline, file, profile.stages());
   const std::vector<double>& power_w = blocking.by_rank_w;
   const std::vector<profile::OpProfileSummary> rows = summarise(profile, power_w);
-  std::vector<std::string> doubts = doubts_of(file, power_w, arguments.gpu_name);
-  if (blocking.assumption) doubts.insert(doubts.begin(), *blocking.assumption);
+  const std::vector<std::string> doubts = doubts_of(file, blocking, arguments.gpu_name);
   for (const std::string& doubt : doubts) console.warn(doubt);
   const bool modelled = is_example_profile(profile);
   if (arguments.json) {
@@ -158,7 +157,7 @@ schedule::Schedule runnable_schedule(const ShowArguments& arguments, Console& co
     if (!arguments.blocking_power.empty()) {
       power_w = blocking_power_from_argument(arguments.blocking_power, profile->stages());
     }
-    for (const std::string& doubt : doubts_of(file, power_w, arguments.gpu_name)) console.warn(doubt);
+    for (const std::string& doubt : doubts_of(file, {.by_rank_w = power_w}, arguments.gpu_name)) console.warn(doubt);
   }
   ScheduleArguments named = arguments.schedule;
   if (profile && !named.stages && named.chunks.value_or(1) == 1 && is_schedule_name(named.schedule)) {

@@ -80,6 +80,21 @@ std::vector<profile::Recording> load_settled_recordings(const std::vector<std::s
   return recordings;
 }
 
+/// Where a tenth of the units or more ran at other clocks than those of the plan; empty: fewer did.
+std::string other_clocks_text(const report::IterationComparison& comparison) {
+  long long units = 0;
+  long long others = 0;
+  for (const report::UnitComparison& cell : comparison.units) {
+    units += cell.units;
+    others += cell.at_other_clocks;
+  }
+  if (10 * others < units) return "";
+  return fmt::format(
+      "{} of {} recorded units ran at other clocks than the plan's: the recording is not of this plan, or clocks were "
+      "not set, and differences of times show that too",
+      others, units);
+}
+
 /// `3=1.2`
 simulator::StageSlowdown parse_slow_stage(const std::string& text) {
   const auto slow = numbered_factor(text, 1);
@@ -162,13 +177,12 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   pipeline.schedule = api::schedule_of(*planned.plan);
   PipelineArguments named = arguments.pipeline;
   named.gpu_name = gpu_name_of(arguments, *planned.plan);
-  BlockingPower blocking = blocking_power_of(named, input.file, pipeline.schedule.rank_count());
-  pipeline.blocking_power_w = std::move(blocking.by_rank_w);
+  const BlockingPower blocking = blocking_power_of(named, input.file, pipeline.schedule.rank_count());
+  pipeline.blocking_power_w = blocking.by_rank_w;
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.profile = api::fit_profile(input.file.profile, pipeline.schedule, arguments.pipeline.shares);
   pipeline.predicted = predicted_rows_of(input.file.profile, input.file.predicted, pipeline.profile);
-  pipeline.doubts = doubts_of(input.file, pipeline.blocking_power_w, named.gpu_name, named.units);
-  if (blocking.assumption) pipeline.doubts.insert(pipeline.doubts.begin(), *blocking.assumption);
+  pipeline.doubts = doubts_of(input.file, blocking, named.gpu_name, named.units);
   planned.choices = choices_for(*planned.plan, pipeline.dag);
   if (const auto doubt = other_profile(*planned.plan, pipeline, profile)) pipeline.doubts.push_back(*doubt);
   return planned;
@@ -202,7 +216,11 @@ Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& p
   if (!arguments.measured.empty()) {
     const std::vector<profile::Recording> recordings = load_settled_recordings(arguments.measured, result.warnings);
     result.measured = report::measured_timelines(recordings, pipeline.dag);
-    result.comparison = compare_with(result.measured, pipeline.dag, result.replays.timeline.duration_s);
+    result.comparison =
+        compare_with(result.measured, pipeline.dag, result.replays.timeline.duration_s, planned.choices.clocks_mhz);
+    if (std::string doubt = other_clocks_text(*result.comparison); !doubt.empty()) {
+      result.warnings.push_back(std::move(doubt));
+    }
   }
   return result;
 }

@@ -91,10 +91,9 @@ StepsPipeline load_steps_pipeline(PipelineArguments arguments, int stages, int m
   pipeline.simulated = file.simulated;
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.blocking = blocking_power_of(arguments, file, pipeline.schedule.rank_count());
-  for (std::string& doubt : doubts_of(file, pipeline.blocking.by_rank_w, arguments.gpu_name, arguments.units)) {
+  for (std::string& doubt : doubts_of(file, pipeline.blocking, arguments.gpu_name, arguments.units)) {
     pipeline.doubts.push_back(std::move(doubt));
   }
-  if (pipeline.blocking.assumption) pipeline.doubts.push_back(*pipeline.blocking.assumption);
   return pipeline;
 }
 

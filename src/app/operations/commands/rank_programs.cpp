@@ -163,12 +163,14 @@ RendezvousFolder::~RendezvousFolder() {
   fs::remove_all(path_, ignored);
 }
 
-void finish_gone_ranks(const fs::path& mark, const std::string& failure, cli::Console& console) {
-  const std::string problem =
+std::vector<int> finish_gone_ranks(const fs::path& mark, const std::string& failure, cli::Console& console) {
+  client::GoneRanks gone =
       client::finish_gone_ranks(mark, failure.empty() ? "" : fmt::format("{}; {}", protocol::kNoWordOfRank, failure));
-  if (problem.empty()) return;
-  console.warn(fmt::format("the server was not told which ranks have ended, and notices it by their silence: {}",
-                           printable(problem, 1000)));
+  if (!gone.problem.empty()) {
+    console.warn(fmt::format("the server was not told which ranks have ended, and notices it by their silence: {}",
+                             printable(gone.problem, 1000)));
+  }
+  return std::move(gone.numbers);
 }
 
 void run_watched(const launcher::RankCommand& command, const RankWatch& watch, cli::Console& console) {

@@ -386,7 +386,12 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   const fs::path outer = outer_mark();
   const AttachedResult result = run_marked(arguments, variables, folder->file());
   if (result.attached && !outer.empty()) std::ofstream(outer).flush();
-  finish_gone_ranks(folder->file(), failure_of(result.command), console);
+  const std::string failure = failure_of(result.command);
+  const std::vector<int> gone = finish_gone_ranks(folder->file(), failure, console);
+  if (!gone.empty() && !failure.empty()) {
+    console.note(fmt::format("rank{} {} ended without a word, as by SIGKILL or for want of memory; {}",
+                             gone.size() > 1 ? "s" : "", fmt::join(gone, ", "), failure));
+  }
   folder.reset();
   std::istringstream followed(result.followed);
   bool is_unfollowed = false;  // a plan that this command named

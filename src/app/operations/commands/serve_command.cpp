@@ -401,8 +401,8 @@ void add_listening_options(CLI::App& app, ServeArguments& arguments) {
   app.add_option("--tls-key", arguments.tls_key, "Key of that certificate, in PEM, mode 0600")->type_name("FILE");
   app.add_option(
          "--token-file", arguments.token_file,
-         "File of access tokens: lines SCOPES TOKEN, with the scopes read, jobs and operate, separated by commas, or "
-         "node nodes=HOST,HOST TOKEN of agents")
+         "File of access tokens: lines SCOPES TOKEN, with the scopes read, jobs and operate, separated by commas "
+         "(train stands for read,jobs, and admin for all three), or node nodes=HOST,HOST TOKEN of agents")
       ->type_name("FILE");
 }
 
