@@ -205,7 +205,7 @@ std::vector<std::string> row_doubts(const StageProfile& profile, double waiting_
 /// Throws InputError where it is impossible and another unit is likely, unless units are accepted.
 std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigures& typical, ImpossibleUnits units) {
   const auto can_be = [&](double power_w) { return power_w >= kLeastBlockingW && power_w <= typical.power.highest_w; };
-  if (blocking_w == 0) return std::nullopt;
+  if (blocking_w == 0) return "a blocking power of 0 W: time that a GPU waits is planned to cost nothing";
   if (can_be(blocking_w)) {
     if (typical.power.median_w <= kMostByWaiting * blocking_w) return std::nullopt;
     return fmt::format(
@@ -215,12 +215,14 @@ std::optional<std::string> blocking_warning(double blocking_w, const TypicalFigu
   }
   const auto* const guess =
       std::ranges::find_if(kBlockingGuesses, [&](const UnitGuess& unit) { return can_be(blocking_w * unit.factor); });
-  const std::string_view what = blocking_w < kLeastBlockingW ? "is less than any GPU draws while it waits"
-                                                             : "is more than any op of the profile draws";
+  const std::string what =
+      blocking_w < kLeastBlockingW
+          ? fmt::format("is less than the {:.3g} W that any GPU draws while it waits", kLeastBlockingW)
+          : fmt::format("is more than the {:.3g} W that ops of the profile draw at most", typical.power.highest_w);
   const bool is_likely = guess != kBlockingGuesses.end();
-  const std::string problem = fmt::format(
-      "check --blocking-power: {:.6g} W {} ({:.3g} W at most); {}: give the watts of one GPU that waits", blocking_w,
-      what, typical.power.highest_w, is_likely ? guess->text : "a GPU that waits draws less than one that computes");
+  const std::string problem =
+      fmt::format("check --blocking-power: {:.6g} W {}; {}: give the watts of one GPU that waits", blocking_w, what,
+                  is_likely ? guess->text : "a GPU that waits draws less than one that computes");
   if (is_likely && units != ImpossibleUnits::accept) {
     const bool can_accept = units == ImpossibleUnits::refuse_unless_accepted;
     throw InputError(fmt::format("{}, {:.6g}{}", problem, blocking_w * guess->factor,
