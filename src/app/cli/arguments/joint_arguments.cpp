@@ -86,7 +86,7 @@ void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments) {
 }
 
 profile::Partition partition_from_layers(const std::string& text, int stages) {
-  const profile::Partition layers = parse_layers(text);
+  profile::Partition layers = parse_layers(text);
   if (layers.size() == 1 && stages > 1) return profile::uniform_partition(layers.front(), stages);
   if (layers.size() != static_cast<std::size_t>(stages)) {
     throw InputError(

@@ -29,9 +29,9 @@ CLI::Option* add_layers_option(CLI::App& app, std::string& layers);
 /// `--layers`, `--freeze`, `--scale`, `--drop-weight-gradients`, `--recompute`, `--microbatches`.
 void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments);
 
-/// The partition now: as given, or the layers divided evenly. Throws InputError when the layers cannot be read or do
-/// not divide into this number of stages.
-[[nodiscard]] profile::Partition partition_from_layers(const std::string& layers, int stages);
+/// The partition that `--layers` states: as given, or the layers divided evenly. Throws InputError when the layers
+/// cannot be read or do not divide into this number of stages.
+[[nodiscard]] profile::Partition partition_from_layers(const std::string& text, int stages);
 
 /// The change of a model with this number of layers.
 [[nodiscard]] api::WorkChange work_change(const WorkChangeArguments& arguments, int layers);

@@ -47,7 +47,7 @@ bool is_generator(std::string_view name) {
 }
 
 /// A schedule's name in any case as its generator writes it; a path as it is.
-std::string schedule_name(std::string text) {
+std::string schedule_name(const std::string& text) {
   std::string name = lower_case(text);
   return is_generator(name) || name == kFreeOrder ? name : text;
 }

@@ -120,6 +120,7 @@ std::vector<planner::PlanFolder::File> load_lengths(const std::string& path) {
     throw_input_error({path, 0, 0}, fmt::format("cannot be read: {}", error.message()),
                       "name a folder that can be read");
   }
+  files.reserve(names.size());
   for (const fs::path& name : names) files.push_back({name.string(), read_file(name, kMaxFileBytes)});
   if (!files.empty()) return files;
   throw_input_error({path, 0, 0}, fmt::format("is a folder without {}*.csv", steps::kExpertLoadsFiles),

@@ -52,7 +52,9 @@ std::string errors_of(const profile::RecordedCell& cell) {
 }  // namespace
 
 std::string work_table(const steps::WorkModel& work) {
-  constexpr double kTokens = 1e3, kSquaredTokens = 1e6, kMsPerS = 1e3;
+  constexpr double kTokens = 1e3;
+  constexpr double kSquaredTokens = 1e6;
+  constexpr double kMsPerS = 1e3;
   Table table(
       {{"stage"}, {"instruction", Table::Align::left}, {"ms"}, {"ms / 1e3 tokens"}, {"ms / 1e6 squared tokens"}});
   const auto in_ms = [](double value_s, double error_s, double per) {
