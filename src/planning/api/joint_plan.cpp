@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
@@ -98,6 +99,7 @@ class JointPlanning {
   /// The replayed plan for one deadline; none where no order keeps it.
   std::optional<simulator::PipelineFigures> replayed_at(double deadline_s) {
     search_orders();
+    deadline_s = deadline_or_fastest_s(deadline_s, fastest_rated_s_);
     if (fastest_rated_s_ > deadline_s) return std::nullopt;
     const std::size_t order = order_for(deadline_s);
     const plan::Plan made = solved_[order]->planner->plan(deadline_s);
@@ -324,14 +326,27 @@ void require_own_policy(const PlanOptions& options) {
       fmt::format("the policy {} plans clocks for a given order: name a schedule", options.request.policy));
 }
 
-/// Time and energy of the given partition within the time of the shown plan.
-std::optional<simulator::PipelineFigures> given_plan(const joint::JointProblem& given, PlanOptions options,
-                                                     const JointPlanResult& chosen, Progress* progress) {
-  const double deadline_s = chosen.plans.at(static_cast<std::size_t>(chosen.shown_plan)).deadline_s;
+/// Time and energy of the problem's plan for one deadline; empty where no order keeps it.
+std::optional<simulator::PipelineFigures> plan_at(const joint::JointProblem& problem, PlanOptions options,
+                                                  double deadline_s, const simulator::PipelineFigures& baseline,
+                                                  Progress* progress) {
   options.deadlines = {.deadline_s = deadline_s};
   const PlanReceiver none;
-  JointPlanning planning(given, options, none, progress, chosen.run.baseline);
-  return planning.replayed_at(deadline_s);
+  return JointPlanning(problem, options, none, progress, baseline).replayed_at(deadline_s);
+}
+
+/// Virtual stages are equal shares of a rank's layers, which whole layers cannot always be.
+std::optional<std::string> half_layers(const JointPlanResult& result, const profile::Partition& layers) {
+  for (const JointOrder& order : result.run.orders) {
+    const bool is_whole = std::ranges::all_of(layers, [&](int count) { return count % order.stages_per_rank == 0; });
+    if (is_whole) continue;
+    return fmt::format(
+        "order {}: its ranks have {} virtual stages each, planned as equal shares of their layers ({} by rank), which "
+        "are no whole layers on all ranks: stages of whole layers take other times; give numbers of layers that {} "
+        "divides, or plan without moving layers",
+        order.name, order.stages_per_rank, fmt::join(layers, ","), order.stages_per_rank);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -347,13 +362,20 @@ JointPlanResult plan_jointly(const joint::JointProblem& problem, const FreeLayer
   require_own_policy(options);
   const simulator::PipelineFigures baseline = full_clocks(problem, conditions_of(options));
   const double deadline_s = options.deadlines.deadline_s.value_or(baseline.time_s);
-  const joint::PartitionChoice choice = choose_partition(problem, free.layers, free.given, deadline_s, progress);
+  const auto energy_j_of = [&](const joint::JointProblem& tried) {
+    const auto figures = plan_at(tried, options, deadline_s, baseline, progress);
+    return figures ? figures->energy_j : std::numeric_limits<double>::infinity();
+  };
+  const joint::PartitionChoice choice =
+      choose_partition(problem, free.layers, free.given, deadline_s, energy_j_of, progress);
   const bool moves = choice.chosen.partition != free.given;
   const joint::JointProblem chosen = moves ? with_partition(problem, free.layers, choice.chosen.partition) : problem;
   JointPlanResult result = JointPlanning(chosen, options, receive, progress, baseline).make();
   result.run.partition = PartitionRun{
       .given = free.given, .chosen = choice.chosen.partition, .tried = choice.tried, .deadline_s = deadline_s};
-  if (moves) result.run.partition->given_plan = given_plan(problem, options, result, progress);
+  if (auto doubt = half_layers(result, choice.chosen.partition)) result.warnings.push_back(std::move(*doubt));
+  const double shown_s = result.plans.at(static_cast<std::size_t>(result.shown_plan)).deadline_s;
+  if (moves) result.run.partition->given_plan = plan_at(problem, options, shown_s, baseline, progress);
   return result;
 }
 

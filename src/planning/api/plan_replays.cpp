@@ -16,11 +16,12 @@ namespace lowgear::api {
 
 simulator::Timeline replay_under(const planner::PlanningProblem& problem, const plan::OpChoicesView& choices,
                                  const ReplayConditions& conditions) {
-  std::vector<simulator::OpCost> costs =
-      conditions.switch_latency_s > 0
-          ? simulator::costs_with_switch_latency(*problem.dag, *problem.profile, choices, conditions.switch_latency_s)
-          : simulator::costs_at_clocks(*problem.dag, *problem.profile, choices);
-  apply_slowdowns(*problem.dag, conditions.slowdowns, costs);
+  const std::vector<double> work = slowed_work(*problem.dag, conditions.slowdowns);
+  const simulator::IterationWork slowed{.work = work, .clocks_before_mhz = {}};
+  const std::vector<simulator::OpCost> costs =
+      conditions.switch_latency_s > 0 ? simulator::costs_with_switch_latency(*problem.dag, *problem.profile, choices,
+                                                                             conditions.switch_latency_s, slowed)
+                                      : simulator::costs_at_clocks(*problem.dag, *problem.profile, choices, slowed);
   return replay(*problem.dag, costs, problem.blocking_power_w);
 }
 

@@ -21,7 +21,7 @@ struct ReplayConditions {
 };
 
 /// One iteration with the given clocks and settings. Throws what `costs_at_clocks`, `costs_with_switch_latency` and
-/// `apply_slowdowns` throw.
+/// `slowed_work` throw.
 [[nodiscard]] simulator::Timeline replay_under(const planner::PlanningProblem& problem,
                                                const plan::OpChoicesView& choices, const ReplayConditions& conditions);
 

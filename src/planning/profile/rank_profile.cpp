@@ -61,6 +61,10 @@ Recording without_warm_up(const Recording& recording, int skipped_iterations) {
   return kept;
 }
 
+/// A GPU that runs at the requested clock is not held back, although a driver may still name the reason of the unit
+/// before. Its clock counts as reached from this share on.
+constexpr double kReachedClock = 0.99;
+
 void count_samples(const Recording& recording, std::map<CellKey, RankCell>& cells) {
   std::size_t next = 0;
   for (const EnergySample& sample : recording.samples) {
@@ -76,7 +80,8 @@ void count_samples(const Recording& recording, std::map<CellKey, RankCell>& cell
     }
     if (!sample.throttle_reasons) continue;
     ++cell.throttle.reported;
-    if ((*sample.throttle_reasons & kThrottleBits) != 0) ++cell.throttle.throttled;
+    const bool is_slow = !sample.sm_mhz || unit.clock_mhz == 0 || *sample.sm_mhz < kReachedClock * unit.clock_mhz;
+    if (is_slow && (*sample.throttle_reasons & kThrottleBits) != 0) ++cell.throttle.throttled;
   }
 }
 

@@ -55,7 +55,20 @@ struct StageBlocking {
   int ranks = 0;
   RecordedBlocking sum;
   std::map<int, RunningMean> by_clock_w;
+  bool knows_clocks = true;
 };
+
+/// Whether the powers of waiting by clock can be: a clock at which a GPU has hardly waited has any.
+bool knows_clocks(const RankProfile& rank) {
+  constexpr double kMostError = 0.05;
+  double most_computing_w = 0;
+  for (const auto& [key, cell] : rank.cells) most_computing_w = std::max(most_computing_w, cell.power.power_w);
+  return std::ranges::all_of(rank.blocking_by_clock, [&](const auto& at_clock) {
+    const CellPower& power = at_clock.second;
+    return power.power_w >= kLeastBlockingW && power.power_w <= most_computing_w &&
+           power.error_w <= kMostError * power.power_w;
+  });
+}
 
 class ProfileBuilder {
  public:
@@ -77,6 +90,7 @@ class ProfileBuilder {
       blocking.sum.power_w += rank.blocking->power_w;
       blocking.sum.error_w = std::hypot(blocking.sum.error_w, rank.blocking->error_w);
       blocking.sum.is_identified = blocking.sum.is_identified && rank.blocking->is_identified;
+      blocking.knows_clocks = blocking.knows_clocks && knows_clocks(rank);
       for (const auto& [clock_mhz, power] : rank.blocking_by_clock) blocking.by_clock_w[clock_mhz].add(power.power_w);
     }
   }
@@ -103,6 +117,7 @@ class ProfileBuilder {
       blocking.sum.power_w /= blocking.ranks;
       blocking.sum.error_w /= blocking.ranks;
       blocking.sum.most_computing_w = most_computing_w(stage);
+      if (!blocking.knows_clocks || blocking.by_clock_w.size() < 2) blocking.by_clock_w.clear();
       for (const auto& [clock_mhz, power_w] : blocking.by_clock_w) {
         blocking.sum.power_w_by_clock[clock_mhz] = power_w.mean();
       }

@@ -45,7 +45,7 @@ struct RecordedBlocking {
   double error_w = 0;
   bool is_identified = true;
   std::optional<double> most_computing_w = {};  ///< highest power of the stage's computations, where it is known
-  /// By the clock at which it waited, mean over the ranks that know it; empty where none does.
+  /// By the clock at which it waited, mean over ranks; empty unless all ranks know it well at several clocks.
   std::map<int, double> power_w_by_clock = {};
 
   /// Why this value is not usable for planning: it cannot be distinguished from that of computing, its error is above

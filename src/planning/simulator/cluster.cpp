@@ -98,8 +98,9 @@ ClusterTimeline replay_cluster(const schedule::PipelineDag& dag, const profile::
   for (const PipelineRun& run : runs) {
     if (progress != nullptr)
       progress->update("replaying", static_cast<double>(cluster.pipelines.size()) / static_cast<double>(runs.size()));
-    std::vector<OpCost> costs = costs_at_clocks(dag, profile, {run.clocks_mhz, run.settings});
-    apply_slowdowns(dag, run.slowdowns, costs);
+    const std::vector<double> work = slowed_work(dag, run.slowdowns);
+    const std::vector<OpCost> costs =
+        costs_at_clocks(dag, profile, {run.clocks_mhz, run.settings}, {.work = work, .clocks_before_mhz = {}});
     cluster.pipelines.push_back(replay(dag, graph, costs, blocking_power_w));
     groups.push_back({{cluster.pipelines.back().time_s, cluster.pipelines.back().energy_j_total}, 1});
   }

@@ -50,7 +50,7 @@ struct ClusterTimeline {
 };
 
 /// Replays every pipeline on its own; those that are done wait for the slowest at blocking power. `blocking_power_w` by
-/// rank, the same for all pipelines. Throws what `costs_at_clocks` and `apply_slowdowns` throw, and InputError when
+/// rank, the same for all pipelines. Throws what `costs_at_clocks` and `slowed_work` throw, and InputError when
 /// `runs` is empty. `progress` may be null; it hears of every pipeline.
 [[nodiscard]] ClusterTimeline replay_cluster(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
                                              std::span<const PipelineRun> runs,

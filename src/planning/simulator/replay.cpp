@@ -126,9 +126,8 @@ std::vector<OpCost> costs_with_switch_latency(const schedule::PipelineDag& dag, 
   return costs;
 }
 
-void apply_slowdowns(const schedule::PipelineDag& dag, std::span<const StageSlowdown> slowdowns,
-                     std::span<OpCost> costs) {
-  assert(costs.size() == dag.ops.size());
+std::vector<double> slowed_work(const schedule::PipelineDag& dag, std::span<const StageSlowdown> slowdowns) {
+  if (slowdowns.empty()) return {};
   std::vector<double> factor_of_stage(static_cast<std::size_t>(dag.stages), 1.0);
   for (const StageSlowdown& slowdown : slowdowns) {
     if (slowdown.stage < 0 || slowdown.stage >= dag.stages) {
@@ -142,11 +141,10 @@ void apply_slowdowns(const schedule::PipelineDag& dag, std::span<const StageSlow
                                    slowdown.stage, slowdown.factor, kMaxSlowdownFactor));
     }
   }
-  for (std::size_t i = 0; i < costs.size(); ++i) {
-    const double factor = factor_of_stage[static_cast<std::size_t>(dag.ops[i].stage)];
-    costs[i].time_s *= factor;
-    costs[i].energy_j *= factor;
-  }
+  std::vector<double> work;
+  work.reserve(dag.ops.size());
+  for (const schedule::ComputeOp& op : dag.ops) work.push_back(factor_of_stage[static_cast<std::size_t>(op.stage)]);
+  return work;
 }
 
 TimingGraph::TimingGraph(const schedule::PipelineDag& dag) : ops_(dag.topological_order) {

@@ -60,10 +60,10 @@ struct StageSlowdown {
   double factor = 1;
 };
 
-/// Applies slowdowns to costs in place. A lag that is in them is slowed too. Throws InputError when a stage or a factor
-/// is out of range.
-void apply_slowdowns(const schedule::PipelineDag& dag, std::span<const StageSlowdown> slowdowns,
-                     std::span<OpCost> costs);
+/// By op: by how much its stage is slowed, as `IterationWork::work` has it, so that the lag of a clock is not slowed.
+/// Empty where none is. Throws InputError when a stage or a factor is out of range.
+[[nodiscard]] std::vector<double> slowed_work(const schedule::PipelineDag& dag,
+                                              std::span<const StageSlowdown> slowdowns);
 
 /// The precedence of a PipelineDag laid out for finding start times again and again: each evaluation reads every
 /// dependency once, in memory order, and allocates nothing. Immutable, so that threads may share one.

@@ -216,16 +216,16 @@ JobStep Profiling::take_verdict(const ProfileVerdict& verdict, const ProfiledJob
   if (sweep_.return_to_kept()) {
     merge(job.layout.stages(), job.ranks.simulated());
     outbox.decide("profile",
-                  "the last round has made the profile worse: plans use the measurements before it, by which the "
-                  "plan's energy was known well enough",
+                  "later measurements have made the profile worse: plans use those before them, by which the plan's "
+                  "energy was known well enough",
                   now_s);
     return PlanByProfile{};
   }
   if (!verdict.contradiction.empty()) return RefuseProfile{verdict.contradiction};
   return RefuseProfile{
-      fmt::format("the trials leave the plan's energy known to {:.3g} % (one standard error), and a "
+      fmt::format("the trials leave the plan's energy known to {} % (one standard error), and a "
                   "plan needs {:.2g} %",
-                  verdict.energy_error_pct, kMostEnergyErrorPct)};
+                  three_digits(verdict.energy_error_pct), kMostEnergyErrorPct)};
 }
 
 void Profiling::allow(const protocol::JobSpec& spec, const IterationMeans& baseline) {

@@ -12,6 +12,7 @@
 
 #include "base/core/energy/energy_check.h"
 #include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 #include "planning/api/plan_replays.h"
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/profile/few_clock_fit.h"
@@ -292,7 +293,8 @@ ProfileVerdict MeasuredJob::judge_profile(const PlanningConditions& conditions) 
   ProfileVerdict verdict{.more_clocks_mhz = step.next_clocks_mhz,
                          .energy_error_pct = step.energy_error_j / step.energy_j * 100,
                          .reason = {}};
-  verdict.reason = fmt::format("the plan's energy is known to {:.3g} % (one standard error)", verdict.energy_error_pct);
+  verdict.reason =
+      fmt::format("the plan's energy is known to {} % (one standard error)", three_digits(verdict.energy_error_pct));
   if (verdict.more_clocks_mhz.empty()) {
     verdict.reason += step.is_known ? "; that is enough" : "; no other clock would tell more";
   }

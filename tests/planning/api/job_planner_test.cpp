@@ -45,8 +45,8 @@ TEST(Replan, TheSlowestReplicaSetsTheDeadline) {
   const Replan result = replan(dag, profile, 2, slowdowns, 0);
   // By a replay at the highest clocks.
   const std::vector<int> clocks_mhz(dag.ops.size(), profile.at_max_clock(0, OpKind::forward).clock_mhz);
-  auto costs = simulator::costs_at_clocks(dag, profile, clocks_mhz);
-  apply_slowdowns(dag, std::vector<simulator::StageSlowdown>{{0, 1.3}}, costs);
+  const std::vector<double> work = slowed_work(dag, std::vector<simulator::StageSlowdown>{{0, 1.3}});
+  const auto costs = simulator::costs_at_clocks(dag, profile, clocks_mhz, {.work = work, .clocks_before_mhz = {}});
   EXPECT_NEAR(result.deadline_s, replay(dag, costs, kSmallBlockingW).time_s, 1e-9);
   for (const ReplicaGroup& group : result.groups) {
     planner::PipelinePlanner planner(small_schedule(), group.profile, kSmallBlockingW, {});

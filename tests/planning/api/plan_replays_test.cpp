@@ -41,6 +41,25 @@ TEST_F(PlanReplaysTest, TakeLongerWithLateClocks) {
   EXPECT_NE(replays.late.value().energy_j, replays.timeline.energy_j_total);
 }
 
+/// A slow GPU changes its clock as late as any other.
+TEST_F(PlanReplaysTest, SlowNoLatencyWithAStage) {
+  constexpr double kFactor = 1.5;
+  ProfiledPipeline slowed = pipeline;
+  slowed.profile = profile::StageProfile(pipeline.profile.stages());
+  for (const auto& [stage, kind, rows] : pipeline.profile.ops()) {
+    const double factor = stage == 1 ? kFactor : 1;
+    for (const profile::Measurement& row : rows) {
+      slowed.profile.add(stage, kind, {row.clock_mhz, factor * row.time_s, factor * row.energy_j});
+    }
+  }
+  const double latency_s = made.shown.time_s / 50;
+  const PlanReplays by_factor =
+      replay_plan(pipeline, clocks_mhz, {.conditions = {latency_s, {{.stage = 1, .factor = kFactor}}}});
+  const PlanReplays by_profile = replay_plan(slowed, clocks_mhz, {.conditions = {latency_s, {}}});
+  EXPECT_NEAR(by_factor.timeline.time_s, by_profile.timeline.time_s, 1e-12);
+  EXPECT_NEAR(by_factor.timeline.energy_j_total, by_profile.timeline.energy_j_total, 1e-9);
+}
+
 TEST_F(PlanReplaysTest, LetAClusterWaitForItsSlowPipeline) {
   const PlanReplays replays = replay_plan(pipeline, clocks_mhz, {.pipelines = 3, .slow_pipeline = 1.2});
   ASSERT_EQ(replays.cluster.value().pipelines.size(), 3U);

@@ -62,6 +62,9 @@ TEST(ProfileRecordings, WarnsOfThrottlingLostUnitsAndUnitsWithoutAClock) {
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("marked invalid: its kernels were too short")));
   EXPECT_THAT(profile.warnings, Contains("units.csv: was cut off"));
   EXPECT_THAT(profile.warnings, Contains(HasSubstr("no clock was requested for 20 units")));
+  // At the requested clock the reason is that of the unit before.
+  for (EnergySample& sample : recording.samples) sample.sm_mhz = recording.units.front().clock_mhz;
+  EXPECT_EQ(profile_recordings(std::vector{recording}, {}).cells[0].throttled_share, 0);
 }
 
 TEST(ProfileRecordings, TakesTheNamedClockWhereNoneWasRequested) {

@@ -25,6 +25,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::vector<double> seconds(const std::vector<OpCost>& costs) {
   std::vector<double> times_s;
@@ -50,22 +51,17 @@ TEST(CostsAtClocks, RefuseClocksThatWereNotMeasured) {
   EXPECT_THROW((void)costs_at_clocks(dag, profile, std::vector<int>{1400, 1500, 700, 1400}), InputError);
 }
 
-TEST(ApplySlowdowns, MultiplyTimeAndEnergyOfTheirStages) {
+TEST(SlowedWork, MultipliesTheOpsOfItsStages) {
   const schedule::PipelineDag dag = plan::pipeline(2, 1);
-  std::vector<OpCost> costs{{1, 100}, {2, 300}, {1, 100}, {2, 300}};
-  apply_slowdowns(dag, std::vector<StageSlowdown>{{1, 1.5}}, costs);
-  EXPECT_THAT(seconds(costs), ElementsAre(1, 2, 1.5, 3));
-  EXPECT_THAT(joules(costs), ElementsAre(100, 300, 150, 450));
-  apply_slowdowns(dag, std::vector<StageSlowdown>{{0, 2}, {1, 2}, {0, 0.25}}, costs);
-  EXPECT_THAT(seconds(costs), ElementsAre(0.5, 1, 3, 6));
-  EXPECT_THAT(joules(costs), ElementsAre(50, 150, 300, 900));
+  EXPECT_THAT(slowed_work(dag, {}), IsEmpty());
+  EXPECT_THAT(slowed_work(dag, std::vector<StageSlowdown>{{1, 1.5}}), ElementsAre(1, 1, 1.5, 1.5));
+  EXPECT_THAT(slowed_work(dag, std::vector<StageSlowdown>{{0, 2}, {1, 2}, {0, 0.25}}), ElementsAre(0.5, 0.5, 2, 2));
 }
 
-TEST(ApplySlowdowns, RefuseStagesAndFactorsOutOfRange) {
+TEST(SlowedWork, RefusesStagesAndFactorsOutOfRange) {
   const schedule::PipelineDag dag = plan::pipeline(2, 1);
   const auto error_of = [&](StageSlowdown slowdown) -> std::string {
-    std::vector<OpCost> costs(dag.ops.size(), {1, 1});
-    return lowgear::error_of([&] { apply_slowdowns(dag, std::vector<StageSlowdown>{slowdown}, costs); });
+    return lowgear::error_of([&] { (void)slowed_work(dag, std::vector<StageSlowdown>{slowdown}); });
   };
   EXPECT_THAT(error_of({2, 1.5}), HasSubstr("stage 2"));
   EXPECT_THAT(error_of({-1, 1.5}), HasSubstr("stage -1"));

@@ -139,7 +139,7 @@ TEST(JobProfiling, PlansByTheRoundBeforeOneThatMadeTheProfileWorse) {
   ASSERT_GT(training.record().profiling.sweep().kept_version(), 0);
   training.energy_error = 0.5;
   ASSERT_TRUE(training.run_until(JobState::running, kEnoughIterations));
-  EXPECT_THAT(training.reasons("profile"), Contains(HasSubstr("plans use the measurements before it")));
+  EXPECT_THAT(training.reasons("profile"), Contains(HasSubstr("plans use those before them")));
   const auto worst_error = [&] {
     double worst = 0;
     for (const protocol::RankCells& posted : training.record().profiling.sweep().measured().all()) {

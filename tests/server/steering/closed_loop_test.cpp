@@ -65,8 +65,8 @@ class ControlledJob {
  private:
   [[nodiscard]] simulator::Timeline slowed(const std::vector<int>& clocks_mhz,
                                            const std::vector<simulator::StageSlowdown>& slowdowns) const {
-    auto costs = simulator::costs_at_clocks(dag_, profile_, clocks_mhz);
-    apply_slowdowns(dag_, slowdowns, costs);
+    const std::vector<double> work = slowed_work(dag_, slowdowns);
+    const auto costs = simulator::costs_at_clocks(dag_, profile_, clocks_mhz, {.work = work, .clocks_before_mhz = {}});
     return simulator::replay(dag_, costs, api::kSmallBlockingW);
   }
 

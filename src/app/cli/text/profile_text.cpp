@@ -72,7 +72,7 @@ std::string work_table(const steps::WorkModel& work) {
 
 /// Plans use one power of waiting: how far it is from that at the clock at which a GPU waits.
 std::string waiting_range_text(const std::map<int, double>& power_w_by_clock) {
-  if (power_w_by_clock.size() < 2) return "";
+  if (power_w_by_clock.empty()) return "";
   const auto& [lowest_mhz, lowest_w] = *power_w_by_clock.begin();
   const auto& [highest_mhz, highest_w] = *power_w_by_clock.rbegin();
   return fmt::format(" on average, {:.1f} W at {} MHz and {:.1f} W at {} MHz", lowest_w, lowest_mhz, highest_w,

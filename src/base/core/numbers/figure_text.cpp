@@ -20,6 +20,11 @@ std::string signed_text(double value, int digits) {
   return fmt::format("{:+.{}f}", without_sign_of_zero(value, digits), digits);
 }
 
+std::string three_digits(double value) {
+  constexpr double kFourDigits = 999.5;
+  return std::abs(value) < kFourDigits ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
+}
+
 std::string duration_text(double time_s) {
   constexpr double kMinuteS = 60;
   constexpr double kHourS = 3600;

@@ -9,7 +9,6 @@
 
 #include "base/core/units.h"
 #include "planning/joint/bound/order_free_bound.h"
-#include "planning/joint/orders/order_search.h"
 
 namespace lowgear::joint {
 namespace {
@@ -99,11 +98,6 @@ class PartitionClimb {
   std::vector<RatedPartition> rated_;
 };
 
-double searched_energy_j(const JointProblem& problem, double deadline_s, Progress* progress) {
-  const OrderSearch search(problem, deadline_s, progress);
-  return search.orders()[search.best_at(deadline_s)].curve.energy_j_at(deadline_s);
-}
-
 }  // namespace
 
 JointProblem with_partition(const JointProblem& problem, const profile::LayerProfile& layers,
@@ -114,11 +108,12 @@ JointProblem with_partition(const JointProblem& problem, const profile::LayerPro
 }
 
 PartitionChoice choose_partition(const JointProblem& problem, const profile::LayerProfile& layers,
-                                 const profile::Partition& given, double deadline_s, Progress* progress) {
+                                 const profile::Partition& given, double deadline_s,
+                                 const EnergyAtDeadline& energy_j_of, Progress* progress) {
   PartitionClimb climb(problem, layers, deadline_s, progress);
   PartitionChoice choice;
   choice.given = *climb.rated(given);
-  choice.given.energy_j = searched_energy_j(problem, deadline_s, progress);
+  choice.given.energy_j = energy_j_of(problem);
   RatedPartition start = choice.given;
   const std::optional<RatedPartition> balanced = climb.rated(balanced_partition(layers, problem.ranks()));
   if (balanced && is_better(*balanced, start)) start = *balanced;
@@ -126,7 +121,7 @@ PartitionChoice choose_partition(const JointProblem& problem, const profile::Lay
   choice.chosen = choice.given;
   for (RatedPartition& other : climb.best(kSearched)) {
     if (other.partition == given) continue;
-    other.energy_j = searched_energy_j(with_partition(problem, layers, other.partition), deadline_s, progress);
+    other.energy_j = energy_j_of(with_partition(problem, layers, other.partition));
     const bool both_late = other.energy_j == choice.chosen.energy_j;  // infinite: no order keeps the deadline
     if (both_late ? is_better(other, choice.chosen) : other.energy_j < choice.chosen.energy_j) choice.chosen = other;
   }

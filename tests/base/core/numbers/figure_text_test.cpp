@@ -22,6 +22,13 @@ TEST(FigureText, ZeroHasNoMinusSign) {
   EXPECT_EQ(signed_text(0.126, 2), "+0.13");
 }
 
+TEST(FigureText, LargeNumbersHaveNoExponent) {
+  EXPECT_EQ(three_digits(0.29512), "0.295");
+  EXPECT_EQ(three_digits(999.4), "999");
+  EXPECT_EQ(three_digits(999.6), "1000");
+  EXPECT_EQ(three_digits(-6731.2), "-6731");
+}
+
 TEST(FigureText, TimesHaveTheUnitThatSuitsThem) {
   EXPECT_EQ(duration_text(9), "9 s");
   EXPECT_EQ(duration_text(0.025), "25 ms");

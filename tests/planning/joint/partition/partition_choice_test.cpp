@@ -44,9 +44,15 @@ Case random_case(std::mt19937& random) {
   return made;
 }
 
+EnergyAtDeadline searched_at(double deadline_s) {
+  return [deadline_s](const JointProblem& problem) {
+    const OrderSearch search(problem, deadline_s);
+    return search.orders()[search.best_at(deadline_s)].curve.energy_j_at(deadline_s);
+  };
+}
+
 double searched_j(const Case& of, const profile::Partition& partition) {
-  const OrderSearch search(with_partition(of.problem, of.layers, partition), of.deadline_s);
-  return search.orders()[search.best_at(of.deadline_s)].curve.energy_j_at(of.deadline_s);
+  return searched_at(of.deadline_s)(with_partition(of.problem, of.layers, partition));
 }
 
 /// Every way to give each of the ranks at least one layer.
@@ -69,7 +75,8 @@ TEST(PartitionChoice, IsNeverWorseThanTheGivenOneAndMostlyTheBestOfAll) {
   double worst = 0;
   for (int i = 0; i < kCases; ++i) {
     const Case of = random_case(random);
-    const PartitionChoice choice = choose_partition(of.problem, of.layers, of.given, of.deadline_s);
+    const PartitionChoice choice =
+        choose_partition(of.problem, of.layers, of.given, of.deadline_s, searched_at(of.deadline_s));
     const double chosen_j = searched_j(of, choice.chosen.partition);
     EXPECT_LE(chosen_j, searched_j(of, of.given) * (1 + 1e-12));
     EXPECT_LE(choice.chosen.bound_j, chosen_j * (1 + 1e-9));
@@ -91,7 +98,8 @@ TEST(PartitionChoice, TakesLayersFromTheRankWithTheHead) {
   const JointProblem problem = sample_orders({0.04, 0.04, 0.08}, 6);
   const profile::Partition given = {4, 4, 4};
   const profile::LayerProfile layers = layer_profile_of(problem.profile, given);
-  const PartitionChoice choice = choose_partition(problem, layers, given, OrderSearch(problem).fastest_s());
+  const double deadline_s = OrderSearch(problem).fastest_s();
+  const PartitionChoice choice = choose_partition(problem, layers, given, deadline_s, searched_at(deadline_s));
   EXPECT_LT(choice.chosen.partition.back(), 4);
   EXPECT_LT(choice.chosen.energy_j, choice.given.energy_j);
   EXPECT_GT(choice.tried, 2);
@@ -103,11 +111,12 @@ TEST(PartitionChoice, ReportsEveryPartitionSoThatAStopIsSoon) {
   const profile::LayerProfile layers = layer_profile_of(problem.profile, given);
   const double deadline_s = OrderSearch(problem).fastest_s();
   planner::StopsAfter counted(0);
-  const PartitionChoice choice = choose_partition(problem, layers, given, deadline_s, &counted);
+  const PartitionChoice choice =
+      choose_partition(problem, layers, given, deadline_s, searched_at(deadline_s), &counted);
   EXPECT_GT(counted.reports(), choice.tried);
   for (const int last : {1, counted.reports() / 2, counted.reports()}) {
     planner::StopsAfter stop(last);
-    EXPECT_THROW((void)choose_partition(problem, layers, given, deadline_s, &stop), Stopped);
+    EXPECT_THROW((void)choose_partition(problem, layers, given, deadline_s, searched_at(deadline_s), &stop), Stopped);
     EXPECT_EQ(stop.reports(), last);
   }
 }
@@ -115,7 +124,8 @@ TEST(PartitionChoice, ReportsEveryPartitionSoThatAStopIsSoon) {
 TEST(PartitionChoice, KeepsTheOnlyPartitionThereIs) {
   const JointProblem problem = sample_orders({0.04, 0.05}, 3);
   const profile::Partition given = {1, 1};
-  const PartitionChoice choice = choose_partition(problem, layer_profile_of(problem.profile, given), given, 1);
+  const PartitionChoice choice =
+      choose_partition(problem, layer_profile_of(problem.profile, given), given, 1, searched_at(1));
   EXPECT_EQ(choice.chosen.partition, given);
   EXPECT_EQ(choice.tried, 1);
 }
@@ -123,7 +133,10 @@ TEST(PartitionChoice, KeepsTheOnlyPartitionThereIs) {
 TEST(PartitionChoice, RefusesAPartitionOfOtherLayers) {
   const JointProblem problem = sample_orders({0.04, 0.05}, 3);
   const profile::LayerProfile layers = layer_profile_of(problem.profile, {2, 2});
-  EXPECT_THAT(error_of([&] { (void)choose_partition(problem, layers, {2, 3}, 1); }), HasSubstr("5 layers"));
+  EXPECT_THAT(error_of([&] {
+                (void)choose_partition(problem, layers, {2, 3}, 1, searched_at(1));
+              }),
+              HasSubstr("5 layers"));
 }
 
 }  // namespace
