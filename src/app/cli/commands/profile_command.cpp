@@ -134,9 +134,12 @@ void write_results(const ProfileArguments& arguments, const profile::ProfileFile
   write_file_atomically(arguments.errors_path(), errors);
 }
 
-void write_page(const ProfileArguments& arguments, const profile::StageProfile& profile, const std::string& basis) {
+void write_page(const ProfileArguments& arguments, const profile::StageProfile& profile, const std::string& basis,
+                std::vector<std::string> warnings) {
   if (arguments.html.empty()) return;
-  write_file_atomically(arguments.html, render_html_page(profile_page(profile, basis, arguments.command)));
+  report::Page page = profile_page(profile, basis, arguments.command);
+  page.warnings = std::move(warnings);
+  write_file_atomically(arguments.html, render_html_page(page));
 }
 
 std::string next_text(const ProfileArguments& arguments, const std::optional<RecordedSchedule>& recorded = {}) {
@@ -161,11 +164,12 @@ ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
 
 ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   profile::ProfileFile file = profile::read_profile_file(read_file(arguments.fill), arguments.fill);
-  for (const std::string& doubt : profile_doubts(file, {})) console.warn(doubt);
+  std::vector<std::string> doubts = profile_doubts(file, {});
+  for (const std::string& doubt : doubts) console.warn(doubt);
   const power::PredictedClocks filled = fill(file, arguments, nullptr, console);
   const profile::FewClockFit& fit = filled.fit;
   write_results(arguments, file, error_csv(fit, nullptr), nullptr, console);
-  write_page(arguments, file.profile, "given and predicted");
+  write_page(arguments, file.profile, "given and predicted", std::move(doubts));
   if (arguments.json) {
     Json json = filled_json(fit);
     if (!filled.shares.empty()) json["time_shares"] = time_shares_json(filled.shares);
@@ -266,10 +270,10 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
     if (!filled.shares.empty()) json["time_shares"] = time_shares_json(filled.shares);
     shares = time_shares_table(filled.shares);
     write_results(arguments, file, error_csv(filled.fit, &recorded), work ? &*work : nullptr, console);
-    write_page(arguments, file.profile, basis + " and predicted");
+    write_page(arguments, file.profile, basis + " and predicted", recorded.warnings);
   } else {
     write_results(arguments, file, error_csv(recorded), work ? &*work : nullptr, console);
-    write_page(arguments, file.profile, basis);
+    write_page(arguments, file.profile, basis, recorded.warnings);
   }
   write_freqevents(arguments, recordings);
   if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);

@@ -322,11 +322,13 @@ void ProgressReport::print_line(const IterationResult& result) {
   if (result.mfu) line += fmt::format("  {:.1f} % MFU", 100 * *result.mfu);
   if (!is_endless) line += fmt::format("  {} left", duration_text(left_s));
   // A terminal shows one line that changes.
-  fmt::print("{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ && !last ? "" : "\n");
+  line_is_open_ = terminal_ && !last;
+  fmt::print("{}{}{}", terminal_ ? "\r\033[K" : "", line, line_is_open_ ? "" : "\n");
   std::fflush(stdout);
 }
 
 void ProgressReport::finish() {
+  if (line_is_open_) fmt::print("\n");  // the run was stopped
   fmt::print("{}\n", output_ == Output::summary_json ? summary().json() : summary().text());
   std::fflush(stdout);
   if (summary().lost_metrics > 0) fmt::print(stderr, "{}\n", metrics_->lost_text());

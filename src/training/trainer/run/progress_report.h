@@ -124,6 +124,7 @@ class ProgressReport {
   const launcher::TrainConfig* config_;
   Output output_;
   bool terminal_;
+  bool line_is_open_ = false;  ///< of a terminal, which the next step changes
   std::optional<MetricsFile> metrics_;
   std::optional<ServerPresence> server_;  ///< empty: the job has none
   RunTotals totals_;
