@@ -373,7 +373,10 @@ JointPlanResult plan_jointly(const joint::JointProblem& problem, const FreeLayer
   JointPlanResult result = JointPlanning(chosen, options, receive, progress, baseline).make();
   result.run.partition = PartitionRun{
       .given = free.given, .chosen = choice.chosen.partition, .tried = choice.tried, .deadline_s = deadline_s};
-  if (auto doubt = half_layers(result, choice.chosen.partition)) result.warnings.push_back(std::move(*doubt));
+  if (const auto doubt = half_layers(result, choice.chosen.partition)) {
+    result.warnings.push_back(*doubt);
+    result.findings.push_back(*doubt);
+  }
   const double shown_s = result.plans.at(static_cast<std::size_t>(result.shown_plan)).deadline_s;
   if (moves) result.run.partition->given_plan = plan_at(problem, options, shown_s, baseline, progress);
   return result;
