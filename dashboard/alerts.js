@@ -51,7 +51,7 @@ const alertsOf = ({summary: job}, rows, connection) => {
   }
   for (const {rank, factor, cause} of job.stragglers.slice(0, kShownRanks)) {
     add('warn', `Rank ${rank} is slower by a factor of ${units.fixed(factor, 2)} (${cause}): ` +
-      'the other ranks wait for it, so the plan may lower their clocks.');
+      `the other ranks wait for it${job.purpose === 'train' ? ', so the plan may lower their clocks' : ''}.`);
   }
   const more = job.stragglers.length - kShownRanks;
   if (more > 0) add('warn', `${counted(more, 'more rank is', 'more ranks are')} slower.`);

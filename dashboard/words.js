@@ -34,7 +34,9 @@ export const stateShown = (job) => {
     return ['plans its own steps', 'chip state-running',
       'each step has clocks for its own lengths, which the job plans'];
   }
-  return [job.state, `chip state-${job.state}`, kStates[job.state] || ''];
+  // The guard may have withdrawn the plan.
+  const meaning = job.state === 'running' && job.reason || kStates[job.state] || '';
+  return [job.state, `chip state-${job.state}`, meaning];
 };
 
 // A job that has no saving yet because its first plan is still to come.

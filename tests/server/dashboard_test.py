@@ -420,8 +420,13 @@ class SaysWhatIsWhat(DashboardTest):
         job.silent, job.stragglers = {3}, [{"rank": 2, "factor": 1.2, "cause": "reported"}]
         self.open_job(job)
         self.wait_text("No reports from rank 3", ".alerts")
-        self.wait_text("Rank 2 is slower by a factor of 1.20 (reported)", ".alerts")
+        self.wait_text("Rank 2 is slower by a factor of 1.20 (reported): the other ranks wait for it, so the plan may lower "
+                       "their clocks.", ".alerts")
         self.assertEqual(self.count(".ranks tr.attention"), 2)
+        job.purpose, job.reason = "full_clocks", "full clocks: the guard has withdrawn the plan"
+        self.open_job(job)
+        self.wait_text("the other ranks wait for it.", ".alerts")
+        self.assertEqual(self.browser.value("document.querySelector('.chip.state-running').title"), job.reason)
 
     def test_the_guard_stands_with_what_it_does(self):
         job = MockJob()

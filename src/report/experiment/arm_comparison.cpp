@@ -235,6 +235,28 @@ std::string policies_of(const Arm& arm) {
   return fmt::format("{}", fmt::join(policies, ", "));
 }
 
+/// The GPUs' counters do not tell jobs apart that run at the same time.
+void warn_of_shared_gpus(const std::vector<Arm>& arms, std::vector<std::string>& warnings) {
+  using Use = std::pair<const RunRecord*, const UsedGpu*>;
+  std::map<std::pair<std::string, std::string>, std::vector<Use>> uses;  // by machine and GPU
+  std::set<std::pair<const RunRecord*, const RunRecord*>> warned;
+  for (const Arm& arm : arms) {
+    for (const ArmRun& run : arm.runs) {
+      for (const UsedGpu& gpu : run.record.gpus) {
+        std::vector<Use>& earlier = uses[{gpu.boot_id, gpu.uuid}];
+        for (const auto& [other, used] : earlier) {
+          const bool at_once = used->begin_s < gpu.end_s && gpu.begin_s < used->end_s;
+          if (other == &run.record || !at_once || !warned.insert({other, &run.record}).second) continue;
+          warnings.push_back(
+              fmt::format("recordings {} and {} name the same GPUs at the same time: the energy of both counts in each",
+                          other->source, run.record.source));
+        }
+        earlier.emplace_back(&run.record, &gpu);
+      }
+    }
+  }
+}
+
 void leave_out_invalid(std::vector<Arm>& arms, std::vector<std::string>& warnings) {
   for (Arm& arm : arms) {
     std::erase_if(arm.runs, [&](const ArmRun& run) {
@@ -339,6 +361,7 @@ ArmComparison compare_arms(std::vector<Arm> arms, const ComparisonOptions& optio
       comparison.warnings.insert(comparison.warnings.end(), run.record.warnings.begin(), run.record.warnings.end());
     }
   }
+  warn_of_shared_gpus(arms, comparison.warnings);
   leave_out_invalid(arms, comparison.warnings);
   comparison.baseline = options.baseline.empty() && !arms.empty() ? arms.front().name : options.baseline;
   check_arms(arms, comparison.baseline);

@@ -77,23 +77,61 @@ void warn_of_ranks(const std::vector<Recording>& ranks, RunRecord& run) {
                                      ranks.size(), ranks.size() == 1 ? "" : "s"));
 }
 
-/// Adds the iterations that all ranks of a part have.
-void add_part(const std::vector<Recording>& ranks, RunRecord& run) {
+/// By rank: the iterations that all ranks of a part have.
+std::vector<std::map<int, Span>> common_spans(const std::vector<Recording>& ranks) {
   std::vector<std::map<int, Span>> spans;
   for (const Recording& rank : ranks) spans.push_back(spans_of(rank));
-  for (const auto& [number, span] : spans.front()) {
-    if (!std::ranges::all_of(spans, [&, n = number](const auto& of_rank) { return of_rank.contains(n); })) continue;
+  std::map<int, std::size_t> ranks_with;
+  for (const auto& of_rank : spans) {
+    for (const auto& [number, span] : of_rank) ++ranks_with[number];
+  }
+  for (auto& of_rank : spans) {
+    std::erase_if(of_rank, [&](const auto& entry) { return ranks_with[entry.first] < ranks.size(); });
+  }
+  return spans;
+}
+
+/// What all ranks take for an iteration, times this, is its part of the time of the job, which is that of the rank that
+/// takes longest for all of them. The longest times of each iteration would add up to more: an iteration does not begin
+/// on all ranks at once.
+double share_of_job(const std::vector<std::map<int, Span>>& spans) {
+  double all_s = 0;
+  double longest_s = 0;
+  for (const auto& of_rank : spans) {
+    double time_s = 0;
+    for (const auto& [number, span] : of_rank) time_s += span.end_s - span.start_s;
+    all_s += time_s;
+    longest_s = std::max(longest_s, time_s);
+  }
+  return all_s > 0 ? longest_s / all_s : 0;
+}
+
+/// Adds the iterations that all ranks of a part have.
+void add_part(const std::vector<Recording>& ranks, RunRecord& run) {
+  const std::vector<std::map<int, Span>> spans = common_spans(ranks);
+  const double share = share_of_job(spans);
+  for (const auto& [number, first] : spans.front()) {
     RunStep step{.work = 1, .time_s = 0, .energy_j = 0, .loss = std::nullopt};
     std::set<std::string> counted;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       const Span& own = spans[i].at(number);
-      step.time_s = std::max(step.time_s, own.end_s - own.start_s);
+      step.time_s += share * (own.end_s - own.start_s);
       // Ranks that share a GPU share its counter.
       if (!counted.insert(ranks[i].gpu_uuid).second && !ranks[i].gpu_uuid.empty()) continue;
       const auto energy_j = energy_of(ranks[i], own);
       step.energy_j = step.energy_j && energy_j ? std::optional(*step.energy_j + *energy_j) : std::nullopt;
     }
     run.steps.push_back(step);
+  }
+}
+
+void add_gpus(const std::vector<Recording>& ranks, RunRecord& run) {
+  for (const Recording& rank : ranks) {
+    if (rank.gpu_uuid.empty() || !rank.clock || rank.iterations.empty()) continue;
+    run.gpus.push_back({.uuid = rank.gpu_uuid,
+                        .boot_id = rank.clock->boot_id,
+                        .begin_s = rank.clock->start_s + rank.iterations.front().start_s,
+                        .end_s = rank.clock->start_s + rank.iterations.back().end_s});
   }
 }
 
@@ -154,6 +192,7 @@ RunRecord recorded_run(std::span<const Recording> recordings, const std::string&
   for (const auto& [part, ranks] : parts) {
     warn_of_ranks(ranks, run);
     add_part(ranks, run);
+    add_gpus(ranks, run);
   }
   if (run.steps.empty()) {
     throw_input_error({source, 0, 0}, "holds no iteration that every rank has recorded",

@@ -62,6 +62,14 @@ struct RunStep {
   std::optional<double> held_out_loss = std::nullopt;  ///< measured after the step, nats
 };
 
+/// A GPU in the iterations of a run.
+struct UsedGpu {
+  std::string uuid;
+  std::string boot_id;  ///< of its machine
+  double begin_s = 0;   ///< on that machine's monotonic clock
+  double end_s = 0;
+};
+
 /// A finished run, as a report reads it.
 struct RunRecord {
   std::string source;          ///< name for messages
@@ -72,6 +80,7 @@ struct RunRecord {
   std::string invalid = {};             ///< why its figures mean nothing (run_record.h); empty: they do
   std::optional<double> sm_clock_mhz;   ///< mean of the samples of all GPUs
   std::optional<double> temperature_c;  ///< the same
+  std::vector<UsedGpu> gpus = {};       ///< of a recording that names GPUs and times
   std::vector<std::string> warnings;    ///< one line each
 
   /// Whether every step has an energy.
@@ -90,10 +99,10 @@ void leave_out_doubtful(RunRecord& run);
 [[nodiscard]] RunRecord read_metrics(std::string_view text, const std::string& source);
 
 /// The run that these ranks have recorded: a step is an iteration that all of them have, from its start to the next
-/// one's. Its energy is the difference of the GPUs' counters, in proportion to the time between samples. Iterations for
-/// which there are not samples of every GPU, or whose energies are not known (`settle_energy`) or cannot be, are left
-/// out with a warning. Throws
-/// InputError where ranks have no iteration in common, and when some are of simulated GPUs and others not.
+/// one's, as a mean of the ranks; all of them take as long as on the rank that takes longest for all. Its energy is the
+/// difference of the GPUs' counters, in proportion to the time between samples. Iterations for which there are not
+/// samples of every GPU, or whose energies are not known (`settle_energy`) or cannot be, are left out with a warning.
+/// Throws InputError where ranks have no iteration in common, and when some are of simulated GPUs and others not.
 [[nodiscard]] RunRecord recorded_run(std::span<const profile::Recording> recordings, const std::string& source);
 
 /// The same with tokens in the place of iterations.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -21,6 +22,16 @@ struct StepVisitor : Functions... {
 };
 template <typename... Functions>
 StepVisitor(Functions...) -> StepVisitor<Functions...>;
+
+/// Reasons of a job that runs.
+constexpr std::string_view kFollowsPlan = "follows a plan";
+constexpr std::string_view kPlanWithdrawn = "full clocks: the guard has withdrawn the plan";
+
+/// `full clocks take`, or `full clocks now take`.
+std::string baseline_text(std::string_view full_clocks_take, const IterationMeans& means) {
+  return fmt::format("{} {:.4g} s ± {:.2g} s per iteration on average ({} iterations; stalled and not counted: {})",
+                     full_clocks_take, means.time_s, means.time_error_s, means.iterations, means.stalled);
+}
 
 }  // namespace
 
@@ -45,7 +56,11 @@ void JobTransitions::carry_out(JobStep step) {
                 fmt::format("planned from a profile of {} clocks", job_.profiling.sweep().measured().clocks()), false);
           },
           [&](RefuseProfile& wanted) { refuse_profile(wanted.reason); }, [&](Replan& wanted) { replan(wanted.reason); },
-          [&](FullClocks& wanted) { issue_full_clocks(wanted.reason); },
+          [&](FullClocks& wanted) {
+            issue_full_clocks(wanted.reason);
+            // Why a power cap is not kept stays.
+            if (job_.status.reason == kFollowsPlan) enter(JobState::running, std::string(kPlanWithdrawn));
+          },
           [&](RenewBaseline wanted) { renew_baseline(wanted.iterations); }},
       step);
 }
@@ -141,12 +156,7 @@ void JobTransitions::take(const std::shared_ptr<const MeasuredProfile>& profile)
 void JobTransitions::take(const JobIteration& iteration) {
   if (job_.state() == JobState::baseline && job_.baseline.result()) {
     const IterationMeans& baseline = *job_.baseline.result();
-    outbox_.decide(
-        "baseline",
-        fmt::format("full clocks take {:.4g} s ± {:.2g} s per iteration on average ({} iterations; stalled and not "
-                    "counted: {})",
-                    baseline.time_s, baseline.time_error_s, baseline.iterations, baseline.stalled),
-        now_s_);
+    outbox_.decide("baseline", baseline_text("full clocks take", baseline), now_s_);
     job_.watch.guard().set_baseline(baseline);
     if (job_.profiling.sweep().is_new()) {
       enter(JobState::profiling, "tries clocks out");
@@ -307,7 +317,7 @@ void JobTransitions::follow_plan(const PlanningAnswer& answer) {
   job_.planning.follow(plan);
   PlanGuard& guard = job_.watch.guard();
   guard.follow(plan, job_.targets.is_capped(), job_.baseline.result(), job_.targets.guard_limit_pct());
-  enter(JobState::running, "follows a plan");
+  enter(JobState::running, std::string(guard.requires_full_clocks() ? kPlanWithdrawn : kFollowsPlan));
   if (guard.requires_full_clocks()) return hold_full_clocks(answer.reason);
   const PlanVersion* training = job_.plans.training();
   const bool is_new = training == nullptr || training != job_.plans.newest() || !same_clocks(*training, plan);
@@ -326,8 +336,7 @@ void JobTransitions::renew_baseline(int iterations) {
   if (means.iterations < 2) return;
   job_.baseline.renew(means);
   job_.watch.guard().set_baseline(means);
-  outbox_.decide("baseline", fmt::format("full clocks now take {:.4g} s per iteration on average", means.time_s),
-                 now_s_);
+  outbox_.decide("baseline", baseline_text("full clocks now take", means), now_s_);
 }
 
 /// A job that was about to be planned for by a profile that the store does not have any more.

@@ -179,6 +179,20 @@ TEST(CompareArms, LeavesOutInvalidRunsAndTheirBlocks) {
   EXPECT_THAT(refusal(arms), HasSubstr("\"b\" has no valid run"));
 }
 
+TEST(CompareArms, WarnsOfRunsOnTheSameGpusAtTheSameTime) {
+  RunRecord a = run_of(1);
+  RunRecord b = run_of(1);
+  a.source = "a";
+  b.source = "b";
+  a.gpus = {{"GPU-0", "boot", 10, 30}, {"GPU-0", "boot", 10, 30}, {"GPU-1", "boot", 10, 30}};
+  b.gpus = {{"GPU-0", "boot", 20, 40}, {"GPU-1", "boot", 20, 40}};
+  const auto warnings = [&] { return compare_arms({{"a", {{a, {}, {}}}}, {"b", {{b, {}, {}}}}}, {}).warnings; };
+  EXPECT_THAT(warnings(), ElementsAre("recordings a and b name the same GPUs at the same time: the energy of both "
+                                      "counts in each"));
+  b.gpus = {{"GPU-0", "boot", 30, 40}, {"GPU-1", "another boot", 20, 40}, {"GPU-2", "boot", 20, 40}};
+  EXPECT_THAT(warnings(), IsEmpty());
+}
+
 TEST(CompareArms, NeverMixesKindsOfEnergy) {
   RunRecord real = run_of(1);
   real.basis = Basis::measured;

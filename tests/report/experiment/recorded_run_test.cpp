@@ -47,6 +47,28 @@ TEST(RecordedRun, AddsUpGpusIterationByIteration) {
   EXPECT_TRUE(run.warnings.empty());
 }
 
+TEST(RecordedRun, TakesAsLongAsTheJobWhereIterationsOfRanksAlternateInLength) {
+  std::vector<Recording> ranks{rank_of(0, 100, 9), rank_of(1, 100, 9)};
+  ranks[0].iterations = {{0, 1, 2}, {1, 2, 5}, {2, 5, 6}, {3, 6, 9}};
+  ranks[1].iterations = {{0, 1, 4}, {1, 4, 5}, {2, 5, 8}, {3, 8, 8.9}, {4, 9, 9.5}};
+  const RunRecord run = recorded_run(ranks, "rec");
+  ASSERT_EQ(run.steps.size(), 4U) << "that both have";
+  EXPECT_NEAR(run.steps[0].time_s, 2, 1e-12) << "as a mean of the ranks";
+  EXPECT_NEAR(all_sums(run).time_s, 8, 1e-12) << "from the first begin to the last end";
+  EXPECT_NEAR(all_sums(run).energy_j, 1600, 1e-9);
+}
+
+TEST(RecordedRun, NamesGpusInTheTimeOfItsIterations) {
+  std::vector<Recording> ranks{rank_of(0, 100, 3), rank_of(1, 100, 3)};
+  ranks[1].clock = {"boot", 50};
+  const RunRecord run = recorded_run(ranks, "rec");
+  ASSERT_EQ(run.gpus.size(), 1U) << "the time of the other is not known";
+  EXPECT_EQ(run.gpus[0].uuid, "GPU-1");
+  EXPECT_EQ(run.gpus[0].boot_id, "boot");
+  EXPECT_EQ(run.gpus[0].begin_s, 51);
+  EXPECT_EQ(run.gpus[0].end_s, 53.9);
+}
+
 TEST(RecordedRun, IsInvalidWhereARankSaysSo) {
   std::vector<Recording> ranks{rank_of(0, 100, 2), rank_of(1, 100, 2)};
   EXPECT_EQ(recorded_run(ranks, "rec").invalid, "");

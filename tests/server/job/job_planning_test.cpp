@@ -250,12 +250,14 @@ TEST_F(JobPlanningTest, LeavesFullClocksInForceThatTheGuardHolds) {
   training.slow_all(1.04);
   training.run(30);
   ASSERT_THAT(clocks_mhz(), ElementsAre(training.rank_spec(0).clocks_mhz.front()));
+  EXPECT_EQ(reason(), "full clocks: the guard has withdrawn the plan");
   const int version = training.record().plan_version();
   (void)training.job().set(StragglerTarget{1, 1.001}, training.now_s());
   training.settle();
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("the guard allows full clocks only")));
   EXPECT_THAT(training.record().activity.guard_decisions(), Contains(testing::Key("refuse_plan")));
   EXPECT_EQ(training.record().plan_version(), version);
+  EXPECT_EQ(reason(), "full clocks: the guard has withdrawn the plan");
 }
 
 TEST_F(JobPlanningTest, AnswersWhatIsSetAlreadyWithTheDecisionThatSetIt) {

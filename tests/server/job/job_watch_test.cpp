@@ -11,12 +11,14 @@
 namespace lowgear::server {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
+using testing::StartsWith;
 
 class JobWatchTest : public testing::Test {
  protected:
@@ -199,6 +201,8 @@ TEST_F(JobWatchTest, RenewsTheBaselineFromTheTimeSinceItChanged) {
   training.run(15);
   ASSERT_EQ(training.record().plan_version(), version);
   EXPECT_NEAR(summary_json(training.record())["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.01);
+  EXPECT_THAT(training.reasons("baseline").back(),
+              AllOf(StartsWith("full clocks now take "), EndsWith(" iterations; stalled and not counted: 0)")));
 }
 
 TEST_F(JobWatchTest, MeasuresTheProfileAgainThoughTheGuardActsOnTheSameIteration) {
