@@ -233,8 +233,21 @@ TEST_F(BadInput, UntidyProfilesAreAccepted) {
 
 TEST_F(BadInput, InputsAreNotOverwritten) {
   const std::string before = read_file(profile_);
-  expect_refused(plan({"--policy", "envpipe", "--envpipe-steps", profile_}), {"profile.csv"});
-  EXPECT_EQ(read_file(profile_), before);
+  const std::vector<std::vector<std::string>> commands = {
+      plan({"--policy", "envpipe", "--envpipe-steps", profile_}),
+      {"compare", profile_, "--microbatches", "4", "--html", profile_},
+      {"verify", "--replay", profile_, "--trace", profile_},
+      {"estimate", "--job", profile_, "--html", profile_},
+      {"estimate", "--job", profile_, "--emit-profile", profile_},
+      {"show", profile_, "--out", profile_},
+      {"profile", "compose", profile_, "--out", profile_},
+      {"data", "tokenize", profile_, "--tokenizer", "bytes", "--out", profile_},
+      {"runs", "report", "--arm", "a=" + profile_, "--html", profile_},
+  };
+  for (const std::vector<std::string>& command : commands) {
+    expect_refused(command, {"profile.csv: this is the command's input; name another file"});
+    EXPECT_EQ(read_file(profile_), before);
+  }
 }
 
 TEST_F(BadInput, FilesThatCannotBeReadAreRefused) {

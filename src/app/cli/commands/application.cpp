@@ -312,6 +312,7 @@ void Application::parse(std::span<const std::string> given) {
   } catch (const CLI::ParseError& error) {
     throw usage_error(app_, verbs_, words, error);
   }
+  require_outputs_apart(*app_.get_subcommands().front());
 }
 
 const VerbAction& Application::action() const { return actions_.at(app_.get_subcommands().front()->get_name()); }
