@@ -361,6 +361,17 @@ TEST_F(BadInput, PathsOfTheWrongKindAreCalledWhatTheyAre) {
                  {"--keep", "all", "every:50"});
   expect_refused({"published", "evaluate", profile_}, {"profile.csv: it is a file", "sosp24_data"});
   const std::string folder = folder_.path().string();
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  const std::vector<std::vector<std::string>> of_unreadable = {
+      {"verify", folder + "/loop"},
+      {"plan", "--change", folder + "/loop", "--layers", "12"},
+      {"plan", "--thin", folder + "/loop", "--keep", "2", "--out", out()},
+      {"published", "evaluate", folder + "/loop"},
+      {"run", "--plan", folder + "/loop", "--", "true"},
+  };
+  for (const std::vector<std::string>& command : of_unreadable) {
+    expect_refused(command, {"loop: cannot be read: Too many levels of symbolic links"});
+  }
   expect_refused({"published", "evaluate", folder, folder + "/."}, {"given twice"});
   expect_refused({"verify", "--profile", profile_, "--replay", "none.json", "--blocking-power", "70"},
                  {"none.json", "check the path"});
