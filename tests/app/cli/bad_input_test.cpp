@@ -233,8 +233,21 @@ TEST_F(BadInput, UntidyProfilesAreAccepted) {
 
 TEST_F(BadInput, InputsAreNotOverwritten) {
   const std::string before = read_file(profile_);
-  expect_refused(plan({"--policy", "envpipe", "--envpipe-steps", profile_}), {"profile.csv"});
-  EXPECT_EQ(read_file(profile_), before);
+  const std::vector<std::vector<std::string>> commands = {
+      plan({"--policy", "envpipe", "--envpipe-steps", profile_}),
+      {"compare", profile_, "--microbatches", "4", "--html", profile_},
+      {"verify", "--replay", profile_, "--trace", profile_},
+      {"estimate", "--job", profile_, "--html", profile_},
+      {"estimate", "--job", profile_, "--emit-profile", profile_},
+      {"show", profile_, "--out", profile_},
+      {"profile", "compose", profile_, "--out", profile_},
+      {"data", "tokenize", profile_, "--tokenizer", "bytes", "--out", profile_},
+      {"runs", "report", "--arm", "a=" + profile_, "--html", profile_},
+  };
+  for (const std::vector<std::string>& command : commands) {
+    expect_refused(command, {"profile.csv: this is the command's input; name another file"});
+    EXPECT_EQ(read_file(profile_), before);
+  }
 }
 
 TEST_F(BadInput, FilesThatCannotBeReadAreRefused) {
@@ -348,6 +361,17 @@ TEST_F(BadInput, PathsOfTheWrongKindAreCalledWhatTheyAre) {
                  {"--keep", "all", "every:50"});
   expect_refused({"published", "evaluate", profile_}, {"profile.csv: it is a file", "sosp24_data"});
   const std::string folder = folder_.path().string();
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  const std::vector<std::vector<std::string>> of_unreadable = {
+      {"verify", folder + "/loop"},
+      {"plan", "--change", folder + "/loop", "--layers", "12"},
+      {"plan", "--thin", folder + "/loop", "--keep", "2", "--out", out()},
+      {"published", "evaluate", folder + "/loop"},
+      {"run", "--plan", folder + "/loop", "--", "true"},
+  };
+  for (const std::vector<std::string>& command : of_unreadable) {
+    expect_refused(command, {"loop: cannot be read: Too many levels of symbolic links"});
+  }
   expect_refused({"published", "evaluate", folder, folder + "/."}, {"given twice"});
   expect_refused({"verify", "--profile", profile_, "--replay", "none.json", "--blocking-power", "70"},
                  {"none.json", "check the path"});

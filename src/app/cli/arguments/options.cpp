@@ -4,11 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
+#include "app/cli/terminal/help.h"
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
 #include "base/core/text.h"
@@ -200,6 +204,53 @@ void refuse_options_of_other_actions(const CLI::App& verb, std::string_view acti
     const auto fits = [&](const OptionOfAction& pair) { return belongs(pair) && pair.action == action; };
     if (std::ranges::any_of(pairs, belongs) && std::ranges::none_of(pairs, fits)) {
       throw InputError(fmt::format("{} does not go with `{} {}`; leave it out", name, verb.get_name(), action));
+    }
+  }
+}
+
+namespace {
+
+/// Options that name a file to write, where their value is a file.
+constexpr auto kOutputs =
+    std::to_array<const char*>({"--blocking-power-out", "--emit-profile", "--envpipe-log", "--envpipe-steps",
+                                "--errors-out", "--html", "--metrics", "--out", "--search-record", "--trace"});
+
+/// Whether the value names the file, alone or in a list: `a.csv`, `arm=a.jsonl,b.jsonl`.
+bool names_file(std::string_view value, const std::filesystem::path& file) {
+  const auto is_file = [&](std::string_view name) {
+    std::error_code unknown;
+    return std::filesystem::equivalent(name, file, unknown);
+  };
+  if (is_file(value)) return true;
+  const auto [name, list] = split_at(value, '=');
+  for (std::string_view rest = list.empty() ? name : list; !rest.empty();) {
+    const auto [first, others] = split_at(rest, ',');
+    if (is_file(first)) return true;
+    rest = others;
+  }
+  return false;
+}
+
+bool is_input(const CLI::Option& option) {
+  return option.get_type_name() != kProgramType &&
+         std::ranges::none_of(kOutputs, [&](const char* output) { return option.check_name(output); });
+}
+
+}  // namespace
+
+void require_outputs_apart(const CLI::App& verb) {
+  const std::vector<const CLI::Option*> inputs =
+      verb.get_options([](const CLI::Option* option) { return is_input(*option); });
+  for (const char* const name : kOutputs) {
+    const CLI::Option* const output = verb.get_option_no_throw(name);
+    if (output == nullptr || output->count() == 0 || output->get_type_name() != "FILE") continue;
+    const std::string& file = output->results().back();
+    std::error_code unknown;
+    if (!std::filesystem::is_regular_file(file, unknown)) continue;
+    const auto is_named = [&](const std::string& value) { return names_file(value, file); };
+    if (std::ranges::any_of(
+            inputs, [&](const CLI::Option* input) { return std::ranges::any_of(input->results(), is_named); })) {
+      throw InputError(fmt::format("{} {}: this is the command's input; name another file", name, printable(file)));
     }
   }
 }

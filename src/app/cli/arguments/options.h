@@ -88,6 +88,10 @@ struct OptionOfAction {
 void refuse_options_of_other_actions(const CLI::App& verb, std::string_view action,
                                      std::span<const OptionOfAction> pairs);
 
+/// Throws InputError when an option that names a file to write names one that another option or argument names, too: an
+/// input. Its content would be lost.
+void require_outputs_apart(const CLI::App& verb);
+
 /// Sets `target`, which may be an optional.
 template <typename Target>
 [[nodiscard]] auto into(Target& target) {

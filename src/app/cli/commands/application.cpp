@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <new>
 #include <optional>
@@ -312,6 +313,7 @@ void Application::parse(std::span<const std::string> given) {
   } catch (const CLI::ParseError& error) {
     throw usage_error(app_, verbs_, words, error);
   }
+  require_outputs_apart(*app_.get_subcommands().front());
 }
 
 const VerbAction& Application::action() const { return actions_.at(app_.get_subcommands().front()->get_name()); }
@@ -319,7 +321,7 @@ const VerbAction& Application::action() const { return actions_.at(app_.get_subc
 ExitCode Application::run_verb(std::span<const std::string> words, Console& console) {
   parse(words);
   if (const auto note = note_on_old_word(words)) console.note(*note);
-  return action()(console);
+  return take_action(console);
 }
 
 ExitCode Application::take_action(Console& console) {
@@ -328,6 +330,10 @@ ExitCode Application::take_action(Console& console) {
   } catch (const Error&) {
     throw_if_interrupted();  // a read that a signal ended
     throw;
+  } catch (const std::filesystem::filesystem_error& error) {
+    if (error.path1().empty()) throw;
+    throw Error(
+        printable(fmt::format("{}: {}", error.path1().string(), error.code().message()), std::string_view::npos));
   }
 }
 

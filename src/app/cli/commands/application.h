@@ -48,7 +48,8 @@ class Application {
   [[nodiscard]] ExitCode run_verb(std::span<const std::string> words, Console& console);
 
  private:
-  /// That of the verb that was parsed. Throws Interrupted in place of an error that comes of a signal.
+  /// That of the verb that was parsed. Throws Interrupted in place of an error that comes of a signal, and Error in
+  /// place of one of the file system that the verb did not expect.
   [[nodiscard]] ExitCode take_action(Console& console);
   [[nodiscard]] ExitCode parse_and_run(std::span<const std::string> arguments, Console& console);
   void parse(std::span<const std::string> given);

@@ -46,13 +46,15 @@ struct FoundFolder {
 FoundFolder files_of(const std::string& given) {
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::canonical(given, failed);
-  if (failed || !std::filesystem::is_directory(folder)) {
-    throw InputError(
-        fmt::format("{}: {}; give the folder of a job's results, or one of the shape of Perseus' sosp24_data", given,
-                    failed ? "no such folder" : "it is a file"));
+  std::filesystem::recursive_directory_iterator entries;
+  if (!failed) entries = std::filesystem::recursive_directory_iterator(folder, failed);
+  if (failed) {
+    throw_input_error({given, 0, 0},
+                      failed == std::errc::not_a_directory ? "it is a file" : "cannot be read: " + failed.message(),
+                      "give the folder of a job's results, or one of the shape of Perseus' sosp24_data");
   }
   FoundFolder found;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+  for (const auto& entry : entries) {
     if (!entry.is_regular_file()) continue;
     std::string name = (folder.filename() / entry.path().lexically_relative(folder)).generic_string();
     if (evaluation::profile_number(entry.path().filename().string())) {

@@ -308,7 +308,6 @@ ExitCode run_composition(const ProfileArguments& arguments, Console& console) {
   }
   const std::string& parts = arguments.recordings.back();
   if (arguments.out.empty()) throw InputError("--out is missing: where to write the profile");
-  refuse_to_overwrite(arguments.out, {parts});
   const profile::ComposedProfile composed = composed_of(parts, arguments, console);
   remove_old_work(arguments, console);
   write_file_atomically(arguments.out, profile::write_profile_file({.profile = composed.profile}));

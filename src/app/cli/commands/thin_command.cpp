@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/cli/arguments/options.h"
@@ -31,12 +32,15 @@ struct ThinArguments {
 
 /// The folder's plan files in the order of their names, which is that of lowtime's iterations.
 std::vector<std::filesystem::path> plan_files(const std::filesystem::path& folder) {
-  if (!std::filesystem::is_directory(folder)) {
-    throw InputError(fmt::format("{}: {}; give a folder with freqs_pipeline_NNNNN.py files", folder.string(),
-                                 std::filesystem::exists(folder) ? "it is a file" : "no such folder"));
+  std::error_code failure;
+  const std::filesystem::directory_iterator entries(folder, failure);
+  if (failure) {
+    throw_input_error({folder.string(), 0, 0},
+                      failure == std::errc::not_a_directory ? "it is a file" : "cannot be read: " + failure.message(),
+                      "give a folder with freqs_pipeline_NNNNN.py files");
   }
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : entries) {
     if (entry.is_regular_file() && entry.path().extension() == ".py") files.push_back(entry.path());
   }
   if (files.empty()) {

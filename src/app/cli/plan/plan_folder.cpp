@@ -50,8 +50,13 @@ void require_listed_plans(const fs::path& folder, std::size_t listed) {
 
 void require_run(const fs::path& folder) {
   if (file_exists(folder / output_file::kRun)) return;
-  std::error_code unknown;
   require_no_address(folder);
+  std::error_code unknown;
+  (void)fs::exists(folder / output_file::kRun, unknown);
+  if (unknown) {
+    throw_input_error({folder.string(), 0, 0}, "cannot be read: " + unknown.message(),
+                      "name a folder that can be read");
+  }
   const std::string problem = !fs::exists(folder, unknown)         ? "no such folder"
                               : !fs::is_directory(folder, unknown) ? "it is a file"
                                                                    : fmt::format("holds no {}", output_file::kRun);

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
-#include "app/cli/arguments/profile_input.h"
 #include "app/cli/terminal/progress.h"
 #include "app/operations/commands/verbs.h"
 #include "base/core/error.h"
@@ -148,8 +147,6 @@ cli::ExitCode run_tokenize(const DataArguments& arguments, cli::Console& console
   if (arguments.sequence_length > 0 && arguments.chat == nullptr) {
     throw InputError("--sequence-length is of conversations: add --chat");
   }
-  cli::refuse_to_overwrite(arguments.out, arguments.files);
-  cli::refuse_to_overwrite(arguments.out, {arguments.tokenizer});
   const auto tokenizer = tokenizer::open_tokenizer(arguments.tokenizer);
   const Written written =
       arguments.chat != nullptr ? tokenize_conversations(arguments, *tokenizer) : tokenize(arguments, *tokenizer);

@@ -78,8 +78,10 @@ std::string checked_plan(const std::string& name) {
   if (fs::is_regular_file(name, unknown) || fs::exists(fs::path(name) / "plans.csv", unknown)) {
     return fs::absolute(name).string();
   }
-  throw InputError(fmt::format("--plan: {}: {}; name a plan or an output folder of lowgear plan", name,
-                               fs::exists(name, unknown) ? "it holds no plans.csv" : "no such file or folder"));
+  const std::string problem = unknown                     ? "cannot be read: " + unknown.message()
+                              : fs::exists(name, unknown) ? "it holds no plans.csv"
+                                                          : "no such file or folder";
+  throw InputError(fmt::format("--plan: {}: {}; name a plan or an output folder of lowgear plan", name, problem));
 }
 
 /// A profile, next to which times by length lie.
