@@ -134,9 +134,10 @@ class JointPlanning {
   void require_possible() const {
     const std::optional<double> deadline_s = options_->deadlines.deadline_s;
     if (!deadline_s || deadline_or_fastest_s(*deadline_s, fastest_rated_s_) >= fastest_rated_s_) return;
-    throw InputError(
-        fmt::format("deadline {} s cannot be kept: T_min, the fastest iteration of the orders that were found, is {} s",
-                    *deadline_s, rounded_up(fastest_rated_s_)));
+    throw InputError(fmt::format(
+        "deadline {} s cannot be kept: T_min, the fastest iteration of the orders that were found, is {} s; "
+        "give it or a later one",
+        *deadline_s, rounded_up(fastest_rated_s_)));
   }
 
   /// The number of a candidate, whose frontier is solved when a deadline first needs it.

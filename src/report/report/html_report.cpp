@@ -51,8 +51,14 @@ void add_late(Json& row, const api::ComparisonRow& policy, const Baseline& basel
   row["late_energy_pct"] = change_pct(baseline.late->energy_j, *policy.late_energy_j);
 }
 
+/// Stage-microbatches as microbatches of all stages of a rank, which take the same memory in every order.
+double whole_microbatches(int of_stages, double stages_per_rank) {
+  return std::round(100 * of_stages / stages_per_rank) / 100;
+}
+
 Json policy_rows(const Data& data) {
   Json rows = Json::array();
+  const double stages_per_rank = static_cast<double>(data.stages) / static_cast<double>(data.blocking_power_w.size());
   for (const api::ComparisonRow& policy : data.policies) {
     rows.push_back({{"name", policy.label()},
                     {"time_s", policy.time_s},
@@ -62,7 +68,10 @@ Json policy_rows(const Data& data) {
                     {"plan_time_s", optional_number(policy.plan_time_s)},
                     {"note", policy.note},
                     {"own_order", policy.own_order},
-                    {"peak_activations", or_null(policy.peak_activations)}});
+                    {"peak_activations", nullptr}});
+    if (policy.peak_activations) {
+      rows.back()["peak_activations"] = whole_microbatches(*policy.peak_activations, stages_per_rank);
+    }
     add_late(rows.back(), policy, data.baseline);
   }
   return rows;
@@ -207,7 +216,7 @@ Json order_rows(const Data& data) {
   for (const OrderRow& order : data.orders) {
     rows.push_back({{"name", order.name},
                     {"stages_per_rank", order.stages_per_rank},
-                    {"peak_activations", order.peak_activations},
+                    {"peak_activations", whole_microbatches(order.peak_activations, order.stages_per_rank)},
                     {"from_s", order.from_s},
                     {"until_s", order.until_s},
                     {"plans", order.plans}});

@@ -84,7 +84,8 @@ SeriesPlots fits(const PerseusModel& model, const api::ProfiledPipeline& pipelin
                     .basis = "fitted to the profile",
                     .caption =
                         "Effective energy of an op (its energy less blocking power times its time) over its time. "
-                        "Axes do not start at zero. Options that another one beats in time and energy are left out; "
+                        "Axes span the values drawn, with or without zero. Options that another one beats in time and "
+                        "energy are left out; "
                         "of several options in one unit of time, the one with the most energy is kept.",
                     .x = {"time", SeriesPlots::Unit::seconds},
                     .y = {"effective energy", SeriesPlots::Unit::joules},

@@ -56,6 +56,9 @@ TEST(ReportJson, HoldsEveryPlanAndPolicy) {
   Data data = sample_report(4, 8);
   data.policies[1].lower_bound_j.reset();
   data.policies[1].plan_time_s.reset();
+  data.policies[0].peak_activations = 8;
+  data.stages = 8;
+  data.orders = {{.name = "list-v", .stages_per_rank = 2, .peak_activations = 8, .plans = {}}};
   const Json json = written(data);
   ASSERT_EQ(json["plans"].size(), data.plans.size());
   const api::PlanFigures& plan = data.plans[7];
@@ -66,6 +69,8 @@ TEST(ReportJson, HoldsEveryPlanAndPolicy) {
                                     {"lower_bound_j", *plan.lower_bound_j},
                                     {"switches", plan.switches}}));
   ASSERT_EQ(json["policies"].size(), data.policies.size());
+  EXPECT_EQ(json["policies"][0]["peak_activations"], 4) << "two stages on each rank";
+  EXPECT_EQ(json["orders"][0]["peak_activations"], 4);
   const api::ComparisonRow& policy = data.policies[1];
   EXPECT_EQ(json["policies"][1], (Json{{"name", policy.label()},
                                        {"time_s", policy.time_s},

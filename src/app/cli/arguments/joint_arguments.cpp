@@ -70,10 +70,10 @@ void add_work_change_options(CLI::App& app, WorkChangeArguments& arguments) {
           throw CLI::ValidationError(error.what());
         }
       });
-  add_number(app, "--drop-weight-gradients", {0, 0.9}, into(arguments.dropped_weight_gradients),
-             "Share of the weight gradients of all layers that steps leave out: weight gradients take that share less "
-             "time and energy, whole backwards half of it (default 0)")
-      ->type_name("SHARE");
+  add_quantity(
+      app, "--drop-weight-gradients", Unit::share, {0, 0.9}, into(arguments.dropped_weight_gradients),
+      "Share of the weight gradients of all layers that steps leave out: weight gradients take that share less "
+      "time and energy, whole backwards half of it (default 0)");
   add_choice(
       app, "--recompute", kRecomputationWords,
       [&arguments](std::size_t place) {

@@ -63,6 +63,8 @@ std::string_view metavariable(Unit unit) {
       return "BYTES";
     case Unit::percent:
       return "PERCENT";
+    case Unit::share:
+      return "SHARE";
     default:
       return symbol(unit);
   }
@@ -133,8 +135,9 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<doub
 }
 
 std::string expected_quantity(Unit unit, NumberRange<double> range, const std::string& text) {
-  return fmt::format("expected a number from {} to {} {}, such as {}, not {}{}", range.low, range.high, symbol(unit),
-                     example_of(unit, range.low, range.high), quote(text), comma_hint(text));
+  return fmt::format("expected a number from {} to {}{}{}, such as {}, not {}{}", range.low, range.high,
+                     symbol(unit).empty() ? "" : " ", symbol(unit), example_of(unit, range.low, range.high),
+                     quote(text), comma_hint(text));
 }
 
 CLI::Option* add_quantity(CLI::App& app, const std::string& name, Unit unit, NumberRange<double> range,

@@ -177,12 +177,13 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
   app.add_flag_callback(
       "--accept-units", [&arguments] { arguments.units = profile::ImpossibleUnits::accept; },
       "Plan although times, energies or blocking power look like other units; warnings say what is in doubt");
-  add_number(app, "--backward-split", {1e-6, 1 - 1e-6}, into(arguments.shares.backward_split),
-             "Share of a backward pass' time and energy that its input gradient takes, 0 to 1; for schedules that "
-             "split backward passes (zb-h1, zb-h2, zb-v) on a profile without split ones");
-  add_number(app, "--recomputation-share", {1e-6, profile::kMostRecomputation}, into(arguments.shares.recomputation),
-             "Time and energy of a recomputation by those of its forward, about 1; for schedules that recompute "
-             "(merak-...) on a profile without rows of recomputation. The profile's backwards do not recompute");
+  add_quantity(app, "--backward-split", Unit::share, {1e-6, 1 - 1e-6}, into(arguments.shares.backward_split),
+               "Share of a backward pass' time and energy that its input gradient takes, 0 to 1; for schedules that "
+               "split backward passes (zb-h1, zb-h2, zb-v) on a profile without split ones");
+  add_quantity(app, "--recomputation-share", Unit::share, {1e-6, profile::kMostRecomputation},
+               into(arguments.shares.recomputation),
+               "Time and energy of a recomputation by those of its forward, about 1; for schedules that recompute "
+               "(merak-...) on a profile without rows of recomputation. The profile's backwards do not recompute");
   group_options(app, "Schedules",
                 {"--virtual-stages", "--extra-activations", "--p2p", "--backward-split", "--recomputation-share"});
   group_options(app, std::string(kFurtherOptions), {"--accept-units"});

@@ -48,8 +48,8 @@ void add_planner_options(CLI::App& app, PlannerArguments& arguments) {
       app, "--frontier", kMethodWords, [&arguments](std::size_t place) { arguments.method = kMethods.at(place); },
       "How the frontier is computed: every vertex (exact), between proven bounds at most --epsilon apart (sandwich), "
       "or exact where that is fast enough (auto, the default)");
-  add_number(app, "--epsilon", {kSmallestEpsilon, kLargestEpsilon}, into(arguments.epsilon),
-             "sandwich: largest relative difference between energy and lower bound (default 0.001)");
+  add_quantity(app, "--epsilon", Unit::share, {kSmallestEpsilon, kLargestEpsilon}, into(arguments.epsilon),
+               "sandwich: largest relative difference between energy and lower bound (default 0.001)");
   add_choice(
       app, "--granularity", kGranularityWords,
       [&arguments](std::size_t place) { arguments.granularity = kGranularities.at(place); },

@@ -329,9 +329,10 @@ VerbAction declare_replan(CLI::App& app) {
       ->description(
           "With --schedule auto: activations that fit into the memory of each rank, as 1f1b or microbatches (8, or "
           "8,8,6,4); default: as the plan before was searched with, else 1f1b");
-  add_number(app, "--backward-split", {1e-6, 1 - 1e-6}, into(arguments->backward_split),
-             "With --schedule auto: share of a backward pass' time and energy that its input gradient takes, where the "
-             "profile has whole ones only");
+  add_quantity(
+      app, "--backward-split", Unit::share, {1e-6, 1 - 1e-6}, into(arguments->backward_split),
+      "With --schedule auto: share of a backward pass' time and energy that its input gradient takes, where the "
+      "profile has whole ones only");
   app.add_option("--out", arguments->out, "Also write the new plan to this folder, as lowgear plan does")
       ->type_name("DIR");
   add_json_flag(app, arguments->json);

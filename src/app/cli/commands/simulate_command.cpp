@@ -339,12 +339,22 @@ std::string figures_line(std::string_view what, double time_s, double energy_j, 
   return fmt::format("{:<10}{:12.6f} s  {:12.3f} J{}", what, time_s, energy_j, end);
 }
 
-std::string simulation_text(const PlannedPipeline& planned, const Simulation& result) {
+/// Of a latency that is known and a plan whose clocks are requested ahead; empty otherwise.
+std::string requested_ahead_text(const SwitchLatencyArgument& latency) {
+  if (!latency.latency_s || latency.lead_s == 0) return "";
+  return fmt::format("clocks requested {} ahead, as the plan says: {}\n", duration_text(latency.lead_s),
+                     latency.late_by_s() > 0 ? fmt::format("they change {} late", duration_text(latency.late_by_s()))
+                                             : "none is late");
+}
+
+std::string simulation_text(const PlannedPipeline& planned, const Simulation& result,
+                            const SwitchLatencyArgument& latency) {
   const api::PlanReplays& replays = result.replays;
   std::string text;
   if (planned.plan) text += figures_line("planned", planned.plan->time_s, planned.plan->energy_j);
   if (replays.unslowed) text += figures_line("unslowed", replays.unslowed->time_s, replays.unslowed->energy_j);
   text += figures_line("replayed", replays.timeline.time_s, replays.timeline.energy_j_total);
+  text += requested_ahead_text(latency);
   if (replays.late) {
     text += fmt::format("{}, with clocks that change {} late (--switch-latency)\n",
                         figures_line("late", replays.late->time_s, replays.late->energy_j, ""),
@@ -396,7 +406,7 @@ ExitCode run_simulate(SimulateArguments arguments, Console& console) {
   if (arguments.json) {
     console.print_json(simulation_json(arguments, planned, result));
   } else {
-    console.print(simulation_text(planned, result));
+    console.print(simulation_text(planned, result, arguments.switch_latency));
   }
   return ExitCode::ok;
 }

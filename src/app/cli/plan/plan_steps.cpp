@@ -246,8 +246,8 @@ void add_steps_options(CLI::App& app, StepsArguments& arguments) {
       "the newest count most (last), or one of all (mean), as a plan made once has it");
   add_whole_number(app, "--expert-ranks", {1, 65'536}, into(arguments.expert_ranks),
                    "Ranks of each replica that share its experts, neighbours together (needs loads of experts)");
-  add_number(
-      app, "--late-steps", {0, kPerCent}, into(arguments.late_pct),
+  add_quantity(
+      app, "--late-steps", Unit::percent, {0, kPerCent}, into(arguments.late_pct),
       "Steps in per cent that may take over 0.5 % longer than at full clocks; the margin follows from the errors "
       "of predicted times (default 10)");
   add_choice(

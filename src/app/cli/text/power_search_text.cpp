@@ -196,7 +196,7 @@ report::SeriesPlots picture(const PowerSearchResult& result) {
               .basis = "estimated at full clocks, otherwise planned on estimated values",
               .caption =
                   "The best layout of each number of GPUs within the facility's power. A bound is that of the "
-                  "layouts before their clocks were planned. The axes do not start at zero.",
+                  "layouts before their clocks were planned. Axes span the values drawn, with or without zero.",
               .x = {"GPUs", Plots::Unit::none},
               .y = {"tokens a second", Plots::Unit::none},
               .plots = {{"", {}}}};

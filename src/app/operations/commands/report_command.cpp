@@ -174,9 +174,8 @@ cli::VerbAction declare_report(CLI::App& app) {
   cli::add_number(app, "--loss", kLossRange, cli::into(arguments->loss),
                   "Also compare energy and time to this loss, in nats")
       ->type_name("LOSS");
-  cli::add_number(app, "--loss-margin", kMarginRange, cli::into(arguments->loss_margin_pct),
-                  "Loss that is accepted above the baseline's, in per cent; to be fixed before the runs")
-      ->type_name("PCT");
+  cli::add_quantity(app, "--loss-margin", Unit::percent, kMarginRange, cli::into(arguments->loss_margin_pct),
+                    "Loss that is accepted above the baseline's, in per cent; to be fixed before the runs");
   cli::add_energy_price_options(app, arguments->prices);
   cli::add_number(app, "--tokens-per-iteration", kTokensRange, cli::into(arguments->tokens_per_iteration),
                   "Tokens of an iteration of all replicas, for recordings, which do not state them")

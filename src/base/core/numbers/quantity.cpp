@@ -59,6 +59,7 @@ constexpr auto kWords = std::to_array<UnitWord>({
     {"%", Dimension::share, 1},
     {"pct", Dimension::share, 1},
     {"percent", Dimension::share, 1},
+    {"", Dimension::share, 100},
 });
 
 struct Symbol {
@@ -78,6 +79,7 @@ constexpr auto kSymbols = std::to_array<Symbol>({
     {Dimension::gpu_memory, "GB", 80},
     {Dimension::rate, "GB/s", 300},
     {Dimension::share, "%", 5},
+    {Dimension::share, "", 0.05},
 });
 
 const UnitWord& word_of(Unit unit) {

@@ -19,6 +19,7 @@ enum class Unit : std::uint8_t {
   gpu_gigabyte,  ///< 2^30 bytes, called GB in the data sheets of GPUs
   gigabyte_per_second,
   percent,
+  share,  ///< of 1, or in per cent: 0.05 and 5% are the same
 };
 
 /// The number in `unit` that the whole text spells, with or without a unit of the same dimension: as milliseconds,
@@ -37,7 +38,7 @@ enum class Unit : std::uint8_t {
 /// The end of a message on a text that is a number with a decimal comma: `; write 2.5%`. Empty for other texts.
 [[nodiscard]] std::string comma_hint(std::string_view text);
 
-/// What messages and helps show: `s`, `ms`, `us`, `W`, `MHz`, `B`, `GiB`, `GB`, `GB/s`, `%`.
+/// What messages and helps show: `s`, `ms`, `us`, `W`, `MHz`, `B`, `GiB`, `GB`, `GB/s`, `%`; nothing for a share.
 [[nodiscard]] std::string_view symbol(Unit unit);
 
 }  // namespace lowgear

@@ -1,6 +1,7 @@
 #include "estimating/estimator/iteration/job_estimate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -100,6 +101,7 @@ profile::ProfileFile emitted_file(const JobEstimate& estimate) {
   file.columns.blocking_power_w.assign(estimate.iteration.stages.size(), job.gpu.power.blocking_w);
   if (job.schedule == "1f1b" && job.parallel.virtual_stages == 1) {
     file.columns.activation_bytes = activation_bytes_of_ranks(job, estimate.memory);
+    for (double& bytes : file.columns.activation_bytes) bytes = std::ceil(bytes);
   }
   for (const profile::StageOp& op : file.profile.ops()) {
     for (const profile::Measurement& row : op.measurements) {

@@ -244,7 +244,7 @@ struct PipelinePlanner::Impl {
       text += fmt::format(" with a switch latency of {} ms, and {:.6g} s without one", options.switch_latency_s * 1e3,
                           s_from_ps(of_frontier_ps));
     }
-    return text;
+    return text + "; give it or a later one";
   }
 
   /// Within T_min and T*. Throws InputError for a deadline that cannot be kept.

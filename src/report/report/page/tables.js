@@ -49,7 +49,7 @@ const tables = (() => {
         (units.isNumber(row.late_energy_pct) ? `${units.fixed(-row.late_energy_pct, 2)} ` +
           `(${units.signedPercent(row.late_time_pct, 2)})` : units.fixed(null))}] : []),
       columns.gap, columns.switches,
-      {head: ['Activations', 'most on a rank'],
+      {head: ['Activations', 'whole microbatches, most on a rank'],
         text: (row) => (units.isNumber(row.peak_activations) ? String(row.peak_activations) : units.fixed(null))},
       {head: ['Time to plan'], text: (row) => units.time(row.plan_time_s, 3)},
     ], rows, (row) => (chosenPlan && row.number === chosenPlan.number ? 'chosen' : ''));
@@ -105,7 +105,7 @@ const tables = (() => {
       {head: ['Order'], css: 'named', node: (row) => [frontierPlot.lineSample(
         `curve ${frontierPlot.orderClass(row.number)}`), ` ${row.name}`]},
       {head: ['Stages', 'per rank'], text: (row) => String(row.stages_per_rank)},
-      {head: ['Activations', 'microbatches of a stage, most on a rank'], text: (row) => String(row.peak_activations)},
+      {head: ['Activations', 'whole microbatches, most on a rank'], text: (row) => String(row.peak_activations)},
       {head: ['First best at', timeUnit.name], text: (row) => time(row.from_s)},
       {head: ['Last best at', timeUnit.name], text: (row) => time(row.until_s)},
       {head: ['Plans'], text: (row) => ranges(row.plans)},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -292,6 +293,9 @@ TEST(EstimateCommand, EmitsActivationsAndTransfersThatAPlanIsLimitedBy) {
   EXPECT_EQ(lines_of(read_file(profile)).front(),
             "stage,instruction,frequency,time,energy,activation_bytes,transfer,blocking_power,origin,time_error,"
             "energy_error");
+  for (const double bytes : profile::read_profile_file(read_file(profile), profile).columns.activation_bytes) {
+    EXPECT_EQ(bytes, std::floor(bytes));
+  }
   const auto compare = [&](const std::string& limit) {
     return run_lowgear({"compare", "--profile", profile, "--stages", "4", "--microbatches", "16", "--blocking-power",
                         "80", "--policies", "max,envpipe", "--memory-limit", limit, "--json"});

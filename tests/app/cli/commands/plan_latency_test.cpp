@@ -4,6 +4,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "app/cli/commands/plan_command_fixture.h"
 #include "app/cli/run_lowgear.h"
@@ -75,10 +76,12 @@ TEST_F(PlanLatency, PlansAsIfClocksChangedAtOnceWhereTheAgentRequestsThemAhead) 
   EXPECT_EQ(ahead["plans"], at_once["plans"]);
   EXPECT_EQ(parse_json(text("plans/00001.json"), "plan")["clock_lead_s"], 0.02);
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
-  const ProgramResult replayed = run_lowgear({"verify", "--replay", out() + "/plans/00001.json", "--profile", profile_,
-                                              "--blocking-power", "70", "--switch-latency", "20", "--json"});
-  EXPECT_NEAR(parse_json(replayed.out, "stdout")["time_s"].get<double>(), ahead["plans"][1]["time_s"].get<double>(),
-              1e-9)
+  std::vector<std::string> replay{"verify",           "--replay", out() + "/plans/00001.json", "--profile", profile_,
+                                  "--blocking-power", "70",       "--switch-latency",          "20"};
+  EXPECT_THAT(run_lowgear(replay).out, HasSubstr("clocks requested 20 ms ahead, as the plan says: none is late\n"));
+  replay.emplace_back("--json");
+  EXPECT_NEAR(parse_json(run_lowgear(replay).out, "stdout")["time_s"].get<double>(),
+              ahead["plans"][1]["time_s"].get<double>(), 1e-9)
       << "as late as the clocks are requested ahead";
 }
 

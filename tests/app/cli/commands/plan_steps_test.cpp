@@ -149,7 +149,7 @@ TEST_F(PlanSteps, PlansLoadsOfExpertsByTheStepsBefore) {
   lacking.erase(lacking.find("\n5,1,2,"), lacking.find('\n', lacking.find("\n5,1,2,") + 1) - lacking.find("\n5,1,2,"));
   write_text(folder_ / "rec/expert_loads-00000.csv", lacking);
   const ProgramResult replayed = plan(loads, {"--recorded", some, "--fit-steps", "3", "--expert-ranks", "2",
-                                              "--predict", "last", "--late-steps", "0", "--json"});
+                                              "--predict", "last", "--late-steps", "0%", "--json"});
   ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
   EXPECT_NE(replayed.err.find("step 5 is not replayed: layer 0 of microbatch 2 of replica 1 is missing"),
             std::string::npos)

@@ -78,7 +78,7 @@ TEST(PlanRun, PrintsAndWritesWhatThePlannerAnswers) {
                      .deadlines = {.slowdown_pct = 5},
                      .clock_lead_s = profile::kAssumedSwitchLatencyS,
                      .late_s = profile::kAssumedSwitchLatencyS},
-                    {"--frontier", "sandwich", "--epsilon", "0.01", "--slowdown", "5"});
+                    {"--frontier", "sandwich", "--epsilon", "1%", "--slowdown", "5"});
 }
 
 TEST(PlanRun, PrintsAndWritesWhatOtherPoliciesAnswer) {

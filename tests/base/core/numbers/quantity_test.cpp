@@ -31,6 +31,8 @@ TEST(Quantity, ConvertsUnitsOfTheSameDimension) {
   EXPECT_EQ(parse_quantity("2TB/s", Unit::gigabyte_per_second), 2000);
   EXPECT_EQ(parse_quantity("400Gb/s", Unit::gigabyte_per_second), 50);
   EXPECT_EQ(parse_quantity("5%", Unit::percent), 5);
+  EXPECT_EQ(parse_quantity("5%", Unit::share), 0.05);
+  EXPECT_EQ(parse_quantity("0.05", Unit::share), 0.05);
 }
 
 TEST(Quantity, ReadsUnitsInAnyCaseWhereOneIsMeant) {
@@ -72,7 +74,7 @@ TEST(Quantity, HintsAtADecimalComma) {
 
 TEST(Quantity, EveryUnitReadsItsSymbol) {
   for (const Unit unit : {Unit::second, Unit::millisecond, Unit::microsecond, Unit::watt, Unit::megahertz, Unit::byte,
-                          Unit::gibibyte, Unit::gpu_gigabyte, Unit::gigabyte_per_second, Unit::percent}) {
+                          Unit::gibibyte, Unit::gpu_gigabyte, Unit::gigabyte_per_second, Unit::percent, Unit::share}) {
     EXPECT_EQ(parse_quantity("7" + std::string(symbol(unit)), unit), 7) << symbol(unit);
   }
 }

@@ -361,17 +361,17 @@ void declare_fault_options(CLI::App& app, simgpu::SimulatedFault& fault) {
 void declare_load_options(CLI::App& app, LoadArguments& load) {
   cli::add_quantity(app, "--time", Unit::second, {.low = 0, .high = simgpu::kMaxKernelS}, cli::into(load.time_s),
                     "run: how long the load runs, in s");
-  cli::add_number(app, "--memory-share", {.low = 0, .high = 1}, cli::into(load.memory_share),
-                  "run: share of the time that does not depend on the SM clock, 0 to 1")
+  cli::add_quantity(app, "--memory-share", Unit::share, {.low = 0, .high = 1}, cli::into(load.memory_share),
+                    "run: share of the time that does not depend on the SM clock, 0 to 1")
       ->default_str("0");
-  cli::add_number(app, "--load", {.low = 0, .high = 1}, cli::into(load.power),
-                  "run: share of the GPU model's working power, 0 to 1")
+  cli::add_quantity(app, "--load", Unit::share, {.low = 0, .high = 1}, cli::into(load.power),
+                    "run: share of the GPU model's working power, 0 to 1")
       ->default_str("1");
-  cli::add_number(app, "--busy", {.low = 0.001, .high = 1}, cli::into(load.busy),
-                  "run: share of the time in which a kernel runs when it has the GPU alone; 0.001 to 1")
+  cli::add_quantity(app, "--busy", Unit::share, {.low = 0.001, .high = 1}, cli::into(load.busy),
+                    "run: share of the time in which a kernel runs when it has the GPU alone; 0.001 to 1")
       ->default_str("1");
-  cli::add_number(app, "--sm-share", {.low = 0.001, .high = 1}, cli::into(load.sm_share),
-                  "run: share of the SMs that its kernels occupy, 0.001 to 1")
+  cli::add_quantity(app, "--sm-share", Unit::share, {.low = 0.001, .high = 1}, cli::into(load.sm_share),
+                    "run: share of the SMs that its kernels occupy, 0.001 to 1")
       ->default_str("1");
 }
 
