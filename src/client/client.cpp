@@ -131,6 +131,7 @@ Client::Client(Options options, const Environment& environment)
     drain();
     refuse_what_differs();
     if (lease_) lease_->keep();
+    watch_agent();
   });
   if (!mark_file_.empty()) std::ofstream(mark_file_, std::ios::app);
 }
@@ -157,6 +158,15 @@ void Client::watch_recording() {
   if (problem.empty()) return;
   recording_ended_ = true;
   fmt::print(stderr, "lowgear: warning: {}; training continues\n", problem);
+}
+
+/// Says once that the agent has gone, and once that it is back: the first rank of each machine, for all of them.
+void Client::watch_agent() {
+  if (!lease_ || options_.rank.local_rank != 0 || !(served_ || had_plan_)) return;
+  const AgentLeaseStatus lease = lease_->status();
+  if (std::exchange(lacks_agent_, lease.lost) == lease.lost) return;
+  fmt::print(stderr, "lowgear: warning: {}\n",
+             lease.lost ? lease.problem + "; training continues without plans" : "the agent leases the GPU again");
 }
 
 /// Tells `lowgear run`, at whose mark the client began, what was followed, and what ended the recording and the rank.
@@ -426,7 +436,9 @@ std::string Client::followed() {
   const char* const dry = now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "";
   // What to do about the server was said when it was first asked.
   std::string problem = now.server_problem.substr(0, now.server_problem.find("; "));
-  const std::string& here = now.not_following.empty() ? now.problem : now.not_following;
+  const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
+  std::string here = now.not_following.empty() ? this->problem(lease) : now.not_following;
+  if (here.empty()) here = lease.missed;
   // Both have to be mended before a plan is followed.
   if (!here.empty()) problem += (problem.empty() ? "" : "; ") + here;
   if (step_note_) {
@@ -437,17 +449,17 @@ std::string Client::followed() {
   }
   const std::uint64_t planned = had_plan_ ? marks_->written().planned_iterations() : served.planned;
   const std::string others = had_plan_ ? "" : served.other_iterations(iterations);
-  if (planned > 0)
-    return fmt::format("{} were followed in {} of {} iterations{}{}", plans_, planned, iterations, others, dry);
+  if (planned > 0) {
+    const std::string why = planned == iterations || lease.missed.empty() ? "" : "; " + lease.missed;
+    return fmt::format("{} were followed in {} of {} iterations{}{}{}", plans_, planned, iterations, others, why, dry);
+  }
   if (problem.empty() && had_plan_) {
     problem = now.units == 0 ? "no unit was marked, and a plan sets clocks for units"
-                             : "none came in time, or for lengths that could be planned";
+                             : "none was there when an iteration began";
   } else if (problem.empty() && served.at_full_clocks == 0 && !failure_.empty()) {
     problem = fmt::format("the rank failed ({}) before a plan for training came", failure_);
   } else if (problem.empty()) {
-    problem = fmt::format(
-        "{}: GET /v1/jobs, or its dashboard if it has one (lowgear serve --listen)",
-        served.at_full_clocks > 0 ? "the server says why" : "no plan came in time; the server says what it waits for");
+    problem = "the server says why: GET /v1/jobs, or its dashboard if it has one (lowgear serve --listen)";
   }
   if (others.empty()) return fmt::format("{} in {} iterations: {}", kNoPlanFollowed, iterations, problem);
   return fmt::format("of {} iterations none followed a plan: {}; {}", iterations, others.substr(2), problem);

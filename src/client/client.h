@@ -262,6 +262,7 @@ class Client {
   [[nodiscard]] IterationAnswer offer(IterationPlan plan);
   void leave_mark();
   void watch_recording();
+  void watch_agent();
   void open_recording();
   void open_lease();
   void open_server();
@@ -284,6 +285,7 @@ class Client {
   std::unique_ptr<UnitLog> log_;              ///< null: nothing reads it
 
   std::atomic<bool> recording_ended_{false};  ///< before the training
+  bool lacks_agent_ = false;                  ///< as said last; of the thread next to training
   std::string failure_;
   int exceptions_ = std::uncaught_exceptions();
   std::string mark_file_;              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it

@@ -28,6 +28,8 @@ class FollowsPlans(AgentTest):
         self.start_agent()
         client, _ = self.start_client([1200])
         wait_until(lambda: self.locked() is not None, "the clock is locked")
+        status = self.lowgear("agent", "status", "--config", str(self.config)).stdout
+        self.assertRegex(status, r"lease \d+: GPU [^,]+, user [^,]+, rank 0, ", "it names no job")
         client.stdin.close()
         self.assertEqual(client.wait(PATIENCE_S), 0)
         self.expect_default()

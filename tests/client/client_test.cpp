@@ -205,6 +205,26 @@ TEST_F(ClientTest, SaysAtItsEndWhatItFollowed) {
               AllOf(HasSubstr("no plan was followed in 1 iterations: "), HasSubstr("no agent responds")));
 }
 
+TEST_F(ClientTest, SaysAtItsEndWhyClocksCouldNotBeSetBefore) {
+  TestAgentBehaviour refuses;
+  refuses.refuse = "another job has it";
+  auto agent = std::make_unique<TestAgent>(options_.agent_socket, refuses);
+  const auto client = open();
+  EXPECT_THROW(client->load_plan(plan(), 1, false), Error);
+  run_units(*client, 1);
+  agent.reset();
+  agent = std::make_unique<TestAgent>(options_.agent_socket);
+  ASSERT_TRUE(eventually([&] { return client->status().has_plan; }));
+  EXPECT_THAT(client->followed(), HasSubstr("no plan was followed in 1 iterations: for a time the GPU was not leased"));
+  agent->set_clocks_held(false);
+  run_units(*client, 1);
+  EXPECT_THAT(client->followed(),
+              HasSubstr("no plan was followed in 2 iterations: the agent could not set the plan's"));
+  agent->set_clocks_held(true);
+  run_units(*client, 1);
+  EXPECT_THAT(client->followed(), HasSubstr("plans were followed in 1 of 3 iterations; the agent could not set the"));
+}
+
 TEST_F(ClientTest, NamesAgentAndServerWhereBothAreMissing) {
   options_.server.address = "unix:/no/such/server";
   options_.server.job_json = R"({"run": "r"})";
@@ -231,8 +251,9 @@ TEST_F(ClientTest, SaysWhyThePlanIsRefused) {
 
 TEST_F(ClientTest, TakesItsLeaseAndPlanAgainWhenTheAgentComesBack) {
   auto agent = std::make_unique<TestAgent>(options_.agent_socket);
-  const auto client = open();
+  auto client = open();
   client->load_plan(plan(), 1, false);
+  testing::internal::CaptureStderr();
   agent.reset();
   run_units(*client, 5);
   ASSERT_TRUE(eventually([&] { return !client->status().has_lease; }));
@@ -244,6 +265,13 @@ TEST_F(ClientTest, TakesItsLeaseAndPlanAgainWhenTheAgentComesBack) {
   EXPECT_TRUE(eventually([&] { return back.events() >= 12; }));
   EXPECT_EQ(client->status().reconnects, 1U);
   EXPECT_EQ(client->status().units, 15U);
+  EXPECT_THAT(client->followed(), HasSubstr(" of 3 iterations; for a time the GPU was not leased: "));
+  client.reset();
+  const std::string said = testing::internal::GetCapturedStderr();
+  for (const char* line : {"; training continues without plans\n", "the agent leases the GPU again\n"}) {
+    EXPECT_THAT(said, HasSubstr(line));
+    EXPECT_EQ(said.find(line), said.rfind(line)) << "said once";
+  }
 }
 
 TEST_F(ClientTest, HandsOverLaterAPlanThatNobodyTook) {

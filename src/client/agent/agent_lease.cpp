@@ -127,8 +127,13 @@ void AgentLease::connect() {
     ring_.store(&rings_.back()->ring(), std::memory_order_release);
   } catch (const Error& error) {
     refused_ = dynamic_cast<const LeaseRefused*>(&error) != nullptr;
-    problems_.lease = error.what();
+    set_lease_problem(error.what());
   }
+}
+
+void AgentLease::set_lease_problem(std::string problem) {
+  problems_.missed = "for a time the GPU was not leased: " + problem;
+  problems_.lease = std::move(problem);
 }
 
 void AgentLease::connect_again() {
@@ -142,7 +147,7 @@ void AgentLease::lose(std::string problem) {
   ring_.store(nullptr, std::memory_order_release);
   agent_.reset();
   plans_.lose_agent(begun());
-  problems_.lease = std::move(problem);
+  set_lease_problem(std::move(problem));
 }
 
 /// Forgets the loaded plans, so that they do not return when the program loads a plan for its next lease.
@@ -253,6 +258,7 @@ AgentLease::OfferAnswer AgentLease::offer(ipc::PlanMessage plan, std::uint64_t f
 void AgentLease::keep() {
   const std::lock_guard lock(mutex_);
   begin_next();
+  look_at_clocks();
   if (agent_) look_after_agent();
   if (agent_ || given_up_ || withdrawn_) return;
   if (std::chrono::steady_clock::now() - asked_at_ < options_.reconnect_after) return;
@@ -263,6 +269,11 @@ void AgentLease::keep() {
   } catch (const Error&) {
     // The lease is lost, and the problem says why.
   }
+}
+
+void AgentLease::look_at_clocks() {
+  if (!agent_ || agent_->ring()->ring().clocks_not_held.load(std::memory_order_acquire) == 0) return;
+  problems_.missed = "the agent could not set the plan's clocks; lowgear agent status or its log says why";
 }
 
 void AgentLease::look_after_agent() {
@@ -314,12 +325,15 @@ int AgentLease::plan_version(std::uint64_t iteration) {
 AgentLeaseStatus AgentLease::status() {
   const std::lock_guard lock(mutex_);
   begin_next();
+  look_at_clocks();
   AgentLeaseStatus status;
   status.has_lease = agent_ != nullptr;
   status.has_plan = plans_.followed();
   status.reconnects = reconnects_;
   status.refused = refused_ && !withdrawn_;
+  status.lost = !agent_ && !rings_.empty() && !withdrawn_;
   status.problem = !problems_.lease.empty() ? problems_.lease : problems_.plan;
+  status.missed = problems_.missed;
   if (!agent_) return status;
   status.dry_run = agent_->lease().dry_run;
   const ipc::UnitRing& ring = agent_->ring()->ring();

@@ -118,7 +118,9 @@ struct AgentLeaseStatus {
   std::uint32_t requested_clock_mhz = 0;
   std::uint64_t reconnects = 0;
   bool refused = false;  ///< an agent responds, and gives no lease: `problem` says why
+  bool lost = false;     ///< there was a lease, and the program has not given it back
   std::string problem;   ///< empty: none
+  std::string missed;    ///< why clocks could not be set at some time, the newest reason; empty: they could
 };
 
 /// A training process' lease on its GPU and the plan that the agent follows, both taken again when the agent comes
@@ -188,11 +190,14 @@ class AgentLease {
   struct Problems {
     std::string lease;
     std::string plan;
+    std::string missed;  ///< stays when it has gone
   };
   void connect();
   void connect_again();
   void look_after_agent();
+  void look_at_clocks();
   void lose(std::string problem);
+  void set_lease_problem(std::string problem);
   void give_up(std::string_view reason);
   void forget_plans();
   [[nodiscard]] ipc::PlanAnswer send(const ipc::PlanMessage& plan);

@@ -33,6 +33,12 @@ std::string text_of_unplanned(const JobRecord& job) {
   return "";
 }
 
+/// A job that follows no plan as it was too short for one says so.
+std::string text_of_end(const JobRecord& job) {
+  if (job.state() >= JobState::running || job.plans.training() != nullptr) return "all ranks have ended";
+  return fmt::format("all ranks have ended before the first plan, in state {}", name(job.state()));
+}
+
 }  // namespace
 
 Job::Job(JobRecord record) : record_(std::move(record)), outbox_(record_.id) {}
@@ -199,7 +205,7 @@ void Job::finish_rank(int rank, double now_s, std::string failure) {
   outbox_.changes().store.ranks.push_back(stored_rank(record_, *record_.ranks.find(rank)));
   record_.finish_reports(rank);
   outbox_.changes().gpus_left.push_back(rank);
-  if (record_.ranks.all_finished()) return finish("all ranks have ended", now_s);
+  if (record_.ranks.all_finished()) return finish(text_of_end(record_), now_s);
   if (record_.ranks.none_left()) {
     JobTransitions(record_, outbox_, now_s).enter(JobState::registering, text_of_left(record_.ranks));
   }

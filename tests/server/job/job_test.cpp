@@ -483,7 +483,8 @@ TEST(Job, SaysWhichRanksHaveFailed) {
   training.job().finish_rank(1, training.now_s(), "OSError");
   training.job().finish_rank(0, training.now_s());
   training.settle();
-  EXPECT_EQ(training.record().status.reason, "all ranks have ended; rank 1 failed (RuntimeError)");
+  EXPECT_EQ(training.record().status.reason,
+            "all ranks have ended before the first plan, in state baseline; rank 1 failed (RuntimeError)");
   EXPECT_THAT(training.reasons("failure"), testing::ElementsAre("rank 1 failed (RuntimeError)"));
   const Json summary = summary_json(training.record());
   ASSERT_EQ(summary["problems"].size(), 1);

@@ -391,8 +391,9 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   const std::string failure = failure_of(result.command);
   const std::vector<int> gone = finish_gone_ranks(folder->file(), failure, console);
   if (!gone.empty() && !failure.empty()) {
-    console.note(fmt::format("rank{} {} ended without a word, as by SIGKILL or for want of memory; {}",
-                             gone.size() > 1 ? "s" : "", fmt::join(gone, ", "), failure));
+    console.note(
+        fmt::format("rank{} {}: no last word (killed by SIGKILL, or ended by the launcher after another failed); {}",
+                    gone.size() > 1 ? "s" : "", fmt::join(gone, ", "), failure));
   }
   folder.reset();
   std::istringstream followed(result.followed);

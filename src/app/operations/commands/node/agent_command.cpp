@@ -214,8 +214,9 @@ std::string status_text(const Json& gpus, const Json& leases) {
                         text_of(gpu, "uuid"), text_of(assigned, "job"), text_of(assigned, "uid"));
   }
   for (const Json& lease : leases["leases"]) {
-    text += fmt::format("lease {}: GPU {}, user {}, job {}, rank {}, {} units\n", text_of(lease, "id"),
-                        text_of(lease, "gpu_uuid"), text_of(lease, "user"), text_of(lease, "job"),
+    const std::string job = text_of(lease, "job");
+    text += fmt::format("lease {}: GPU {}, user {}{}, rank {}, {} units\n", text_of(lease, "id"),
+                        text_of(lease, "gpu_uuid"), text_of(lease, "user"), job.empty() ? "" : ", job " + job,
                         text_of(lease, "rank"), text_of(lease, "units"));
   }
   return text;
