@@ -88,7 +88,9 @@ evaluation::Dump read_dump(const std::filesystem::path& folder, std::span<const 
 void refuse_folders_given_twice(const std::vector<std::string>& folders) {
   std::set<std::filesystem::path> seen;
   for (const std::string& folder : folders) {
-    if (!seen.insert(std::filesystem::weakly_canonical(folder)).second) {
+    std::error_code unreadable;  // which is said once it is read
+    const std::filesystem::path path = std::filesystem::weakly_canonical(folder, unreadable);
+    if (!unreadable && !seen.insert(path).second) {
       throw InputError(fmt::format("{}: the folder is given twice; give it once", folder));
     }
   }
