@@ -13,6 +13,9 @@ from attached_loop import AttachedLoop, wait_until
 BINARY, NVML = os.environ.get("LOWGEAR_BINARY"), os.environ.get("LOWGEAR_NVML", "")
 FOREVER = 100_000  # iterations
 
+# Whether the first plan came before the end depends on the machine.
+ENDED = "all ranks have ended( before the first plan, in state (registering|baseline|profiling|planning))?"
+
 
 def children(process):
     return [int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
@@ -79,7 +82,7 @@ class AttachedLoops(unittest.TestCase):
             self.assertTrue((recordings / "part-00001" / f"rank-{rank:05d}" / "units.csv").exists())
         self.assertEqual(self.loop.jobs()[0]["state"], "finished")
         # A rank may register for the second job before the other one has left the first.
-        self.assertRegex(self.loop.jobs()[0]["reason"], "^(all ranks have ended|its run was started again)")
+        self.assertRegex(self.loop.jobs()[0]["reason"], f"^({ENDED}|its run was started again)$")
         reasons = [decision["reason"] for decision in self.loop.decisions(second["job"])]
         self.assertTrue(any("profiling is skipped" in reason for reason in reasons), reasons)
         self.assertFalse(any(reason.startswith("tries ") for reason in reasons), reasons)
@@ -101,7 +104,7 @@ class AttachedLoops(unittest.TestCase):
         wait_until(lambda: process.poll() is not None, "the job ends")
         job = self.loop.jobs()[0]
         self.assertEqual(job["state"], "finished")
-        self.assertRegex(job["reason"], r"^all ranks have ended.*; rank [01] and 1 other failed \(RuntimeError\)$")
+        self.assertRegex(job["reason"], rf"^{ENDED}; rank [01] and 1 other failed \(RuntimeError\)$")
         self.assertIn("rank_failed", [problem["kind"] for problem in job["problems"]])
         self.assertEqual([rank["failure"] for rank in self.loop.get(f"/v1/jobs/{job['job']}")["ranks"]],
                          ["RuntimeError"] * 2)
@@ -118,7 +121,7 @@ class AttachedLoops(unittest.TestCase):
         wait_until(lambda: process.poll() is not None, "the job ends")
         job = self.loop.jobs()[0]
         self.assertEqual(job["state"], "finished")
-        self.assertRegex(job["reason"], "^all ranks have ended.*; rank 0 and 1 other failed .no word of it; its command ended")
+        self.assertRegex(job["reason"], f"^{ENDED}; rank 0 and 1 other failed .no word of it; its command ended")
         self.assertIn("ranks 0, 1: no last word (killed by SIGKILL, or ended by the launcher", self.loop.job_log())
 
     def test_evaluations_and_checkpoints_do_not_count_against_the_plan(self):

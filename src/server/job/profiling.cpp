@@ -306,10 +306,8 @@ void Profiling::restore(const JsonView& state, const protocol::JobSpec& spec,
   }
   if (first_version == 0) return;
   sweep_ = TrialSweep(first_version);
-  const auto version = [&](std::string_view member) {
-    return has_value(state, member) ? state.at(member).integer_in(0, kMaxStoredNumber) : 0;
-  };
-  sweep_.restore_kept(version("sweep_kept_version"), version("sweep_last_version"));
+  sweep_.restore_kept(state.at("sweep_kept_version").integer_in(0, kMaxStoredNumber),
+                      state.at("sweep_has_returned").boolean());
   const JsonView wanted = state.at(kWanted);
   std::vector<int> clocks_mhz;
   for (std::size_t i = 0; i < wanted.size(); ++i) clocks_mhz.push_back(wanted.at(i).integer_in(1, kMaxStoredNumber));
@@ -331,7 +329,7 @@ void Profiling::write_state(Json& state) const {
   state["sweep_first_version"] = sweep_.first_version();
   state["sweep_version"] = sweep_.round().plan_version;
   state["sweep_kept_version"] = sweep_.kept_version();
-  state["sweep_last_version"] = sweep_.last_version();
+  state["sweep_has_returned"] = sweep_.has_returned();
   state["sweep_end_iteration"] = sweep_.round().end_iteration;
   state["trials_cost_s"] = budget_.spent_s();
   state["trials_steepness"] = budget_.steepness();

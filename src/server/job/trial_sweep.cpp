@@ -79,7 +79,7 @@ void TrialSweep::begin(int plan_version, std::int64_t end_iteration, double now_
 
 bool TrialSweep::add(const protocol::RankCells& cells) {
   if (first_version_ == 0 || cells.plan_version < first_version_) return false;
-  if (last_version_ > 0 && cells.plan_version > last_version_) return false;
+  if (has_returned_ && cells.plan_version > kept_version_) return false;
   if (!seen_.insert({cells.plan_version, cells.rank}).second) return false;
   if (cells.plan_version == round_.plan_version) posted_.insert(cells.rank);
   absent_.erase(cells.rank);
@@ -96,13 +96,13 @@ void TrialSweep::keep() {
 bool TrialSweep::return_to_kept() {
   if (kept_version_ == 0) return false;
   measured_ = kept_;
-  last_version_ = kept_version_;
+  has_returned_ = true;
   return true;
 }
 
-void TrialSweep::restore_kept(int kept_version, int last_version) {
+void TrialSweep::restore_kept(int kept_version, bool has_returned) {
   kept_version_ = kept_version;
-  last_version_ = last_version;
+  has_returned_ = has_returned;
 }
 
 }  // namespace lowgear::server

@@ -70,10 +70,10 @@ class TrialSweep {
   [[nodiscard]] int kept_version() const { return kept_version_; }
   /// Drops what was measured after `keep`, also where it arrives later. Returns false where nothing was kept.
   [[nodiscard]] bool return_to_kept();
-  /// Measurements under later plans do not count; 0: all count.
-  [[nodiscard]] int last_version() const { return last_version_; }
-  /// Continues a sweep of which these were `kept_version` and `last_version`, before measurements are added.
-  void restore_kept(int kept_version, int last_version);
+  /// Whether it has returned to them.
+  [[nodiscard]] bool has_returned() const { return has_returned_; }
+  /// Continues a sweep of which these were `kept_version` and `has_returned`, before measurements are added.
+  void restore_kept(int kept_version, bool has_returned);
 
   /// Whether the rank has not posted under the round's version, and is not absent.
   [[nodiscard]] bool waits_for(int rank) const { return !posted_.contains(rank) && !absent_.contains(rank); }
@@ -90,7 +90,7 @@ class TrialSweep {
   SweepCells measured_;
   SweepCells kept_;
   int kept_version_ = 0;
-  int last_version_ = 0;
+  bool has_returned_ = false;
   std::set<int> posted_;
   std::set<int> absent_;
   std::set<std::pair<int, int>> seen_;  ///< (version, rank)

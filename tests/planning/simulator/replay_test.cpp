@@ -58,6 +58,21 @@ TEST(SlowedWork, MultipliesTheOpsOfItsStages) {
   EXPECT_THAT(slowed_work(dag, std::vector<StageSlowdown>{{0, 2}, {1, 2}, {0, 0.25}}), ElementsAre(0.5, 0.5, 2, 2));
 }
 
+TEST(SlowedWork, MultipliesTimeAndEnergy) {
+  const schedule::PipelineDag dag = plan::pipeline(2, 1);
+  const auto slowed_by = [&](const std::vector<StageSlowdown>& slowdowns) {
+    const std::vector<double> work = slowed_work(dag, slowdowns);
+    return costs_at_clocks(dag, two_stage_profile(), std::vector<int>(4, 1400),
+                           {.work = work, .clocks_before_mhz = {}});
+  };
+  std::vector<OpCost> costs = slowed_by({{1, 1.5}});
+  EXPECT_THAT(seconds(costs), ElementsAre(1, 2, 1.5, 3));
+  EXPECT_THAT(joules(costs), ElementsAre(100, 300, 165, 465));
+  costs = slowed_by({{1, 1.5}, {0, 2}, {1, 2}, {0, 0.25}});
+  EXPECT_THAT(seconds(costs), ElementsAre(0.5, 1, 3, 6));
+  EXPECT_THAT(joules(costs), ElementsAre(50, 150, 330, 930));
+}
+
 TEST(SlowedWork, RefusesStagesAndFactorsOutOfRange) {
   const schedule::PipelineDag dag = plan::pipeline(2, 1);
   const auto error_of = [&](StageSlowdown slowdown) -> std::string {

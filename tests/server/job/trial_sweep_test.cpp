@@ -79,11 +79,12 @@ TEST(TrialSweep, ReturnsToWhatWasKept) {
   (void)sweep.add(cells(0, 2, {1410}, 2));
   EXPECT_TRUE(sweep.return_to_kept());
   EXPECT_EQ(sweep.measured().all().at(0).cells.at(0).time_s, 1);
+  EXPECT_TRUE(sweep.has_returned());
   EXPECT_FALSE(sweep.add(cells(1, 2, {1410}, 2))) << "of a round that does not count";
   EXPECT_TRUE(sweep.add(cells(1, 1, {1410}, 1)));
 
   TrialSweep again(1);
-  again.restore_kept(sweep.kept_version(), 0);
+  again.restore_kept(sweep.kept_version(), false);
   (void)again.add(cells(0, 1, {1410}, 1));
   (void)again.add(cells(0, 2, {1410}, 2));
   EXPECT_EQ(again.measured().all().at(0).cells.at(0).time_s, 2);
