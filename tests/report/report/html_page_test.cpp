@@ -123,9 +123,9 @@ std::string without_plot_library(std::string page) {
 
 TEST(HtmlPage, HoldsItsPartsAndRefersToNothingElse) {
   const std::string page = without_plot_library(render_html_page(sample_estimate()));
-  for (const char* part : {"light.css", "dark.css", "components.css", "report.css", "page.css", "stacked_bars.js",
-                           "intervals.js", "learning_curves.js", "series_plots.js", "pipeline_pictures.js",
-                           "page.js", "frontier.js", "data_table.js"}) {
+  for (const char* part :
+       {"light.css", "dark.css", "components.css", "report.css", "page.css", "stacked_bars.js", "intervals.js",
+        "learning_curves.js", "series_plots.js", "pipeline_pictures.js", "page.js", "frontier.js", "data_table.js"}) {
     EXPECT_THAT(page, HasSubstr(std::string(page_file(part)))) << part;
   }
   EXPECT_THAT(page, Not(HasSubstr("{{"))) << "a placeholder was not filled";
