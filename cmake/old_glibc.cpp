@@ -1,6 +1,6 @@
-// What glibc 2.31 does not have and the C++ library of newer systems or Lowgear itself calls, for libraries that have to
-// load into any process and for a program that runs on old systems (cmake/LowgearOldGlibc.cmake). Their version scripts
-// hide all of it: the process and its other libraries keep the C library's own.
+// What glibc 2.31 does not have and the C++ library of newer systems or Lowgear itself calls, for libraries that have
+// to load into any process and for a program that runs on old systems (cmake/LowgearOldGlibc.cmake). Their version
+// scripts hide all of it: the process and its other libraries keep the C library's own.
 #include <features.h>
 
 #if __GLIBC_PREREQ(2, 32)

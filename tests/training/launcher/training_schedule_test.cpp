@@ -377,7 +377,8 @@ TEST(StartingOrder, AssumesTwiceTheTimeOfAForwardOnlyWithoutAProfile) {
 TEST(StartingOrder, HoldsWhat1F1BDoesUnlessItIsStatedWhatFits) {
   for (const std::vector<std::string>& policy : {std::vector<std::string>{}, {"energy.policy=envpipe"}}) {
     EXPECT_THAT(order_with(policy).early_forwards, ElementsAre(0, 0, 0, 0));
-    EXPECT_THAT(order_with(policy).note, AllOf(HasSubstr("its rule asks for (4 4 2 0 by stage)"), HasSubstr("--memory-limit")));
+    EXPECT_THAT(order_with(policy).note,
+                AllOf(HasSubstr("its rule asks for (4 4 2 0 by stage)"), HasSubstr("--memory-limit")));
     std::vector<std::string> settings = policy;
     settings.emplace_back("energy.envpipe.memory_limit=6,5,3,1");
     EXPECT_THAT(order_with(settings).early_forwards, ElementsAre(2, 2, 1, 0));

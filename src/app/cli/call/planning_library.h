@@ -14,8 +14,8 @@ extern "C" {
 LOWGEAR_API const char* lowgear_version(void);
 
 /* Runs a verb of the command line (`plan`, `estimate` ...). Request and reply are JSON documents in UTF-8, as
- * app/cli/call/call.h describes them. Returns at the next report of progress after another thread has set *cancelled to anything but 0. The
- * reply is to be given to lowgear_free; it is a null pointer where there is no memory for it. */
+ * app/cli/call/call.h describes them. Returns at the next report of progress after another thread has set *cancelled to
+ * anything but 0. The reply is to be given to lowgear_free; it is a null pointer where there is no memory for it. */
 LOWGEAR_API char* lowgear_call(const char* verb, const char* request, int* cancelled);
 LOWGEAR_API void lowgear_free(char* reply);
 

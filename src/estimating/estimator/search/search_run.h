@@ -14,8 +14,8 @@
 
 namespace lowgear::estimator {
 
-/// How far quick_planned_energy_j may be above the planner's energy, as a share of the latter: the largest difference of
-/// bench/ACCURACY.md, rounded up. With virtual stages it may be further below.
+/// How far quick_planned_energy_j may be above the planner's energy, as a share of the latter: the largest difference
+/// of bench/ACCURACY.md, rounded up. With virtual stages it may be further below.
 inline constexpr double kQuickPlanError = 0.027;
 
 /// A search: the job, bounds and objective.

@@ -54,7 +54,7 @@ PerseusModel::PerseusModel(const planner::PlanningProblem& problem, const Perseu
     const auto [cell, added] = cost_of_cell.try_emplace({op.stage, op.kind}, static_cast<int>(curves_.size()));
     if (added) {
       if (progress_ != nullptr) progress_->update(kActivity, -1);  // a fit takes tens of milliseconds
-      (void)problem.profile->at_max_clock(op.stage, op.kind);  // names what is missing
+      (void)problem.profile->at_max_clock(op.stage, op.kind);      // names what is missing
       curves_.push_back(
           {op.stage, op.kind,
            perseus_curve(problem.profile->measurements(op.stage, op.kind), unit_s_,
