@@ -296,6 +296,18 @@ class IsLive(DashboardTest):
         at = "Number(document.querySelector('.line-chart .level.baseline').getAttribute('y1'))"
         self.assertLess(self.browser.value(at), 190, "the others are not at the foot of the plot")
 
+    def test_iterations_whose_energy_is_not_known_are_counted(self):
+        job = MockJob(iterations=60)
+        energy = ".card:nth-child(3)"
+        job.iterations[50]["energy_j"] = None
+        self.open_job(job)
+        self.wait_text("without 1 iteration whose energy is not known", energy)
+        self.assertNotIn("–", self.text(f"{energy} .value"))
+        for iteration in job.iterations[40:58]:
+            iteration["energy_j"] = None
+        self.open_job(job)
+        self.wait_text("the energy of 18 iterations is not known: not every rank has one that counts", energy)
+
     def test_labels_of_plans_stay_in_the_frame(self):
         job = MockJob(iterations=60)
         for version in (4, 5):
