@@ -82,8 +82,8 @@ class IterationPanel {
     this.store = store;
     this.iterations = iterations;
     this.basis = basisOf(summary);
-    setText(this.caption, `${this.note(summary)} A triangle marks an iteration above the scale. The axis does not start at ` +
-      'zero; drag over the plot to zoom.');
+    setText(this.caption, `${this.note(summary)} A triangle marks an iteration above the scale that is none of profiling. ` +
+      'The axis does not start at zero; drag over the plot to zoom.');
     const points = iterations.map((iteration) => ({x: iteration.iteration, y: iteration[this.member], iteration,
       isAside: store.isProfiling(iteration)}));
     const invalid = invalidFigures(summary);

@@ -545,6 +545,10 @@ class AsksForAToken(DashboardTest):
         self.browser.key("Enter")
         self.wait_text("The server does not know this token.")
         self.browser.wait("document.activeElement.closest('.sign-in')")
+        self.browser.resize(390, 844)
+        self.assertGreaterEqual(self.browser.value(
+            "document.querySelector('.sign-in button').getBoundingClientRect().top"
+            " - document.querySelector('.sign-in input').getBoundingClientRect().bottom"), 8)
         self.browser.type("right")
         self.browser.key("Enter")
         self.browser.wait(LIVE)
