@@ -402,7 +402,13 @@ class SaysWhatIsWhat(DashboardTest):
         self.wait_text("Times, energies and savings mean nothing", ".alerts")
         values = self.browser.value("[...document.querySelectorAll('.card .value')].map((node) => node.textContent)")
         self.assertEqual(values[:4], ["–"] * 4)
-        self.wait_text("mean nothing: they are not drawn", ".empty")
+        empty = self.browser.value("[...document.querySelectorAll('.empty')].filter((node) => node.checkVisibility())"
+                                   ".map((node) => node.textContent)")
+        self.assertEqual(empty, ["Times and energies mean nothing: they are not shown."] * 4)
+        row = self.browser.value("[...document.querySelectorAll('.ranks tbody tr:first-child td')]"
+                                 ".map((node) => node.textContent)")
+        self.assertEqual([row[i] for i in (3, 4, 7, 8)], ["–"] * 4, "factor, compute, power and energy")
+        self.wait_text("Times and energies mean nothing", ".ranks .caption")
         self.open(server)
         self.browser.wait("document.querySelector('.job-link')")
         self.assertNotIn("against plan", self.text(".jobs tbody"))
@@ -439,6 +445,10 @@ class SaysWhatIsWhat(DashboardTest):
         self.open_job(job)
         self.wait_text("the other ranks wait for it.", ".alerts")
         self.assertEqual(self.browser.value("document.querySelector('.chip.state-running').title"), job.reason)
+        job.problems = [{"kind": "figures_invalid", "critical": False, "ranks": 4, "gpus": [], "text": "short kernels",
+                         "todo": "make kernels longer"}]
+        self.open_job(job)
+        self.wait_text("wait for it. This stays so while times mean nothing.", ".alerts")
 
     def test_the_guard_stands_with_what_it_does(self):
         job = MockJob()

@@ -89,8 +89,9 @@ void add_invalid(const JobRecord& job, std::vector<JobProblem>& problems) {
        .text = fmt::format(
            "times, energies and savings mean nothing, so no savings and no means of iterations are shown: {}",
            job.invalid),
-       .todo = "if it lasts, start the run again when nothing else runs on its machines, with longer kernels "
-               "(simulated_gpu.layer_forward_s) or with a smaller model"});
+       .todo = fmt::format("{}start the run again when nothing else runs on its machines, with longer kernels "
+                           "(simulated_gpu.layer_forward_s) or with a smaller model",
+                           job.is_over() ? "" : "if it lasts, ")});
 }
 
 /// Ranks ask for plans while their training hangs.

@@ -17,6 +17,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::StartsWith;
 
 std::vector<std::string> kinds(const JobRecord& job) {
   std::vector<std::string> kinds;
@@ -69,6 +70,7 @@ TEST(JobProblems, StateNoFigureThatTheTrainingProgramCallsInvalid) {
   training.job().add_decisions(validity(1, "invalid"), training.now_s());
   ASSERT_THAT(kinds(training.record()), ElementsAre("figures_invalid"));
   EXPECT_THAT(problems_of(training.record())[0].text, HasSubstr("the kernels are too short"));
+  EXPECT_THAT(problems_of(training.record())[0].todo, StartsWith("if it lasts, start the run again"));
   const Json summary = summary_json(training.record());
   for (const char* figure : {"saved_pct", "slowdown_pct", "time_s", "energy_j", "baseline"}) {
     EXPECT_TRUE(summary[figure].is_null()) << figure;
@@ -85,6 +87,9 @@ TEST(JobProblems, StateNoFigureThatTheTrainingProgramCallsInvalid) {
   training.run(30);
   EXPECT_THAT(problems_of(training.record()), IsEmpty());
   EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_number());
+  training.job().add_decisions(validity(3, "invalid"), training.now_s());
+  training.job().finish("over", training.now_s());
+  EXPECT_THAT(problems_of(training.record())[0].todo, StartsWith("start the run again"));
 }
 
 TEST(JobProblems, MeasureTheBaselineWhileFiguresAreValid) {
