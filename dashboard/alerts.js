@@ -1,8 +1,8 @@
 // Problems that affect the figures, or that a user should act on.
 import shared from './shared.js';
 import {announce} from './parts.js';
-import {basisOf, clockTime, counted, guardLimit_pct, isOver, isPastGuard, kStates, plansItself, problemsShown,
-  profilingText} from './words.js';
+import {basisOf, clockTime, counted, guardLimit_pct, invalidFigures, isOver, isPastGuard, kStates, plansItself,
+  problemsShown, profilingText} from './words.js';
 
 const {element, units} = shared;
 
@@ -51,7 +51,8 @@ const alertsOf = ({summary: job}, rows, connection) => {
   }
   for (const {rank, factor, cause} of job.stragglers.slice(0, kShownRanks)) {
     add('warn', `Rank ${rank} is slower by a factor of ${units.fixed(factor, 2)} (${cause}): ` +
-      `the other ranks wait for it${job.purpose === 'train' ? ', so the plan may lower their clocks' : ''}.`);
+      `the other ranks wait for it${job.purpose === 'train' ? ', so the plan may lower their clocks' : ''}` +
+      `${invalidFigures(job) ? '. This stays so while times mean nothing' : ''}.`);
   }
   const more = job.stragglers.length - kShownRanks;
   if (more > 0) add('warn', `${counted(more, 'more rank is', 'more ranks are')} slower.`);

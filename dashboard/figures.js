@@ -2,7 +2,7 @@
 import shared from './shared.js';
 import {setClass, setText} from './parts.js';
 import {basisOf, counted, guardText, hasEarlierSaving, invalidFigures, isBeforeFirstPlan, isOver, isPastGuard,
-  noSavingReason, plansItself, savedText, versusPlan_pct} from './words.js';
+  noSavingReason, plansItself, savedText, unmeasuredText, versusPlan_pct} from './words.js';
 
 const {element, units} = shared;
 
@@ -49,7 +49,7 @@ const savingText = (store, basis) => {
     `${counted(baseline.iterations, 'iteration')} at full clocks`;
   const later = isOver(job) ? 'no iteration followed a plan' : 'savings are shown from the first plan on';
   return units.isNumber(saved) ? `up to ${kMeanOf} iterations against a ${basis} baseline: ${text}`
-    : `${basis} baseline: ${text}; ${earlierText(store) || noSavingReason(job) || later}`;
+    : `${basis} baseline: ${text}; ${earlierText(store) || noSavingReason(job) || unmeasuredText(job) || later}`;
 };
 
 const slowdownText = (job, basis) => {
@@ -130,8 +130,8 @@ export class Figures {
     saved.show(`Energy saved, ${basis}`, savedText(job), savingText(store, basis), mood(job));
     time.show(`Iteration time, ${basis}`, units.time(job.time_s), timeText(store, basis), isPastGuard(job) ? 'bad' : '');
     energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j), invalidFigures(job) ? kMeaningless
-      : [`mean of the same iterations`, `all ${counted(job.ranks, 'rank')}`,
-        ...(plansItself(job) ? [] : [`planned ${units.energy(job.planned_energy_j)}`])].join(' · '));
+      : ['mean of the same iterations', unmeasuredText(job), `all ${counted(job.ranks, 'rank')}`,
+        ...(plansItself(job) ? [] : [`planned ${units.energy(job.planned_energy_j)}`])].filter(Boolean).join(' · '));
     const total_w = isOver(job) || invalidFigures(job) ? null : store.totalPower_w();
     power.show(`Power, ${basis}`, units.power(total_w), isOver(job) ? 'the job has ended: its GPUs are not read any more'
       : invalidFigures(job) ? kMeaningless : total_w === null ? 'not every GPU has reported' : `by the last report of each GPU, not a mean of iterations · ` +

@@ -1,7 +1,7 @@
 // The frontier and the job's points on it.
 import shared from './shared.js';
 import {TableBehind, panel, zoomTools} from './parts.js';
-import {basisOf, counted} from './words.js';
+import {basisOf, counted, invalidFigures, kInvalidFigures} from './words.js';
 
 const {dataTable, element, frontierPlot, units} = shared;
 
@@ -49,11 +49,12 @@ export class FrontierPanel {
   update(store) {
     const {summary} = store;
     const frontier = store.frontier && store.withdrawal() ? {...store.frontier, operating_point: null} : store.frontier;
-    const ready = Boolean(frontier && frontier.vertices && frontier.vertices.length);
+    const invalid = invalidFigures(summary);
+    const ready = Boolean(!invalid && frontier && frontier.vertices && frontier.vertices.length);
     for (const node of [this.box, this.caption, this.legend, this.table.node, this.tools]) node.hidden = !ready;
     this.empty.hidden = ready;
     if (!ready) {
-      this.empty.textContent = 'The frontier appears after profiling and the first plan.';
+      this.empty.textContent = invalid ? kInvalidFigures : 'The frontier appears after profiling and the first plan.';
       return;
     }
     const model = modelOf(frontier, summary);

@@ -3,7 +3,7 @@ import shared from './shared.js';
 import {kPowerWindow} from './job_store.js';
 import {serverNow_s} from './api.js';
 import {button, panel, setClass, setText} from './parts.js';
-import {basisOf, counted, duration, isOver, smClock, temperature} from './words.js';
+import {basisOf, counted, duration, invalidFigures, isOver, kInvalidFigures, smClock, temperature} from './words.js';
 
 const {element, units} = shared;
 
@@ -103,7 +103,8 @@ export class GpuPanel {
       this.tiles.push(new Tile());
       this.list.append(this.tiles[this.tiles.length - 1].node);
     }
-    const points = shown.map((row) => this.store.power.get(row.rank) || []);
+    const invalid = invalidFigures(this.store.summary);
+    const points = shown.map((row) => (!invalid && this.store.power.get(row.rank)) || []);
     const top_w = Math.max(1, ...shown.map((row) => row.power_limit_w || 0),
       ...points.flat().map((point) => point.power_w || 0));
     const first_s = d3.min(points.flat(), (point) => point.time_s) ?? Infinity;
@@ -113,6 +114,7 @@ export class GpuPanel {
     const isRead = this.rows.some((row) => !row.ended);
     const who = isOver(this.store.summary) ? 'The job has ended: its' : 'The ranks that had registered have ended: their';
     setText(this.caption, !isRead && this.rows.length ? `${which}${who} GPUs are not read any more.`
+      : invalid ? which + kInvalidFigures
       : `${which}The last ${duration(window_s)} (at most ${kPowerWindow / 60} min, since this ` +
       `page was opened), all on the same scale from 0 to ${units.fixed(top_w, 0)} W. Dashed: the GPU's power limit.`);
   }

@@ -2,7 +2,7 @@
 import shared from './shared.js';
 import {LineChart} from './line_chart.js';
 import {TableBehind, panel, setText} from './parts.js';
-import {basisOf, counted, guardLimit_pct, guardText, invalidFigures, plansItself, predictionError_pct,
+import {basisOf, counted, guardLimit_pct, guardText, invalidFigures, kInvalidFigures, plansItself, predictionError_pct,
   versusPlan_pct} from './words.js';
 
 const {dataTable, element, units} = shared;
@@ -82,13 +82,12 @@ class IterationPanel {
     this.store = store;
     this.iterations = iterations;
     this.basis = basisOf(summary);
-    setText(this.caption, `${this.note(summary)} A triangle marks an iteration above the scale. The axis does not start at ` +
-      'zero; drag over the plot to zoom.');
+    setText(this.caption, `${this.note(summary)} A triangle marks an iteration above the scale that is none of profiling. ` +
+      'The axis does not start at zero; drag over the plot to zoom.');
     const points = iterations.map((iteration) => ({x: iteration.iteration, y: iteration[this.member], iteration,
       isAside: store.isProfiling(iteration)}));
     const invalid = invalidFigures(summary);
-    setText(this.empty, invalid ? 'Times and energies mean nothing: they are not drawn.'
-      : 'No iteration has been reported yet.');
+    setText(this.empty, invalid ? kInvalidFigures : 'No iteration has been reported yet.');
     const hasValues = !invalid && points.some(({y}) => units.isNumber(y));
     for (const node of [this.chart.node, this.caption, this.table.node, this.legend]) node.hidden = !hasValues;
     this.empty.hidden = hasValues;

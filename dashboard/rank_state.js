@@ -1,7 +1,7 @@
 // State and problems of a rank: the only place that decides them, for the table, the map and the alerts.
 import shared from './shared.js';
 import {serverNow_s} from './api.js';
-import {isOver} from './words.js';
+import {invalidFigures, isOver} from './words.js';
 
 const {units} = shared;
 
@@ -14,6 +14,10 @@ const kReporting = ['baseline', 'profiling', 'planning', 'running', 'observing']
 // A rank reports with every iteration: several iterations without a report mean silence.
 const silentAfter_s = (summary) => Math.max(kSilentAtLeast_s, kSilentIterations * (summary.time_s || 0));
 
+// Times and energies that mean nothing.
+const withoutFigures = ({report, gpu_now: now}) => ({factor: null, report: {...report, compute_s: null, energy_j: null},
+  now: {...now, power_w: null}});
+
 const rankRow = (store, rank) => {
   const {summary} = store;
   const report = rank.report || {};
@@ -21,6 +25,7 @@ const rankRow = (store, rank) => {
   const age_s = heard_s === null ? null : Math.max(0, serverNow_s() - heard_s);
   const reported = summary.stragglers.find((straggler) => straggler.rank === rank.rank);
   const row = {...rank, ended: rank.finished || isOver(summary), report, age_s, now: rank.gpu_now || {}, cause: reported ? reported.cause : '',
+    ...(invalidFigures(summary) ? withoutFigures(rank) : {}),
     plan: units.isNumber(report.plan_version) ? store.planName(report.plan_version) : units.fixed(null)};
   row.problems = problemsOf(row, summary);
   return row;

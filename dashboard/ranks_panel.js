@@ -3,7 +3,7 @@ import shared from './shared.js';
 import {KeyedTable} from './keyed_table.js';
 import {panel, setClass, setText} from './parts.js';
 import {RankMap} from './rank_map.js';
-import {basisOf, counted, duration, smClock} from './words.js';
+import {basisOf, counted, duration, invalidFigures, kInvalidFigures, smClock} from './words.js';
 
 const {element, interaction, units} = shared;
 
@@ -61,6 +61,7 @@ export class RanksPanel {
     this.table = new KeyedTable('Ranks', kColumns, (row) => String(row.rank),
       {empty: 'No rank matches.', rowClass: (row) => (row.problems.length ? 'attention' : '')});
     this.table.node.classList.add('tall');
+    this.note = '';
     this.map = new RankMap((rank) => this.find(rank));
     this.count = element('p', {class: 'caption'});
     const {node, setBasis} = panel('Ranks', {tools: [this.search, this.onlyProblems], css: 'wide ranks'},
@@ -79,6 +80,7 @@ export class RanksPanel {
   update(store, rows) {
     this.rows = rows;
     this.setBasis(basisOf(store.summary));
+    this.note = invalidFigures(store.summary) ? ` ${kInvalidFigures}` : '';
     this.map.node.hidden = rows.length < kMapFrom;
     if (rows.length >= kMapFrom) this.map.update(rows, store.summary.parallel);
     this.draw();
@@ -93,7 +95,7 @@ export class RanksPanel {
     for (const problem of this.rows.flatMap((row) => row.problems)) kinds.set(problem, (kinds.get(problem) || 0) + 1);
     const problems = [...kinds].map(([kind, count]) => `${count} ${kind}`).join(', ') || 'none needs attention';
     setText(this.count, `${counted(this.rows.length, 'rank')}; ${problems}` +
-      (shown.length < this.rows.length ? `; ${shown.length} shown.` : '.'));
+      (shown.length < this.rows.length ? `; ${shown.length} shown.` : '.') + this.note);
     this.table.update(shown);
   }
 

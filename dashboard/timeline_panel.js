@@ -1,6 +1,7 @@
 // The planned iteration, rank by rank.
 import shared from './shared.js';
 import {TableBehind, panel, zoomTools} from './parts.js';
+import {invalidFigures, kInvalidFigures} from './words.js';
 
 const {dataTable, element, interaction, timelineData, timelineLegend, timelinePlot, units} = shared;
 
@@ -40,8 +41,10 @@ export class TimelinePanel {
 
   update(store) {
     const withdrawal = store.withdrawal();
-    const plan = withdrawal ? null : store.plan;
-    this.empty.textContent = withdrawal ? `Full clocks: ${withdrawal}.` : 'The timeline appears with the first plan.';
+    const invalid = invalidFigures(store.summary);
+    const plan = withdrawal || invalid ? null : store.plan;
+    this.empty.textContent = invalid ? kInvalidFigures
+      : withdrawal ? `Full clocks: ${withdrawal}.` : 'The timeline appears with the first plan.';
     const drawn = [this.keys, this.overview, this.box, this.caption, this.table.node, this.tools];
     for (const node of drawn) node.hidden = !plan;
     this.empty.hidden = Boolean(plan);

@@ -43,6 +43,13 @@ export const stateShown = (job) => {
 export const isBeforeFirstPlan = (job) => ['registering', 'baseline', 'profiling', 'planning'].includes(job.state);
 
 export const invalidFigures = (job) => (job.problems || []).find(({kind}) => kind === 'figures_invalid');
+// In place of plots of such figures.
+export const kInvalidFigures = 'Times and energies mean nothing: they are not shown.';
+
+// Why a mean has no energy, or how many iterations it leaves out; empty where it is that of all.
+export const unmeasuredText = ({unmeasured_iterations: count, energy_j: energy}) => (!count ? ''
+  : units.isNumber(energy) ? `without ${counted(count, 'iteration')} whose energy is not known`
+    : `the energy of ${counted(count, 'iteration')} is not known: not every rank has one that counts`);
 
 // Why a job has no saving, in a few words.
 const kNoSaving = {
@@ -65,6 +72,7 @@ export const noSavingText = (job) => {
   const known = noSavingReason(job);
   if (known) return known;
   if (!job.baseline || !units.isNumber(job.baseline.energy_j)) return 'no baseline';
+  if (!units.isNumber(job.energy_j) && unmeasuredText(job)) return 'energy not known';
   if (isOver(job)) return 'followed no plan';
   return job.state === 'running' ? 'from the new plan on' : 'from the next plan on';
 };

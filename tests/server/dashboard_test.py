@@ -296,6 +296,18 @@ class IsLive(DashboardTest):
         at = "Number(document.querySelector('.line-chart .level.baseline').getAttribute('y1'))"
         self.assertLess(self.browser.value(at), 190, "the others are not at the foot of the plot")
 
+    def test_iterations_whose_energy_is_not_known_are_counted(self):
+        job = MockJob(iterations=60)
+        energy = ".card:nth-child(3)"
+        job.iterations[50]["energy_j"] = None
+        self.open_job(job)
+        self.wait_text("without 1 iteration whose energy is not known", energy)
+        self.assertNotIn("–", self.text(f"{energy} .value"))
+        for iteration in job.iterations[40:58]:
+            iteration["energy_j"] = None
+        self.open_job(job)
+        self.wait_text("the energy of 18 iterations is not known: not every rank has one that counts", energy)
+
     def test_labels_of_plans_stay_in_the_frame(self):
         job = MockJob(iterations=60)
         for version in (4, 5):
@@ -390,7 +402,13 @@ class SaysWhatIsWhat(DashboardTest):
         self.wait_text("Times, energies and savings mean nothing", ".alerts")
         values = self.browser.value("[...document.querySelectorAll('.card .value')].map((node) => node.textContent)")
         self.assertEqual(values[:4], ["–"] * 4)
-        self.wait_text("mean nothing: they are not drawn", ".empty")
+        empty = self.browser.value("[...document.querySelectorAll('.empty')].filter((node) => node.checkVisibility())"
+                                   ".map((node) => node.textContent)")
+        self.assertEqual(empty, ["Times and energies mean nothing: they are not shown."] * 4)
+        row = self.browser.value("[...document.querySelectorAll('.ranks tbody tr:first-child td')]"
+                                 ".map((node) => node.textContent)")
+        self.assertEqual([row[i] for i in (3, 4, 7, 8)], ["–"] * 4, "factor, compute, power and energy")
+        self.wait_text("Times and energies mean nothing", ".ranks .caption")
         self.open(server)
         self.browser.wait("document.querySelector('.job-link')")
         self.assertNotIn("against plan", self.text(".jobs tbody"))
@@ -427,6 +445,10 @@ class SaysWhatIsWhat(DashboardTest):
         self.open_job(job)
         self.wait_text("the other ranks wait for it.", ".alerts")
         self.assertEqual(self.browser.value("document.querySelector('.chip.state-running').title"), job.reason)
+        job.problems = [{"kind": "figures_invalid", "critical": False, "ranks": 4, "gpus": [], "text": "short kernels",
+                         "todo": "make kernels longer"}]
+        self.open_job(job)
+        self.wait_text("wait for it. This stays so while times mean nothing.", ".alerts")
 
     def test_the_guard_stands_with_what_it_does(self):
         job = MockJob()
@@ -533,6 +555,10 @@ class AsksForAToken(DashboardTest):
         self.browser.key("Enter")
         self.wait_text("The server does not know this token.")
         self.browser.wait("document.activeElement.closest('.sign-in')")
+        self.browser.resize(390, 844)
+        self.assertGreaterEqual(self.browser.value(
+            "document.querySelector('.sign-in button').getBoundingClientRect().top"
+            " - document.querySelector('.sign-in input').getBoundingClientRect().bottom"), 8)
         self.browser.type("right")
         self.browser.key("Enter")
         self.browser.wait(LIVE)

@@ -187,7 +187,8 @@ class MockJob:
             is_planned = self.policy != "steps"
             has_baseline = is_planned and number > BASELINE_UNTIL
             trains = is_planned and number > PROFILE_UNTIL
-            energy = sum(i["energy_j"] for i in recent) / len(recent) if recent else None
+            measured = [i["energy_j"] for i in recent if i["energy_j"] is not None]
+            energy = sum(measured) / len(measured) if 2 * len(measured) > len(recent) else None
             time_s = sum(i["time_s"] for i in recent) / len(recent) if recent else None
             planned_time, planned_energy = self.planned(number - 1) if number and is_planned else (None, None)
             baseline = {"time_s": 2.40, "time_error_s": 0.003, "energy_j": 1525.0 * self.world,
@@ -203,11 +204,11 @@ class MockJob:
                 "from_iteration": self.from_iteration, "profiling": self.profiling(),
                 "time_s": time_s, "energy_j": energy, "planned_time_s": planned_time,
                 "planned_energy_j": planned_energy,
-                "baseline": baseline, "saved_pct": 100 * (1 - energy / baseline["energy_j"]) if trains else None,
-                "saved_error_pct": 0.3 if trains else None,
+                "baseline": baseline, "saved_pct": 100 * (1 - energy / baseline["energy_j"]) if trains and energy else None,
+                "saved_error_pct": 0.3 if trains and energy else None,
                 "slowdown_pct": 100 * (time_s / 2.40 - 1) if trains else None,
                 "slowdown_error_pct": 0.2 if trains else None,
-                "stalled_iterations": stalled, "policy": self.policy, "prediction": self.prediction(),
+                "stalled_iterations": stalled, "unmeasured_iterations": len(recent) - len(measured), "policy": self.policy, "prediction": self.prediction(),
                 "stragglers": self.stragglers, "problems": self.problems, "power_cap": self.power_cap,
                 "settings": self.settings,
                 "guard_limit_pct": self.settings["guard_pct"] + self.settings["slowdown_pct"],

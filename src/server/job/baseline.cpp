@@ -65,11 +65,12 @@ IterationMeans means_without(std::span<const JobIteration> iterations, HasStalle
   }
   IterationMeans means{.iterations = time_s.count(),
                        .stalled = static_cast<int>(iterations.size()) - time_s.count(),
+                       .unmeasured = time_s.count() - energy_j.count(),
                        .time_s = time_s.mean(),
                        .time_error_s = time_s.error(),
                        .time_spread_s = time_s.spread(),
                        .energy_j = {}};
-  if (energy_j.count() == time_s.count()) {
+  if (energy_j.count() > means.unmeasured) {
     means.energy_j = energy_j.mean();
     means.energy_error_j = std::max(energy_j.error(), std::sqrt(meter_error2_j2) / energy_j.count());
   }

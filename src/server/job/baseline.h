@@ -18,10 +18,11 @@ namespace lowgear::server {
 struct IterationMeans {
   int iterations = 0;  ///< that they are means of; 0: there are none, and no means
   int stalled = 0;     ///< left out, or all of them
+  int unmeasured = 0;  ///< of `iterations`, without energy
   double time_s = 0;
   double time_error_s = 0;         ///< from the scatter of iterations; 0 of a single one
   double time_spread_s = 0;        ///< standard deviation of single iterations
-  std::optional<double> energy_j;  ///< empty unless each of them has it
+  std::optional<double> energy_j;  ///< of those that have it; empty unless more than half of them do
   double energy_error_j = 0;       ///< from the scatter, or from the errors of the meters where that is more
 
   /// Whether the time is known to worse than 10 %: stalls decide it, and comparisons with it mean nothing.

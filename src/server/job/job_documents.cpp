@@ -142,6 +142,7 @@ Json summary_json(const JobRecord& job) {
                   {"from_iteration", newest == nullptr ? Json(nullptr) : Json(newest->from_iteration)},
                   {"time_s", positive_or_null(now.time_s)},
                   {"stalled_iterations", now.stalled},
+                  {"unmeasured_iterations", now.unmeasured},
                   {"energy_j", or_null(now.energy_j)},
                   {"planned_time_s", newest == nullptr ? Json(nullptr) : positive_or_null(newest->time_s)},
                   {"planned_energy_j", newest == nullptr ? Json(nullptr) : positive_or_null(newest->energy_j)},

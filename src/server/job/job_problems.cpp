@@ -89,8 +89,9 @@ void add_invalid(const JobRecord& job, std::vector<JobProblem>& problems) {
        .text = fmt::format(
            "times, energies and savings mean nothing, so no savings and no means of iterations are shown: {}",
            job.invalid),
-       .todo = "if it lasts, start the run again when nothing else runs on its machines, with longer kernels "
-               "(simulated_gpu.layer_forward_s) or with a smaller model"});
+       .todo = fmt::format("{}start the run again when nothing else runs on its machines, with longer kernels "
+                           "(simulated_gpu.layer_forward_s) or with a smaller model",
+                           job.is_over() ? "" : "if it lasts, ")});
 }
 
 /// Ranks ask for plans while their training hangs.
@@ -286,7 +287,7 @@ void add_times_apart(const JobRecord& job, std::vector<JobProblem>& problems) {
        .is_critical = false,
        .ranks = {apart.rank},
        .text = fmt::format(
-           "rank {} has reported {:.4g} s for iteration {}, and the other ranks {:.4g} s at most: the "
+           "rank {} has reported {:.4g} s for iteration {}, and the other ranks {:.4g} s on average: the "
            "time of the others counts, and the energy is not known{}",
            apart.rank, apart.time_s, apart.last, apart.others_s,
            apart.iterations > 1 ? fmt::format("; this happened {} times before", apart.iterations - 1) : ""),

@@ -46,10 +46,14 @@ TEST(IterationMeans, HaveErrorsOfTheMetersWhereThoseAreLarger) {
   EXPECT_NEAR(means_of(iterations).energy_error_j, 3, 1e-12);
 }
 
-TEST(IterationMeans, HaveNoEnergyWhereOneDidNotMeasureIt) {
-  std::vector<JobIteration> iterations = of_times({1, 1});
+TEST(IterationMeans, HaveTheEnergyOfThoseThatHaveOneWhereMostDo) {
+  std::vector<JobIteration> iterations = of_times({1, 1.2, 1.4});
   iterations[1].energy_j.reset();
+  EXPECT_NEAR(means_of(iterations).energy_j.value_or(0), 120, 1e-12);
+  EXPECT_EQ(means_of(iterations).unmeasured, 1);
+  iterations.pop_back();
   EXPECT_FALSE(means_of(iterations).energy_j);
+  EXPECT_EQ(means_of(iterations).unmeasured, 1);
 }
 
 TEST(IterationMeans, LeaveStallsOut) {

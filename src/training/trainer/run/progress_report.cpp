@@ -124,8 +124,7 @@ void say(const std::string& line) {
 /// The first steps of a process take longer than those after them: fewer invalid ones tell nothing.
 constexpr int kInvalidStepsToWarn = 3;
 
-constexpr const char* kInvalid =
-    "the real computation has taken longer than the kernels of the simulated GPUs so far, over the whole run";
+constexpr const char* kInvalid = "the real computation took longer than the kernels of the simulated GPUs";
 
 using Clock = std::chrono::steady_clock;
 

@@ -201,7 +201,7 @@ TEST_F(Metrics, SayOnceInTheFirstStepsThatTheyWillBeInvalid) {
   report.add(result);
   report.add(result);
   const std::string said = testing::internal::GetCapturedStderr();
-  constexpr const char* kWarning = "step 3: the real computation has taken longer than the kernels";
+  constexpr const char* kWarning = "step 3: the real computation took longer than the kernels";
   EXPECT_THAT(said, HasSubstr(kWarning));
   EXPECT_EQ(said.find("mean nothing while that lasts"), said.rfind("mean nothing while that lasts"));
 }
