@@ -225,10 +225,12 @@ TEST_F(TrainingPlan, ForAnotherScheduleIsRefused) {
   const std::string fix = "; plan again, or train by the plan's schedule.csv";
   TrainConfig config = four_layers(2, 8);
   config.plan = path;
-  EXPECT_EQ(schedule_error(config), path + ": a plan of 2 ranks and 4 microbatches for a schedule of 2 and 8" + fix);
+  EXPECT_EQ(schedule_error(config),
+            path + ": the plan has 2 ranks and 4 microbatches, the schedule 2 ranks and 8 microbatches" + fix);
   config = four_layers(4, 4);
   config.plan = path;
-  EXPECT_EQ(schedule_error(config), path + ": a plan of 2 ranks and 4 microbatches for a schedule of 4 and 4" + fix);
+  EXPECT_EQ(schedule_error(config),
+            path + ": the plan has 2 ranks and 4 microbatches, the schedule 4 ranks and 4 microbatches" + fix);
   config = four_layers(2, 4);
   config.schedule = "gpipe";
   config.plan = path;
@@ -377,7 +379,8 @@ TEST(StartingOrder, AssumesTwiceTheTimeOfAForwardOnlyWithoutAProfile) {
 TEST(StartingOrder, HoldsWhat1F1BDoesUnlessItIsStatedWhatFits) {
   for (const std::vector<std::string>& policy : {std::vector<std::string>{}, {"energy.policy=envpipe"}}) {
     EXPECT_THAT(order_with(policy).early_forwards, ElementsAre(0, 0, 0, 0));
-    EXPECT_THAT(order_with(policy).note, AllOf(HasSubstr("its rule asks for (4 4 2 0 by stage)"), HasSubstr("--memory-limit")));
+    EXPECT_THAT(order_with(policy).note,
+                AllOf(HasSubstr("its rule asks for (4 4 2 0 by stage)"), HasSubstr("--memory-limit")));
     std::vector<std::string> settings = policy;
     settings.emplace_back("energy.envpipe.memory_limit=6,5,3,1");
     EXPECT_THAT(order_with(settings).early_forwards, ElementsAre(2, 2, 1, 0));
