@@ -144,6 +144,13 @@ fs::path make_temporary_beside(const fs::path& path, Create create) {
     fs::path temporary = path.parent_path() / temporary_name(attempt);
     const int error_number = create(temporary);
     if (error_number == 0) return temporary;
+    if (error_number == EACCES || error_number == EROFS) {
+      std::error_code unknown;
+      throw_input_error({path.string(), 0, 0},
+                        fmt::format("cannot be written: {} in {}, where it is made", reason(error_number),
+                                    path.parent_path().string()),
+                        fs::is_directory(path, unknown) ? "name a new folder inside it" : "name another place");
+    }
     if (error_number != EEXIST) throw_write_error(path, error_number);
   }
   throw_write_error(path, EEXIST);
