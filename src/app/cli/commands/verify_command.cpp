@@ -48,7 +48,8 @@ void add_missing_files(const std::string& folder, std::vector<std::string>& fail
   }
 }
 
-constexpr std::string_view kUncheckedText = "  not checked: whether report.html was changed\n";
+constexpr std::string_view kFilesText =
+    "  files     all listed are there; contents of report.html and of others that no proof needs are not checked\n";
 
 /// The folder's report, and the plan that `lowgear plan` showed.
 struct Verified {
@@ -93,7 +94,7 @@ std::string report_text(const VerifyArguments& arguments, const Verified& verifi
       "  plans     {}: replayed to their figures, {}, largest proven gap {:.3g} %\n"
       "{}{}{}next: {}\n",
       arguments.folder, counted(report.vertices, "vertex", "vertices"), report.epsilon * kPercent, report.plans,
-      deadlines, report.max_gap_pct, all_orders, layers, kUncheckedText,
+      deadlines, report.max_gap_pct, all_orders, layers, kFilesText,
       training_text(arguments.folder, verified.shown_plan));
 }
 
@@ -112,7 +113,7 @@ std::string step_report_text(const VerifyArguments& arguments, const steps::Step
       "clocks by predicted times\n"
       "  replicas  {}: clocks measured, flow conserved; largest proven gap of a step {:.3g} %\n{}",
       arguments.folder, report.steps, report.safe_steps, kPercent * report.latest,
-      counted(report.replicas, "plan", "plans"), report.max_gap_pct, kUncheckedText);
+      counted(report.replicas, "plan", "plans"), report.max_gap_pct, kFilesText);
 }
 
 ExitCode verify_plan_of_steps(const VerifyArguments& arguments, Console& console) {

@@ -21,8 +21,8 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 /// `-` reads standard input.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = kMaxDocumentBytes);
 
-/// While an object lives, `read_file` in its thread refuses these files: an input, also one that a file names, must not be
-/// an output of the command, which would replace it.
+/// While an object lives, `read_file` in its thread refuses these files: an input, also one that a file names, must not
+/// be an output of the command, which would replace it.
 class OutputFiles {
  public:
   /// Paths by the options that name them. Only regular files that are there now count.
