@@ -75,6 +75,8 @@ def measure(name: str = "", *, gpu: Optional[str] = None, synchronize: bool = Tr
 
     Raises InvalidUse where there is no such `gpu`.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"name: expected a text that names the block, not {name!r}; leave it out, or give gpu= for a GPU")
     _require_uuid(gpu)
     if synchronize:
         _wait_for_gpu()

@@ -349,6 +349,8 @@ class OnSimulatedGpus(WithSimulatedGpus):
         with open(plan / "plans.csv", newline="") as file:
             plans = [(float(row["time_s"]), int(row["plan"])) for row in csv.DictReader(file)]
         number = max(row for row in plans if row[0] <= 1.1 * min(plans)[0])[1]
+        said = f"lowgear: the plan that this job asks for is {plan}/plans/{number:05d}.json\n"
+        self.assertEqual(run.stderr.count(said), 1, run.stderr)
         stages = json.loads((plan / "plans" / f"{number:05d}.json").read_text())["stages"]
         gpus = json.loads(self.lowgear("simgpu", "show", "--json"))["gpus"]
         for rank in range(2):

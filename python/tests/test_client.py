@@ -463,6 +463,11 @@ class TestArguments(unittest.TestCase):
         with self.assertRaisesRegex(lowgear.UnknownParameter, "no option recordings; did you mean recording"):
             lowgear.Client(recordings="run")
 
+    def test_a_block_is_named_by_a_text(self):
+        with self.assertRaisesRegex(TypeError, "^name: expected a text that names the block, not 3; leave it out"):
+            with lowgear.measure(3):
+                pass
+
     def test_a_gpu_is_named_by_its_uuid(self):
         for gpu in (0, 1, "", ["GPU-1"]):
             with self.subTest(gpu), self.assertRaisesRegex(lowgear.InvalidUse, "^gpu: expected the UUID of a GPU"):

@@ -262,6 +262,8 @@ class TestPlan(InAFolder):
         self.assertTrue(lowgear.verify(saved))
         with self.assertRaisesRegex(FileExistsError, "exists already; name another folder, or delete it first$"):
             result.save(saved)
+        with self.assertRaisesRegex(lowgear.InvalidUse, "^folder: it is empty; name a new folder$"):
+            result.save("")
         (out / "notes.txt").write_text("mine")
         with self.assertRaisesRegex(lowgear.InvalidUse, "notes.txt"):
             plan(out=out)

@@ -85,6 +85,8 @@ class TestJobs(InAFolder):
             (lambda: lowgear.estimate({"model": float("nan")}), "job: "),
             (lambda: lowgear.estimate({"model": object()}), "job: "),
             (lambda: lowgear.estimate({}), "^job: "),
+            (lambda: lowgear.estimate(7), "^job: expected a dict, or the path of a job file, not 7$"),
+            (lambda: lowgear.search(JOB, parallel={"pp": 2}), "^parallel: a dict is a part of a job; leave it out and give"),
             (lambda: lowgear.estimate(JOB, tp=0), "^tp=0: "),
             (lambda: lowgear.estimate(JOB, json=True), "json: this function"),
             (lambda: lowgear.estimate(JOB, formula="theirs"), "lowgear or published"),

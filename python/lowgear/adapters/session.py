@@ -121,6 +121,9 @@ class Session:
             except lowgear.AgentUnavailable:
                 pass  # the plan is kept for when there is one; the status says so
             self.problem = self.problem_of_all = order_problem(path, self.job.orders)
+            place = self.job.place
+            if path != Path(name) and place.speaks and place.pp_rank == 0:
+                say_once(f"the plan that this job asks for is {path}")
         except (lowgear.LowgearError, OSError, ValueError) as error:
             self.problem = str(error)
 

@@ -173,6 +173,8 @@ def job_option(request: Request, job: Union[PathLike, Mapping[str, Any], None]) 
         return None
     if is_path(job):
         return os.fspath(job)
+    if not isinstance(job, Mapping):
+        raise InvalidUse(f"job: expected a dict, or the path of a job file, not {job!r}")
     try:
         text = json.dumps(job, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:

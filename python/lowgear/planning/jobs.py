@@ -27,6 +27,9 @@ def _translated(options: Mapping[str, Any]) -> Dict[str, Any]:
     for name, value in options.items():
         if name in _OURS:
             raise InvalidUse(f"{name}: this function sets it itself")
+        if isinstance(value, Mapping):
+            raise InvalidUse(f"{name}: a dict is a part of a job; leave it out and give its values as options, such as tp=2, "
+                             f"or give a whole job as a dict that has {name!r}")
         if name.startswith("overlap_") and isinstance(value, bool):
             value = "true" if value else "false"
         if name == "sequence_parallel" and value is False:

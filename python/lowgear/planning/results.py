@@ -7,6 +7,7 @@ import functools
 import html
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -98,6 +99,8 @@ def _rows(content: bytes) -> List[Dict[str, str]]:
 
 def save_files(files: Mapping[str, bytes], folder: PathLike) -> None:
     """Writes an output folder of `lowgear plan`, which must not exist yet. Raises FileExistsError."""
+    if not os.fspath(folder):
+        raise InvalidUse("folder: it is empty; name a new folder")
     root = Path(folder)
     try:
         root.mkdir(parents=True)

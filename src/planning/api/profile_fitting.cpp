@@ -15,11 +15,11 @@ profile::StageProfile with_stages_of(profile::StageProfile profile, const schedu
   if (profile.stages() == schedule.stages) return profile;
   const int ranks = schedule.rank_count();
   if (profile.stages() == ranks) return with_stages_on_ranks(profile, rank_of_stage(schedule));
-  throw InputError(fmt::format("the profile has {} stages and the schedule {} has {}{} with the schedule's number",
-                               profile.stages(), schedule.name, schedule.stages,
-                               schedule.stages > ranks
-                                   ? fmt::format(" virtual ones on {} ranks: give a profile", ranks)
-                                   : ": leave the schedule's number out to take the profile's, or give a profile"));
+  const std::string remedy = schedule.stages > ranks
+                                 ? fmt::format(" virtual ones on {} ranks; give", ranks)
+                                 : fmt::format("; give a schedule of {} stages, or", profile.stages());
+  throw InputError(fmt::format("the profile has {} stages and {} has {}{} a profile of {} stages", profile.stages(),
+                               schedule.name, schedule.stages, remedy, schedule.stages));
 }
 
 /// The kinds that the schedule runs, recomputations made up where `share` says how.

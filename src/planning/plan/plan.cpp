@@ -16,7 +16,7 @@
 namespace lowgear::plan {
 
 std::optional<double> gap_pct(double energy_j, std::optional<double> lower_bound_j) {
-  constexpr double kRoundingPct = 1e-9;
+  constexpr double kRoundingPct = 1e-7;  // of sums over all ops, relative 1e-9
   if (!lower_bound_j) return std::nullopt;
   const double gap = (energy_j - *lower_bound_j) / *lower_bound_j * 100;
   return std::abs(gap) < kRoundingPct ? 0 : gap;

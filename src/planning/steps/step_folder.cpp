@@ -13,6 +13,7 @@
 #include "base/core/formats/csv.h"
 #include "base/core/numbers/number.h"
 #include "base/core/units.h"
+#include "planning/plan/plan.h"
 #include "planning/profile/options.h"
 #include "planning/profile/stage_profile.h"
 #include "planning/steps/cells.h"
@@ -23,7 +24,6 @@ namespace {
 
 constexpr std::string_view kFormat = "lowgear.steps/1";
 constexpr int kMost = 1 << 20;  ///< replicas, and microbatches
-constexpr double kPercent = 100;
 
 Deal deal_at(const CsvTable& table, std::size_t row, std::size_t column) {
   for (const Deal deal : kDeals) {
@@ -181,7 +181,7 @@ std::string write_steps_table(const StepRun& run) {
       const PlannedDeal& dealt = step.deals[place(deal)];
       fmt::format_to(std::back_inserter(out), "{},{},{},{},,{}\n", pair_cells(dealt.predicted),
                      dealt.recorded ? pair_cells(*dealt.recorded) : std::string(kPairColumns.size() - 1, ','),
-                     dealt.bound_j, kPercent * (dealt.predicted.plan.energy_j / dealt.bound_j - 1),
+                     dealt.bound_j, plan::gap_pct(dealt.predicted.plan.energy_j, dealt.bound_j).value_or(0),
                      step.replayed_by_fit ? 1 : 0);
     }
   }

@@ -80,8 +80,8 @@ void require_planned(const schedule::Schedule& schedule, const std::filesystem::
   plan::refuse_settings_but_power_limits(plan, path.string() + ": lowgear train");
   const schedule::Schedule expected = without_communication(schedule);
   if (plan.ranks.size() != expected.ranks.size() || plan.microbatches != expected.microbatches) {
-    refuse(fmt::format("a plan of {} ranks and {} microbatches for a schedule of {} and {}", plan.ranks.size(),
-                       plan.microbatches, expected.rank_count(), expected.microbatches));
+    refuse(fmt::format("the plan has {} ranks and {} microbatches, the schedule {} ranks and {} microbatches",
+                       plan.ranks.size(), plan.microbatches, expected.rank_count(), expected.microbatches));
   }
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     if (computations(plan.ranks[rank]) == expected.ranks[rank]) continue;

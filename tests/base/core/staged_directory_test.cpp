@@ -11,6 +11,7 @@
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "base/core/limited_process.h"
+#include "base/core/ordinary_user.h"
 #include "base/core/temporary_folder.h"
 
 namespace lowgear {
@@ -160,6 +161,20 @@ TEST_F(StagedDirectoryTest, RefusesAManifestThatCannotBeRead) {
   write_output("first");
   write_file_atomically(out_ / "lowgear-files.json", "[]");
   EXPECT_THAT(error_of([&] { StagedDirectory(out_, kMarker); }), HasSubstr("lowgear-files.json"));
+}
+
+TEST_F(StagedDirectoryTest, NamesTheParentThatCannotBeWrittenTo) {
+  fs::create_directory(out_);
+  fs::permissions(folder_.path(), fs::perms(0555));
+  const std::string where =
+      ": cannot be written: Permission denied in " + folder_.path().string() + ", where it is made; ";
+  {
+    const OrdinaryUser user;
+    EXPECT_EQ(error_of([&] { StagedDirectory(out_, kMarker); }), out_.string() + where + "name a new folder inside it");
+    EXPECT_EQ(error_of([&] { write_file_atomically(folder_ / "a.txt", "x"); }),
+              (folder_ / "a.txt").string() + where + "name another place");
+  }
+  fs::permissions(folder_.path(), fs::perms::owner_all);
 }
 
 TEST_F(StagedDirectoryTest, RefusesWhatCannotBecomeAFolder) {

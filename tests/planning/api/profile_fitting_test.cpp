@@ -52,12 +52,10 @@ TEST(FitProfile, CutsStagesAsTheScheduleDistributesThem) {
     EXPECT_DOUBLE_EQ(cut.at_max_clock(stage, OpKind::forward).time_s,
                      profile_of(2).at_max_clock(rank, OpKind::forward).time_s / 2);
   }
-  EXPECT_THAT(
-      error_of([&] { (void)fit_profile(profile_of(3), schedule, {}); }),
-      HasSubstr("3 stages and the schedule v has 4 virtual ones on 2 ranks: give a profile with the schedule's"));
+  EXPECT_THAT(error_of([&] { (void)fit_profile(profile_of(3), schedule, {}); }),
+              HasSubstr("3 stages and v has 4 virtual ones on 2 ranks; give a profile of 4 stages"));
   EXPECT_EQ(error_of([&] { (void)fit_profile(profile_of(3), schedule::one_f_one_b_schedule(2, 4), {}); }),
-            "the profile has 3 stages and the schedule 1f1b has 2: leave the schedule's number out to take the "
-            "profile's, or give a profile with the schedule's number");
+            "the profile has 3 stages and 1f1b has 2; give a schedule of 3 stages, or a profile of 2 stages");
   EXPECT_EQ(fit_profile(profile_of(4), schedule, {}).stages(), 4);
 }
 

@@ -50,6 +50,8 @@ TEST(Plan, GapIsRelativeToTheBound) {
   EXPECT_FALSE(plan.gap_pct().has_value());
   plan.lower_bound_j = 100;
   EXPECT_DOUBLE_EQ(plan.gap_pct().value(), 1.0);
+  plan.energy_j = 100 - 5e-9;  // rounding
+  EXPECT_EQ(plan.gap_pct().value(), 0);
 }
 
 TEST(Plan, HasTheSameClocksWhereEveryOpHas) {

@@ -225,10 +225,12 @@ TEST_F(TrainingPlan, ForAnotherScheduleIsRefused) {
   const std::string fix = "; plan again, or train by the plan's schedule.csv";
   TrainConfig config = four_layers(2, 8);
   config.plan = path;
-  EXPECT_EQ(schedule_error(config), path + ": a plan of 2 ranks and 4 microbatches for a schedule of 2 and 8" + fix);
+  EXPECT_EQ(schedule_error(config),
+            path + ": the plan has 2 ranks and 4 microbatches, the schedule 2 ranks and 8 microbatches" + fix);
   config = four_layers(4, 4);
   config.plan = path;
-  EXPECT_EQ(schedule_error(config), path + ": a plan of 2 ranks and 4 microbatches for a schedule of 4 and 4" + fix);
+  EXPECT_EQ(schedule_error(config),
+            path + ": the plan has 2 ranks and 4 microbatches, the schedule 4 ranks and 4 microbatches" + fix);
   config = four_layers(2, 4);
   config.schedule = "gpipe";
   config.plan = path;

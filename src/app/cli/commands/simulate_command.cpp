@@ -343,8 +343,9 @@ std::string figures_line(std::string_view what, double time_s, double energy_j, 
 std::string requested_ahead_text(const SwitchLatencyArgument& latency) {
   if (!latency.latency_s || latency.lead_s == 0) return "";
   return fmt::format("clocks requested {} ahead, as the plan says: {}\n", duration_text(latency.lead_s),
-                     latency.late_by_s() > 0 ? fmt::format("they change {} late", duration_text(latency.late_by_s()))
-                                             : "none is late");
+                     latency.late_by_s() > 0
+                         ? fmt::format("they change {} after their units begin", duration_text(latency.late_by_s()))
+                         : "none is late");
 }
 
 std::string simulation_text(const PlannedPipeline& planned, const Simulation& result,
@@ -356,9 +357,10 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
   text += figures_line("replayed", replays.timeline.time_s, replays.timeline.energy_j_total);
   text += requested_ahead_text(latency);
   if (replays.late) {
-    text += fmt::format("{}, with clocks that change {} late (--switch-latency)\n",
-                        figures_line("late", replays.late->time_s, replays.late->energy_j, ""),
-                        duration_text(profile::kAssumedSwitchLatencyS));
+    text += fmt::format(
+        "{}, if each clock changes {} after its unit begins: a usual latency, for want of --switch-latency\n",
+        figures_line("late", replays.late->time_s, replays.late->energy_j, ""),
+        duration_text(profile::kAssumedSwitchLatencyS));
   }
   if (replays.predicted) text += text_of(*replays.predicted) + '\n';
   if (replays.cluster) {

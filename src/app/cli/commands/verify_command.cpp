@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,8 @@
 #include "app/cli/terminal/help.h"
 #include "app/cli/terminal/progress.h"
 #include "app/cli/text/plan_text.h"
+#include "base/core/files/folder_manifest.h"
+#include "base/core/files/memory_files.h"
 #include "base/core/numbers/figure_text.h"
 #include "planning/api/run_folder.h"
 
@@ -35,6 +39,18 @@ Json report_json(const VerifyArguments& arguments, const planner::VerifyReport& 
           {"failures", report.failures}};
 }
 
+/// Adds the files that the folder lists and that are gone.
+void add_missing_files(const std::string& folder, std::vector<std::string>& failures) {
+  if (MemoryFiles::holds(folder)) return;
+  for (const std::string& name : listed_files(folder)) {
+    if (file_exists(std::filesystem::path(folder) / name)) continue;
+    failures.push_back(fmt::format("{}: is listed in {} and is gone; plan again", name, kFolderManifestName));
+  }
+}
+
+constexpr std::string_view kFilesText =
+    "  files     all listed are there; contents of report.html and of others that no proof needs are not checked\n";
+
 /// The folder's report, and the plan that `lowgear plan` showed.
 struct Verified {
   planner::VerifyReport report;
@@ -43,8 +59,10 @@ struct Verified {
 };
 
 template <class Folder, class Contents>
-Verified verified(const Folder& folder, const Contents& contents_of, Progress* progress) {
+Verified verified(const VerifyArguments& arguments, const Folder& folder, const Contents& contents_of,
+                  Progress* progress) {
   Verified result{.report = verify(folder, progress)};
+  add_missing_files(arguments.folder, result.report.failures);
   if (!result.report.ok()) return result;
   api::RunContents contents = contents_of(folder);
   result.shown_plan = contents.chosen_plan;
@@ -74,9 +92,10 @@ std::string report_text(const VerifyArguments& arguments, const Verified& verifi
       "{}: verified\n"
       "  frontier  {}: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
       "  plans     {}: replayed to their figures, {}, largest proven gap {:.3g} %\n"
-      "{}{}next: {}\n",
+      "{}{}{}next: {}\n",
       arguments.folder, counted(report.vertices, "vertex", "vertices"), report.epsilon * kPercent, report.plans,
-      deadlines, report.max_gap_pct, all_orders, layers, training_text(arguments.folder, verified.shown_plan));
+      deadlines, report.max_gap_pct, all_orders, layers, kFilesText,
+      training_text(arguments.folder, verified.shown_plan));
 }
 
 Json step_report_json(const VerifyArguments& arguments, const steps::StepVerifyReport& report) {
@@ -92,9 +111,9 @@ std::string step_report_text(const VerifyArguments& arguments, const steps::Step
       "{}: verified\n"
       "  steps     {} replayed to their figures in each deal, {} at full clocks, the latest {:.3g} % after full "
       "clocks by predicted times\n"
-      "  replicas  {}: clocks measured, flow conserved; largest proven gap of a step {:.3g} %\n",
+      "  replicas  {}: clocks measured, flow conserved; largest proven gap of a step {:.3g} %\n{}",
       arguments.folder, report.steps, report.safe_steps, kPercent * report.latest,
-      counted(report.replicas, "plan", "plans"), report.max_gap_pct);
+      counted(report.replicas, "plan", "plans"), report.max_gap_pct, kFilesText);
 }
 
 ExitCode verify_plan_of_steps(const VerifyArguments& arguments, Console& console) {
@@ -102,6 +121,7 @@ ExitCode verify_plan_of_steps(const VerifyArguments& arguments, Console& console
   {
     ProgressBar progress;
     report = verify_steps(read_steps_folder(arguments.folder), progress);
+    add_missing_files(arguments.folder, report.failures);
   }
   if (arguments.json) {
     console.print_json(step_report_json(arguments, report));
@@ -119,8 +139,8 @@ ExitCode run_verify(const VerifyArguments& arguments, Console& console) {
     ProgressBar progress;
     const auto in_one_order = [](const planner::PlanFolder& folder) { return api::read_run_contents(folder, {}); };
     result = is_joint_folder(arguments.folder)
-                 ? verified(read_joint_folder(arguments.folder), api::read_joint_contents, &progress)
-                 : verified(read_plan_folder(arguments.folder), in_one_order, &progress);
+                 ? verified(arguments, read_joint_folder(arguments.folder), api::read_joint_contents, &progress)
+                 : verified(arguments, read_plan_folder(arguments.folder), in_one_order, &progress);
   }
   if (arguments.json) {
     Json json = report_json(arguments, result.report);

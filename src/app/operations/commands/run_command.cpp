@@ -282,6 +282,12 @@ void check_asked(const RunArguments& arguments) {
   if (!arguments.server.empty() && !arguments.plan.empty()) {
     throw InputError("--server and --plan: plans come from one of them");
   }
+  std::error_code unknown;
+  if (arguments.slowdown_pct && fs::is_regular_file(arguments.plan, unknown)) {
+    throw InputError(
+        "--slowdown chooses among the plans of a folder, and --plan names one plan; leave out --slowdown, or name the "
+        "folder");
+  }
   if (arguments.switch_latency_ms && !arguments.plan.empty()) {
     throw InputError("--switch-latency and --plan: the plan has its own (lowgear plan --switch-latency MS)");
   }

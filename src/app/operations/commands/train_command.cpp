@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -264,10 +265,23 @@ void check_agent(const launcher::TrainConfig& config, cli::Console& console) {
   }
 }
 
+/// A setting that another option than --set has made is not called by --set, which the user has not written.
+launcher::TrainConfig config_of(const TrainArguments& arguments, const std::vector<std::string>& settings) {
+  try {
+    return launcher::read_train_config(arguments.config, settings);
+  } catch (const LocatedError& error) {
+    const auto is_place = [&](const std::string& setting) {
+      return error.where().source == fmt::format("--set {}", quote(setting));
+    };
+    if (std::ranges::none_of(settings, is_place) || std::ranges::any_of(arguments.settings, is_place)) throw;
+    throw InputError(error.problem());
+  }
+}
+
 cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) {
   if (const auto code = translate_foreign(arguments, console)) return *code;
   const std::vector<std::string> settings = settings_of(arguments);
-  const launcher::TrainConfig config = launcher::read_train_config(arguments.config, settings);
+  const launcher::TrainConfig config = config_of(arguments, settings);
   if (arguments.require_server && !config.server) {
     throw InputError("--require-server: no server is named; add --server ADDRESS");
   }

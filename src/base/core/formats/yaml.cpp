@@ -324,7 +324,7 @@ std::shared_ptr<YamlNode> YamlView::parse_map(std::string_view text, const std::
       parse_yaml(std::make_shared<const YamlSource>(YamlSource{source, std::string(text), true})));
   const YamlView view(document, "");
   if (document->kind == Kind::null && may_be_empty) document->kind = Kind::map;
-  if (!view.is_map()) view.fail("expected a map of settings", "write lines such as \"steps: 100\"");
+  if (!view.is_map()) view.fail("expected a map of settings", "write lines such as \"name: value\"");
   return document;
 }
 

@@ -79,10 +79,12 @@ Fault find_cluster_fault(const TrainingJob& job) {
   const Cluster& cluster = job.cluster;
   const int gpus = job.parallel.gpus();
   if (Fault fault = out_of_range("cluster.gpus_per_node", cluster.gpus_per_node, 1, kMostGpusPerNode)) return fault;
-  if (gpus > cluster.gpus_per_node && gpus % cluster.gpus_per_node != 0) {
+  const int beyond = gpus % cluster.gpus_per_node;
+  if (gpus > cluster.gpus_per_node && beyond != 0) {
     return JobFault{"cluster.gpus_per_node",
                     fmt::format("{} GPUs do not fill nodes of {}", gpus, cluster.gpus_per_node),
-                    "change the layout, or gpus_per_node"};
+                    fmt::format("give {} or {} GPUs, or another gpus_per_node", gpus - beyond,
+                                gpus - beyond + cluster.gpus_per_node)};
   }
   if (Fault fault = find_link_fault("cluster.intra_node", cluster.intra_node)) return fault;
   return find_link_fault("cluster.inter_node", cluster.inter_node);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -70,7 +71,7 @@ struct PowerSearchData {
   double search_s = 0;         ///< wall clock, all threads
 
   /// By how much the bound on tokens a second is above the best plan, as a share.
-  [[nodiscard]] double gap() const { return best.figures.time_s / least_time_s - 1; }
+  [[nodiscard]] double gap() const { return std::max(0.0, best.figures.time_s / least_time_s - 1); }
   /// Empty without a reference.
   [[nodiscard]] std::optional<TokenGain> gain() const;
 };

@@ -241,6 +241,11 @@ TEST_F(PlanCommand, ReportIsRenderedAnewFromTheFolder) {
 
 TEST_F(PlanCommand, TamperingFailsVerification) {
   ASSERT_EQ(plan().exit_code, 0);
+  EXPECT_THAT(run_lowgear({"verify", out()}).out, HasSubstr("all listed are there; contents of report.html"));
+  std::filesystem::remove(folder_ / "out" / "report.html");
+  const ProgramResult without_report = run_lowgear({"verify", out()});
+  EXPECT_EQ(without_report.exit_code, 1);
+  EXPECT_THAT(without_report.err, HasSubstr("report.html: is listed in lowgear-files.json and is gone; plan again"));
   const auto last_digit_of = [&](const std::string& name) {
     std::string changed = text(name);
     const std::size_t digit = changed.find_last_of("0123456789");

@@ -102,6 +102,12 @@ TEST(RunCommand, RefusesASearchThatCannotBe) {
   EXPECT_THAT(run({"--record", "out", "--points", "clock", "--", "env"}).err, HasSubstr("add --search"));
 }
 
+TEST(RunCommand, RefusesASlowdownOfOnePlan) {
+  const TemporaryFolder folder;
+  const std::string plan = write_text(folder / "plan.json", "{}");
+  EXPECT_THAT(run({"--plan", plan, "--slowdown", "3", "--", "env"}).err, HasSubstr("leave out --slowdown"));
+}
+
 TEST(RunCommand, RefusesStepClocksThatCannotBe) {
   const TemporaryFolder folder;
   const std::string profile = folder / "profile.csv";

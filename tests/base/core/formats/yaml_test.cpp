@@ -112,7 +112,8 @@ TEST(Yaml, RefusesOtherKeysAndSaysWhatMayBeMeant) {
 
 TEST(Yaml, RefusesAnythingButAMap) {
   for (const char* text : {"", "# nothing\n", "- 1\n- 2\n", "word", "~", "---\n...\n"}) {
-    EXPECT_THAT(parse_error(text), HasSubstr("expected a map of settings; write lines such as \"steps: 100\"")) << text;
+    EXPECT_THAT(parse_error(text), HasSubstr("expected a map of settings; write lines such as \"name: value\""))
+        << text;
   }
 }
 

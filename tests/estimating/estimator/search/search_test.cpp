@@ -199,6 +199,7 @@ TEST(EnumerateLayouts, SaysWhatIsWrongWithTheFirst) {
   EXPECT_TRUE(space.layouts.empty());
   ASSERT_TRUE(space.fault);
   EXPECT_EQ(space.fault->what, "12 GPUs do not fill nodes of 8");
+  EXPECT_EQ(space.fault->fix, "give 8 or 16 GPUs, or another gpus_per_node");
 }
 
 TEST(EnumerateLayouts, RefusesImpossibleCountsOfGpus) {
