@@ -233,15 +233,12 @@ TEST_F(BadInput, UntidyProfilesAreAccepted) {
 
 TEST_F(BadInput, InputsAreNotOverwritten) {
   const std::string before = read_file(profile_);
-  const std::string job =
-      write_text(folder_ / "job.yaml", "model: profile.csv\ngpu: h100-sxm\nbatch: {global: 8, sequence: 2048}\n");
   const std::vector<std::vector<std::string>> commands = {
       plan({"--policy", "envpipe", "--envpipe-steps", profile_}),
       {"compare", profile_, "--microbatches", "4", "--html", profile_},
       {"verify", "--replay", profile_, "--trace", profile_},
       {"estimate", "--job", profile_, "--html", profile_},
       {"estimate", "--job", profile_, "--emit-profile", profile_},
-      {"estimate", "--job", job, "--html", profile_},
       {"show", profile_, "--out", profile_},
       {"profile", "compose", profile_, "--out", profile_},
       {"data", "tokenize", profile_, "--tokenizer", "bytes", "--out", profile_},

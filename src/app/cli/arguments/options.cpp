@@ -7,12 +7,13 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "app/cli/terminal/help.h"
 #include "base/core/error.h"
-#include "base/core/files/file.h"
 #include "base/core/numbers/number.h"
 #include "base/core/text.h"
 #include "base/core/units.h"
@@ -217,15 +218,20 @@ constexpr auto kOutputs =
     std::to_array<const char*>({"--blocking-power-out", "--emit-profile", "--envpipe-log", "--envpipe-steps",
                                 "--errors-out", "--html", "--metrics", "--out", "--search-record", "--trace"});
 
-/// Refuses a value that names an output, alone or in a list: `a.csv`, `arm=a.jsonl,b.jsonl`.
-void refuse_outputs_in(std::string_view value) {
-  OutputFiles::refuse(value);
+/// Whether the value names the file, alone or in a list: `a.csv`, `arm=a.jsonl,b.jsonl`.
+bool names_file(std::string_view value, const std::filesystem::path& file) {
+  const auto is_file = [&](std::string_view name) {
+    std::error_code unknown;
+    return std::filesystem::equivalent(name, file, unknown);
+  };
+  if (is_file(value)) return true;
   const auto [name, list] = split_at(value, '=');
   for (std::string_view rest = list.empty() ? name : list; !rest.empty();) {
     const auto [first, others] = split_at(rest, ',');
-    OutputFiles::refuse(first);
+    if (is_file(first)) return true;
     rest = others;
   }
+  return false;
 }
 
 bool is_input(const CLI::Option& option) {
@@ -235,20 +241,20 @@ bool is_input(const CLI::Option& option) {
 
 }  // namespace
 
-std::map<std::string, std::string> output_files(const CLI::App& verb) {
-  std::map<std::string, std::string> files;
+void require_outputs_apart(const CLI::App& verb) {
+  const std::vector<const CLI::Option*> inputs =
+      verb.get_options([](const CLI::Option* option) { return is_input(*option); });
   for (const char* const name : kOutputs) {
     const CLI::Option* const output = verb.get_option_no_throw(name);
     if (output == nullptr || output->count() == 0 || output->get_type_name() != "FILE") continue;
-    files.emplace(name, output->results().back());
-  }
-  return files;
-}
-
-void require_outputs_apart(const CLI::App& verb) {
-  const OutputFiles outputs(output_files(verb));
-  for (const CLI::Option* const input : verb.get_options([](const CLI::Option* option) { return is_input(*option); })) {
-    for (const std::string& value : input->results()) refuse_outputs_in(value);
+    const std::string& file = output->results().back();
+    std::error_code unknown;
+    if (!std::filesystem::is_regular_file(file, unknown)) continue;
+    const auto is_named = [&](const std::string& value) { return names_file(value, file); };
+    if (std::ranges::any_of(
+            inputs, [&](const CLI::Option* input) { return std::ranges::any_of(input->results(), is_named); })) {
+      throw InputError(fmt::format("{} {}: this is the command's input; name another file", name, printable(file)));
+    }
   }
 }
 

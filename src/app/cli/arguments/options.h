@@ -7,7 +7,6 @@
 #include <concepts>
 #include <functional>
 #include <initializer_list>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -88,9 +87,6 @@ struct OptionOfAction {
 /// does not name go with all actions.
 void refuse_options_of_other_actions(const CLI::App& verb, std::string_view action,
                                      std::span<const OptionOfAction> pairs);
-
-/// Files that the verb's options name to be written, by option.
-[[nodiscard]] std::map<std::string, std::string> output_files(const CLI::App& verb);
 
 /// Throws InputError when an option that names a file to write names one that another option or argument names, too: an
 /// input. Its content would be lost.

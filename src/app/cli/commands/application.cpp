@@ -20,7 +20,6 @@
 #include "app/cli/terminal/help.h"
 #include "app/cli/terminal/process.h"
 #include "base/core/error.h"
-#include "base/core/files/file.h"
 #include "base/core/log.h"
 #include "base/core/text.h"
 #include "base/core/version.h"
@@ -326,7 +325,6 @@ ExitCode Application::run_verb(std::span<const std::string> words, Console& cons
 }
 
 ExitCode Application::take_action(Console& console) {
-  const OutputFiles outputs(output_files(*app_.get_subcommands().front()));
   try {
     return action()(console);
   } catch (const Error&) {

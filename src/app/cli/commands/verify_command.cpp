@@ -49,7 +49,8 @@ void add_missing_files(const std::string& folder, std::vector<std::string>& fail
 }
 
 constexpr std::string_view kFilesText =
-    "  files     all listed are there; contents of report.html and of others that no proof needs are not checked\n";
+    "  files     all listed files exist; contents of report.html and other files without figures of the proof are not "
+    "checked\n";
 
 /// The folder's report, and the plan that `lowgear plan` showed.
 struct Verified {

@@ -209,29 +209,7 @@ bool is_mount_point(const fs::path& path) {
   return (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-thread_local const OutputFiles* outputs_of_this_thread = nullptr;
-
 }  // namespace
-
-OutputFiles::OutputFiles(const std::map<std::string, std::string>& files)
-    : outer_(std::exchange(outputs_of_this_thread, this)) {
-  std::error_code unknown;
-  for (const auto& [option, file] : files) {
-    if (fs::is_regular_file(file, unknown)) files_.emplace(option, file);
-  }
-}
-
-OutputFiles::~OutputFiles() { outputs_of_this_thread = outer_; }
-
-void OutputFiles::refuse(const fs::path& input) {
-  if (outputs_of_this_thread == nullptr) return;
-  for (const auto& [option, file] : outputs_of_this_thread->files_) {
-    std::error_code unknown;
-    if (!fs::equivalent(input, file, unknown)) continue;
-    throw InputError(fmt::format("{} {}: this is the command's input; name another file", option, printable(file)));
-  }
-}
 
 void require_no_address(const fs::path& path) {
   if (path.native().find("://") == std::string::npos) return;
@@ -249,7 +227,6 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
     throw_read_error(path, "standard input belongs to the caller of a library", "name a file");
   }
   if (path == "-") return checked(read_all(STDIN_FILENO, "<stdin>", max_bytes, 0), "<stdin>");
-  OutputFiles::refuse(path);
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status = {};
   if (!file || ::fstat(file.get(), &status) != 0) throw_read_error(path, errno);

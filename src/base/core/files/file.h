@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,24 +19,6 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 /// LFS.
 /// `-` reads standard input.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = kMaxDocumentBytes);
-
-/// While an object lives, `read_file` in its thread refuses these files: an input, also one that a file names, must not
-/// be an output of the command, which would replace it.
-class OutputFiles {
- public:
-  /// Paths by the options that name them. Only regular files that are there now count.
-  explicit OutputFiles(const std::map<std::string, std::string>& files);
-  ~OutputFiles();
-  OutputFiles(const OutputFiles&) = delete;
-  OutputFiles& operator=(const OutputFiles&) = delete;
-
-  /// Throws InputError when the path is one of the files of this thread.
-  static void refuse(const std::filesystem::path& input);
-
- private:
-  std::map<std::string, std::string> files_;
-  const OutputFiles* outer_;  ///< of this thread before
-};
 
 /// Throws InputError when the path is an address (`https://...`), which no command reads.
 void require_no_address(const std::filesystem::path& path);

@@ -241,7 +241,7 @@ TEST_F(PlanCommand, ReportIsRenderedAnewFromTheFolder) {
 
 TEST_F(PlanCommand, TamperingFailsVerification) {
   ASSERT_EQ(plan().exit_code, 0);
-  EXPECT_THAT(run_lowgear({"verify", out()}).out, HasSubstr("all listed are there; contents of report.html"));
+  EXPECT_THAT(run_lowgear({"verify", out()}).out, HasSubstr("all listed files exist; contents of report.html"));
   std::filesystem::remove(folder_ / "out" / "report.html");
   const ProgramResult without_report = run_lowgear({"verify", out()});
   EXPECT_EQ(without_report.exit_code, 1);
