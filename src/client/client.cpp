@@ -145,6 +145,7 @@ Client::~Client() {
   meter_.reset();
   drain();
   refuse_what_differs();
+  watch_agent();
   if (recording_) recording_->finish(lost(), failure_);
   watch_recording();
   leave_mark();
