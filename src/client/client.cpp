@@ -1,6 +1,7 @@
 #include "client/client.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -28,9 +29,9 @@ namespace lowgear::client {
 
 namespace {
 
-/// As much of a reason as the server takes.
+/// As one line for people.
 std::string as_told(std::string_view reason) {
-  const std::string text = fitting_text(reason, protocol::kMaxNameBytes);
+  const std::string text = fitting_text(reason, protocol::kMaxReasonBytes);
   return text.empty() ? "the program gives no reason" : text;
 }
 
@@ -42,7 +43,7 @@ void PlanFollowing::end(State state, std::string_view reason) {
   state_ = state;
   reason_ = as_told(reason);
   if (lease_ != nullptr) lease_->withdraw(reason_);
-  if (served_ != nullptr) served_->set_refusal(reason_);
+  if (served_ != nullptr) served_->set_refusal(fitting_text(reason_, protocol::kMaxNameBytes));
 }
 
 void PlanFollowing::follow_again() {
@@ -132,6 +133,7 @@ Client::Client(Options options, const Environment& environment)
     refuse_what_differs();
     if (lease_) lease_->keep();
     watch_agent();
+    keep_record();
   });
   if (!mark_file_.empty()) std::ofstream(mark_file_, std::ios::app);
 }
@@ -143,6 +145,7 @@ Client::~Client() {
   meter_.reset();
   drain();
   refuse_what_differs();
+  watch_agent();
   if (recording_) recording_->finish(lost(), failure_);
   watch_recording();
   leave_mark();
@@ -160,13 +163,50 @@ void Client::watch_recording() {
   fmt::print(stderr, "lowgear: warning: {}; training continues\n", problem);
 }
 
-/// Says once that the agent has gone, and once that it is back: the first rank of each machine, for all of them.
+/// Says once that the agent has gone, and once that it is back: the first rank of each machine, for all of them. Each
+/// rank says that its own GPU is refused: another process holds it.
 void Client::watch_agent() {
-  if (!lease_ || options_.rank.local_rank != 0 || !(served_ || had_plan_)) return;
-  const AgentLeaseStatus lease = lease_->status();
-  if (std::exchange(lacks_agent_, lease.lost) == lease.lost) return;
-  fmt::print(stderr, "lowgear: warning: {}\n",
-             lease.lost ? lease.problem + "; training continues without plans" : "the agent leases the GPU again");
+  if (!lease_ || !(had_plan_ || log_)) return;
+  const LeaseState state = lease_->state();
+  const LeaseState before = std::exchange(lease_state_, state);
+  if (state == before) return;
+  const std::string& gpu = gpu_.gpu->identity().uuid;
+  const bool speaks = options_.rank.local_rank == 0 && (served_ || had_plan_);
+  if (state == LeaseState::refused) {
+    fmt::print(
+        stderr,
+        "lowgear: warning: no plan is followed on {}: {}. The energy of all that runs on this GPU counts as this "
+        "job's\n",
+        gpu, lease_->status().problem);
+  } else if (state == LeaseState::held && before == LeaseState::refused) {
+    fmt::print(stderr, "lowgear: warning: the agent leases {} now\n", gpu);
+  } else if (state == LeaseState::lost && speaks) {
+    fmt::print(stderr, "lowgear: warning: {}; training continues without plans\n", lease_->status().problem);
+  } else if (state == LeaseState::held && before == LeaseState::lost && speaks) {
+    fmt::print(stderr, "lowgear: warning: the agent leases the GPU again\n");
+  }
+}
+
+/// A file of this client alone.
+std::string Client::beside_mark(std::string_view infix) const {
+  return fmt::format("{}{}{}-{}", mark_file_, infix, ::getpid(), start_ns_);
+}
+
+/// What `lowgear run` says of plans where this process ends without a word, as by SIGTERM: a file next to the mark,
+/// written anew each second.
+void Client::keep_record() {
+  if (mark_file_.empty() || options_.rank.rank != 0 || !(served_ || had_plan_)) return;
+  const std::uint64_t iterations = marks_->written().iterations();
+  const auto now = std::chrono::steady_clock::now();
+  if (iterations == 0 || now - recorded_at_ < std::chrono::seconds(1)) return;
+  recorded_at_ = now;
+  const ServedRankStatus served = served_ ? served_->status() : ServedRankStatus{};
+  const std::string next = beside_mark(".next-");
+  std::ofstream(next) << fmt::format("plans were followed in {} of {} iterations{}\n",
+                                     had_plan_ ? marks_->written().planned_iterations() : served.planned, iterations,
+                                     had_plan_ ? "" : served.other_iterations(iterations));
+  std::error_code unknown;
+  std::filesystem::rename(next, beside_mark(kRecordInfix), unknown);
 }
 
 /// Tells `lowgear run`, at whose mark the client began, what was followed, and what ended the recording and the rank.
@@ -177,11 +217,15 @@ void Client::leave_mark() {
   if (options_.rank.rank == 0) text = followed();
   if (!text.empty()) text += '\n';
   if (recording_ended_) text += recording_->problem() + '\n';
-  if (!failure_.empty()) text += fmt::format("rank {} failed ({})\n", options_.rank.rank, failure_);
+  // A person's Ctrl-C is no failure of the rank.
+  if (!failure_.empty() && failure_ != "KeyboardInterrupt") {
+    text += fmt::format("rank {} failed ({})\n", options_.rank.rank, failure_);
+  }
   std::error_code unknown;
   if (!text.empty() && std::filesystem::exists(mark_file_, unknown)) {
     std::ofstream(mark_file_, std::ios::app) << text;
   }
+  std::filesystem::remove(beside_mark(kRecordInfix), unknown);
 }
 
 void Client::open_recording() {
@@ -415,11 +459,6 @@ std::string Client::problem(const AgentLeaseStatus& lease) const {
   if (!gpu_.problem.empty()) return gpu_.problem;
   if (!lease.problem.empty()) return lease.problem;
   return options_.rank.conflict;
-}
-
-std::string Client::lease_refusal() const {
-  const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
-  return lease.refused ? lease.problem : "";
 }
 
 std::string Client::followed() {

@@ -230,8 +230,6 @@ class Client {
   measure::WindowMeasurement window_end(measure::EnergyMeter::WindowId window);
 
   [[nodiscard]] Status status();
-  /// Why an agent that responds does not lease this rank's GPU; empty: it does, or there is none.
-  [[nodiscard]] std::string lease_refusal() const;
   /// For the end of a run, one line: in how many iterations this rank followed plans, or why in none. Empty where it
   /// was given none to follow.
   [[nodiscard]] std::string followed();
@@ -263,6 +261,8 @@ class Client {
   void leave_mark();
   void watch_recording();
   void watch_agent();
+  void keep_record();
+  [[nodiscard]] std::string beside_mark(std::string_view infix) const;
   void open_recording();
   void open_lease();
   void open_server();
@@ -284,12 +284,13 @@ class Client {
   std::unique_ptr<ServedRank> served_;        ///< null: no server
   std::unique_ptr<UnitLog> log_;              ///< null: nothing reads it
 
-  std::atomic<bool> recording_ended_{false};  ///< before the training
-  bool lacks_agent_ = false;                  ///< as said last; of the thread next to training
+  std::atomic<bool> recording_ended_{false};   ///< before the training
+  LeaseState lease_state_ = LeaseState::none;  ///< as said last; of the thread next to training
   std::string failure_;
   int exceptions_ = std::uncaught_exceptions();
-  std::string mark_file_;              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
-  std::atomic<bool> had_plan_{false};  ///< the program has loaded one
+  std::string mark_file_;                              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
+  std::chrono::steady_clock::time_point recorded_at_;  ///< of the record next to the mark; of that thread
+  std::atomic<bool> had_plan_{false};                  ///< the program has loaded one
   std::string plans_ = "plans";
   std::optional<std::string> step_note_;
   std::unique_ptr<PlanFollowing> following_;

@@ -169,7 +169,6 @@ TEST_F(ClientTest, ContinuesWithoutAnAgent) {
   const auto client = open();
   EXPECT_FALSE(client->status().has_lease);
   EXPECT_THAT(client->status().problem, HasSubstr("no agent responds"));
-  EXPECT_EQ(client->lease_refusal(), "");
   EXPECT_THROW(client->load_plan(plan(), 0, false), Error);
   run_units(*client, 3);
   EXPECT_EQ(client->status().units, 3U);
@@ -236,9 +235,49 @@ TEST_F(ClientTest, NamesAgentAndServerWhereBothAreMissing) {
 
 TEST_F(ClientTest, SaysWhyTheAgentRefuses) {
   TestAgent agent(options_.agent_socket, {.refuse = "another job has it", .refuse_plan = {}});
-  const auto client = open();
+  options_.rank.rank = options_.rank.local_rank = 1;
+  options_.rank.world_size = 2;
+  testing::internal::CaptureStderr();
+  auto client = open();
   EXPECT_THAT(client->status().problem, HasSubstr("another job has it"));
-  EXPECT_EQ(client->lease_refusal(), "another job has it");
+  const std::string gpu = client->status().gpu_uuid;
+  EXPECT_THROW(client->load_plan(plan(), 1, false), Error);
+  client.reset();
+  const std::string line = "lowgear: warning: no plan is followed on " + gpu + ": another job has it. ";
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr(line)) << "each rank names its own GPU";
+  EXPECT_EQ(said.find(line), said.rfind(line)) << "said once";
+}
+
+TEST_F(ClientTest, StatesALongReasonWithTheRemedyAtItsEnd) {
+  TestAgent agent(options_.agent_socket);
+  const auto client = open();
+  client->load_plan(plan(), 0, false);
+  client->refuse(std::string(400, 'x') + "; plan again with --schedule gpipe");
+  run_units(*client, 1);
+  EXPECT_THAT(client->followed(), testing::EndsWith("x; plan again with --schedule gpipe"));
+}
+
+TEST_F(ClientTest, KeepsARecordForAnEndWithoutAWord) {
+  const fs::path mark = folder_ / "mark";
+  const Environment environment = [&](std::string_view name) {
+    return name == "LOWGEAR_ATTACHED_MARK" ? std::optional(mark.string()) : std::nullopt;
+  };
+  const auto record = [&] {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+      if (entry.path().filename().string().starts_with("mark.last-")) return read_file(entry.path());
+    }
+    return std::string();
+  };
+  TestAgent agent(options_.agent_socket);
+  {
+    Client client(options_, environment);
+    client.load_plan(plan(), 1, false);
+    run_units(client, 1);
+    EXPECT_TRUE(eventually([&] { return record() == "plans were followed in 1 of 1 iterations\n"; }));
+  }
+  EXPECT_EQ(record(), "") << "it has left its last line";
+  EXPECT_EQ(read_file(mark), "plans were followed in 1 of 1 iterations\n");
 }
 
 TEST_F(ClientTest, SaysWhyThePlanIsRefused) {

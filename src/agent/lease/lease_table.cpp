@@ -16,8 +16,12 @@ namespace lowgear::agent {
 
 Lease& LeaseTable::add(Lease lease) {
   if (const Lease* holder = of_gpu(lease.gpu)) {
-    throw GpuBusy(fmt::format("process {} of user {} holds this GPU (lease {}); it is free when that process ends",
-                              holder->owner.pid, user_name(holder->owner.uid), holder->id));
+    const std::string job =
+        holder->job.empty() ? "" : fmt::format(" (rank {} of job {})", holder->rank, printable(holder->job));
+    throw GpuBusy(
+        fmt::format("process {} of user {}{} holds this GPU (lease {}); it is free when that process ends: wait, or "
+                    "start this job on other GPUs (CUDA_VISIBLE_DEVICES)",
+                    holder->owner.pid, user_name(holder->owner.uid), job, holder->id));
   }
   lease.id = ++last_id_;
   return leases_.emplace(lease.id, std::move(lease)).first->second;

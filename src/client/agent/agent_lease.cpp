@@ -322,6 +322,14 @@ int AgentLease::plan_version(std::uint64_t iteration) {
   return plans_.version_of(iteration);
 }
 
+LeaseState AgentLease::state() const {
+  const std::lock_guard lock(mutex_);
+  if (agent_) return LeaseState::held;
+  if (withdrawn_) return LeaseState::none;
+  if (refused_) return LeaseState::refused;
+  return rings_.empty() ? LeaseState::none : LeaseState::lost;
+}
+
 AgentLeaseStatus AgentLease::status() {
   const std::lock_guard lock(mutex_);
   begin_next();
@@ -330,8 +338,6 @@ AgentLeaseStatus AgentLease::status() {
   status.has_lease = agent_ != nullptr;
   status.has_plan = plans_.followed();
   status.reconnects = reconnects_;
-  status.refused = refused_ && !withdrawn_;
-  status.lost = !agent_ && !rings_.empty() && !withdrawn_;
   status.problem = !problems_.lease.empty() ? problems_.lease : problems_.plan;
   status.missed = problems_.missed;
   if (!agent_) return status;

@@ -117,10 +117,15 @@ struct AgentLeaseStatus {
   bool dry_run = false;
   std::uint32_t requested_clock_mhz = 0;
   std::uint64_t reconnects = 0;
-  bool refused = false;  ///< an agent responds, and gives no lease: `problem` says why
-  bool lost = false;     ///< there was a lease, and the program has not given it back
-  std::string problem;   ///< empty: none
-  std::string missed;    ///< why clocks could not be set at some time, the newest reason; empty: they could
+  std::string problem;  ///< empty: none
+  std::string missed;   ///< why clocks could not be set at some time, the newest reason; empty: they could
+};
+
+enum class LeaseState : unsigned char {
+  none,     ///< no agent has responded, or the program has given the lease back
+  held,     ///< the agent leases the GPU
+  refused,  ///< an agent responds, and gives no lease
+  lost,     ///< there was a lease, and no agent responds
 };
 
 /// A training process' lease on its GPU and the plan that the agent follows, both taken again when the agent comes
@@ -184,6 +189,7 @@ class AgentLease {
   /// Iterations that have begun.
   [[nodiscard]] std::uint64_t begun() const { return begun_.load(std::memory_order_acquire); }
   [[nodiscard]] AgentLeaseStatus status();
+  [[nodiscard]] LeaseState state() const;
 
  private:
   /// What does not work, for a person; empty: nothing.
@@ -213,7 +219,7 @@ class AgentLease {
   std::atomic<std::uint64_t> begun_{0};
   std::atomic<double> clock_lead_s_{0};
 
-  std::mutex mutex_;  ///< of all below
+  mutable std::mutex mutex_;  ///< of all below
   std::unique_ptr<AgentConnection> agent_;
   std::vector<std::shared_ptr<MappedUnitRing>> rings_;  ///< also of past leases: the training thread may be in one
   std::optional<ipc::PlanMessage> loaded_;              ///< by the program, and no agent has answered yet

@@ -14,6 +14,10 @@ namespace lowgear::client {
 /// With what the line begins that a first rank leaves at the mark of `lowgear run` where its plan did nothing.
 inline constexpr std::string_view kNoPlanFollowed = "no plan was followed";
 
+/// Between the mark's name and that of a record: what a first rank followed so far, one line, which it removes when it
+/// leaves its last line at the mark.
+inline constexpr std::string_view kRecordInfix = ".last-";
+
 /// As which rank a process has registered, and where.
 struct NotedRank {
   std::vector<http::Endpoint> addresses;

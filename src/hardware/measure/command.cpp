@@ -271,13 +271,16 @@ bool has_missed(pid_t child, int signal) {
 CommandResult run_command(std::span<const std::string> words, CommandOutput output, SignalGuard& guard) {
   if (words.empty()) throw InputError("there is no command to run; give one after --");
   const pid_t child = spawn(words, output);
+  int asked = 0;
   for (;;) {
     int status = 0;
     const pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child && WIFSIGNALED(status)) return {.exit_code = 0, .signal = WTERMSIG(status)};
-    if (ended == child) return {.exit_code = WEXITSTATUS(status), .signal = 0};
+    if (ended == child && WIFSIGNALED(status)) return {.exit_code = 0, .signal = WTERMSIG(status), .asked = asked};
+    if (ended == child) return {.exit_code = WEXITSTATUS(status), .signal = 0, .asked = asked};
     const int signal = guard.next();
     if (signal == SIGCHLD) continue;
+    const bool asks = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+    if (asks && asked == 0) asked = signal;
     if (!guard.sent_to_all(signal) || has_missed(child, signal)) kill(child, signal);
   }
 }

@@ -45,6 +45,7 @@ class SignalGuard {
 struct CommandResult {
   int exit_code = 0;  ///< meaningless when a signal ended it
   int signal = 0;     ///< the signal that ended it; 0 when it exited by itself
+  int asked = 0;      ///< the first SIGINT, SIGTERM, SIGHUP or SIGQUIT that it was sent; 0: none
 
   /// As a shell reports it: 128 + signal for a command that a signal ended.
   [[nodiscard]] int shell_status() const { return signal != 0 ? 128 + signal : exit_code; }

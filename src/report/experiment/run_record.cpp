@@ -44,11 +44,8 @@ bool RunValidity::stood_still() const {
 }
 
 std::string RunValidity::reason() const {
-  if (now_ || earlier_) {
-    return "the real computation took longer than the kernels of the simulated GPUs; times and energies are "
-           "meaningless";
-  }
-  if (stood_still()) return "the machine stood still for a good part of the run; times and energies are meaningless";
+  if (now_ || earlier_) return "the real computation took longer than the kernels of the simulated GPUs";
+  if (stood_still()) return "the machine stood still for a good part of the run";
   return {};
 }
 

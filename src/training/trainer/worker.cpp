@@ -137,13 +137,6 @@ client::Status find_server(const launcher::TrainConfig& config, const Arguments&
   return status;
 }
 
-void warn_of_refused_lease(const client::Client& client) {
-  const std::string refusal = client.lease_refusal();
-  if (refusal.empty()) return;
-  fmt::print(stderr, "no plan is followed: {}. The energy of all that runs on this GPU counts as this job's\n",
-             refusal);
-}
-
 /// By one rank for all of them, however they were started.
 void warn_of(const launcher::TrainConfig& config) {
   for (const std::string& doubt : profile_doubts_of(config)) fmt::print(stderr, "{}\n", doubt);
@@ -169,7 +162,6 @@ int train(const Arguments& arguments) {
                                  layout.world_size(), rank.world_size));
   }
   client::Client client(client_options(config, rank, environment), environment);
-  warn_of_refused_lease(client);
   if (config.server && config.adapt.freezing) {
     client.refuse(
         "the technique freezing changes the work and measures what that saves, which plans would change, too");

@@ -200,7 +200,7 @@ TEST_F(AgentTest, OneWriterAGpu) {
   TestTrainer first(socket());
   first.take_lease(uuid(0));
   TestTrainer second(socket());
-  expect_refusal([&] { second.take_lease(uuid(0)); }, "holds this GPU");
+  expect_refusal([&] { second.take_lease(uuid(0)); }, " (rank 0 of job test) holds this GPU");
   TestTrainer third(socket());
   EXPECT_EQ(third.take_lease(uuid(1)).gpu_uuid, uuid(1));
 }

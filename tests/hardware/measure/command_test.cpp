@@ -93,6 +93,7 @@ TEST(Command, ReportsTheExitCode) {
 TEST(Command, ReportsTheSignalThatEndedIt) {
   const CommandResult result = run({"sh", "-c", "kill -KILL $$"});
   EXPECT_EQ(result.signal, SIGKILL);
+  EXPECT_EQ(result.asked, 0);
   EXPECT_EQ(result.shell_status(), 137);
 }
 
@@ -130,6 +131,7 @@ TEST(Command, PassesASignalOnAndWaits) {
   close(ready[0]);
   close(ready[1]);
   EXPECT_EQ(result.shell_status(), 9);
+  EXPECT_EQ(result.asked, SIGTERM);
 }
 
 /// Runs a script by `run_command` in a process that leads a group of its own, as schedulers start one. `act` gets that

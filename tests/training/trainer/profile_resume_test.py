@@ -85,7 +85,7 @@ class ProfileResumeTest(AgentTraining):
         second = self.start("train", str(self.folder / "job.yaml"), *alone, "--set", "metrics=", "--set", "steps=1")
         _, err = second.communicate(timeout=self.patience_s)
         self.assertEqual(second.returncode, 0, err)
-        self.assertRegex(err, r"rank 0: no plan is followed: process \d+ of user .* holds this GPU")
+        self.assertRegex(err, r"rank 0: no plan is followed on GPU-\S+: process \d+ of user .* holds this GPU")
 
 
 if __name__ == "__main__":

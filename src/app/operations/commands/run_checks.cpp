@@ -60,7 +60,8 @@ void check_servers(const std::string& servers, std::vector<std::string>& missing
     return;
   }
   if (const auto exposure = exposure_of(token_file)) {
-    missing.push_back(fmt::format("LOWGEAR_SERVER_TOKEN_FILE: {}: {}", printable(token_file.string()), *exposure));
+    missing.push_back(fmt::format("LOWGEAR_SERVER_TOKEN_FILE: {}: {}; without --strict it is used all the same",
+                                  printable(token_file.string()), *exposure));
   }
   std::vector<std::string> problems;
   for (const http::Endpoint& server : client::parse_server_addresses(servers)) {

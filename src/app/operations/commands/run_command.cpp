@@ -336,6 +336,9 @@ fs::path outer_mark() {
   return !mark.empty() && fs::exists(mark.parent_path(), unknown) ? mark : fs::path();
 }
 
+/// Of a client at its end: more than it takes of a reason.
+constexpr std::size_t kLongestLine = 2000;
+
 /// What a command left behind.
 struct AttachedResult {
   measure::CommandResult command;
@@ -356,6 +359,19 @@ std::unique_ptr<RendezvousFolder> mark_folder(const RunArguments& arguments, cli
   }
 }
 
+/// The lines of first ranks that left none at the mark.
+std::string records_next_to(const fs::path& mark) {
+  const std::string prefix = mark.filename().string() + std::string(client::kRecordInfix);
+  std::string lines;
+  std::error_code unknown;
+  for (const fs::directory_entry& entry : fs::directory_iterator(mark.parent_path(), unknown)) {
+    if (!entry.path().filename().string().starts_with(prefix)) continue;
+    std::ifstream record(entry.path());
+    lines.append(std::istreambuf_iterator<char>(record), std::istreambuf_iterator<char>());
+  }
+  return lines;
+}
+
 AttachedResult run_marked(const RunArguments& arguments, const std::map<std::string, std::string>& variables,
                           const fs::path& mark) {
   const std::string recording = needs_of(arguments).recording.string();
@@ -374,6 +390,7 @@ AttachedResult run_marked(const RunArguments& arguments, const std::map<std::str
   result.attached = result.told || recordings_in(recording) != before;
   std::ifstream said(mark);
   result.followed.assign(std::istreambuf_iterator<char>(said), std::istreambuf_iterator<char>());
+  result.followed += records_next_to(mark);
   std::ifstream reason(mark.string() + ".reason");
   std::getline(reason, result.problem);
   return result;
@@ -396,7 +413,8 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
   if (result.attached && !outer.empty()) std::ofstream(outer).flush();
   const std::string failure = failure_of(result.command);
   const std::vector<int> gone = finish_gone_ranks(folder->file(), failure, console);
-  if (!gone.empty() && !failure.empty()) {
+  const int asked = result.command.asked;
+  if (!gone.empty() && !failure.empty() && asked == 0) {
     console.note(
         fmt::format("rank{} {}: no last word (killed by SIGKILL, or ended by the launcher after another failed); {}",
                     gone.size() > 1 ? "s" : "", fmt::join(gone, ", "), failure));
@@ -409,10 +427,13 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
                           line.starts_with(client::kNoPlanFollowed);
     if (is_fault) {
       is_unfollowed = true;
-      console.error(printable(line, 1000));
+      console.error(printable(line, kLongestLine));
     } else {
-      console.note(printable(line, 1000));
+      console.note(printable(line, kLongestLine));
     }
+  }
+  if (asked != 0 && !failure.empty()) {
+    console.note(fmt::format("stopped by signal {} ({})", asked, ::sigdescr_np(asked)));
   }
   if (result.attached && !result.told && needs_of(arguments).agent && speaks_for_job()) {
     console.note(

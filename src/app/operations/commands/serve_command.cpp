@@ -387,6 +387,8 @@ cli::ExitCode run_serve(const ServeArguments& arguments, const CLI::App& app, cl
                                console.print(addresses_text(addresses, options));
                              }
                            }});
+  console.note(fmt::format("stopped; jobs continue once a server starts with {} again",
+                           printable(options.config.state.string())));
   return cli::ExitCode::ok;
 }
 

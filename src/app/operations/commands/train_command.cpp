@@ -171,8 +171,14 @@ void check_device(const TrainArguments& arguments, const std::vector<std::string
   run_watched(command, {.ending = "ending"}, console);
 }
 
+std::string job_text(const launcher::TrainConfig& config, const schedule::Schedule& schedule) {
+  return fmt::format("{} ranks (pp {}, dp {}, tp {}), {} with {} microbatches, {} steps of {} tokens\n",
+                     config.parallel.world_size(), config.parallel.pp, config.parallel.dp, config.parallel.tp,
+                     schedule.name, config.microbatches, config.steps, config.tokens_per_step());
+}
+
 void run_all_ranks(const TrainArguments& arguments, const std::vector<std::string>& settings, int ranks,
-                   cli::Console& console) {
+                   const std::string& job, cli::Console& console) {
   const RendezvousFolder rendezvous;
   launcher::RankCommand command = sibling_command(kTrainer);
   command.arguments = trainer_arguments(arguments, settings);
@@ -189,6 +195,8 @@ void run_all_ranks(const TrainArguments& arguments, const std::vector<std::strin
     command.environment[kMarkVariable] = watch.mark.string();
   }
   if (!arguments.gpus.empty()) command.environment["CUDA_VISIBLE_DEVICES"] = arguments.gpus;
+  // Before the ranks have loaded libtorch and the data.
+  if (!arguments.json) console.print("starting " + job);
   run_watched(command, watch, console);
 }
 
@@ -216,12 +224,6 @@ std::vector<std::string> with_servers_order(std::vector<std::string> settings, c
   if (order.early_forwards.empty()) return settings;
   settings.push_back(fmt::format("early_forwards=[{}]", fmt::join(order.early_forwards, ",")));
   return settings;
-}
-
-std::string started_text(const launcher::TrainConfig& config, const schedule::Schedule& schedule) {
-  return fmt::format("would start {} ranks (pp {}, dp {}, tp {}), {} with {} microbatches, {} steps of {} tokens\n",
-                     config.parallel.world_size(), config.parallel.pp, config.parallel.dp, config.parallel.tp,
-                     schedule.name, config.microbatches, config.steps, config.tokens_per_step());
 }
 
 Json started_json(const launcher::TrainConfig& config, const schedule::Schedule& schedule) {
@@ -301,7 +303,7 @@ cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) 
     check_agent(config, console);
     run_all_ranks(arguments,
                   has_servers_order(config) ? with_servers_order(settings, config, arguments.gpus, console) : settings,
-                  config.parallel.world_size(), console);
+                  config.parallel.world_size(), job_text(config, schedule), console);
     return cli::ExitCode::ok;
   }
   for (const std::string& doubt : profile_doubts_of(config)) console.warn(doubt);
@@ -310,7 +312,7 @@ cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) 
   if (arguments.json) {
     console.print_json(started_json(config, schedule));
   } else {
-    console.print(started_text(config, schedule));
+    console.print("would start " + job_text(config, schedule));
   }
   return cli::ExitCode::ok;
 }

@@ -343,7 +343,10 @@ bool can_measure(const std::vector<Finding>& findings) {
 
 std::string next_step(const MachineFacts& facts, const std::vector<Finding>& findings) {
   if (!can_measure(findings)) return "Next: follow the steps after -> in BROKEN lines, then run: lowgear doctor\n";
-  if (facts.agent == AgentReach::answers) return "Next: train with clocks that follow plans: lowgear train CONFIG\n";
+  if (facts.agent == AgentReach::answers) {
+    return "Next: train with clocks that follow a plan: lowgear train CONFIG --server ADDRESS (lowgear serve) or "
+           "--plan FILE (lowgear plan); lowgear run --server ADDRESS -- COMMAND for a job of your own\n";
+  }
   if (!facts.simulated_machine.empty()) {
     return "Next: start an agent for the simulated GPUs, as after -> in the line clocks; then run: lowgear doctor\n";
   }

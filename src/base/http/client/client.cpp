@@ -310,13 +310,27 @@ std::filesystem::path token_file_from_environment(const Environment& environment
   return named.empty() ? std::filesystem::path(environment("LOWGEAR_SERVER_TOKEN_FILE").value_or("")) : named;
 }
 
+namespace {
+
+std::string read_token_file(const std::filesystem::path& file) {
+  try {
+    return read_file(file, kMaxTokenBytes);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}; expected a file that holds the token, not the token itself", error.what()));
+  }
+}
+
+}  // namespace
+
 Client::HeaderList token_headers(const std::filesystem::path& file) {
   if (file.empty()) return {};
-  std::string token = read_file(file, kMaxTokenBytes);
+  std::string token = read_token_file(file);
   token.erase(std::find_if(token.rbegin(), token.rend(), [](char c) { return c > ' '; }).base(), token.end());
   const bool is_word = std::ranges::all_of(token, [](char c) { return c > ' ' && c < 0x7f; });
   if (!token.empty() && is_word) return {{"Authorization", "Bearer " + token}};
-  throw InputError(fmt::format("{}: contains no token; expected one word", printable(file.string())));
+  throw InputError(
+      fmt::format("{}: {}; expected one word, the token alone; lines SCOPES TOKEN are for lowgear serve --token-file",
+                  printable(file.string()), token.empty() ? "contains no token" : "contains more than a token"));
 }
 
 }  // namespace lowgear::http

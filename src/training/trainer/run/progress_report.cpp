@@ -16,25 +16,26 @@
 namespace lowgear::trainer {
 
 std::string ServerPresence::observe(int ranks_without, const std::string& problem) {
-  const bool was_away = std::exchange(away_, ranks_without > 0);
-  if (away_) {
-    problem_ =
-        problem.empty() ? fmt::format("{}: {} of {} ranks get no response", address_, ranks_without, ranks_) : problem;
-  }
-  if (away_ == was_away) return "";
-  return away_
-             ? fmt::format("no server: {}; training continues without plans of the server until it responds", problem_)
-             : fmt::format("the server {} responds again", address_);
+  const bool was_away = std::exchange(ranks_without_, ranks_without) > 0;
+  most_without_ = std::max(most_without_, ranks_without);
+  const std::string newest =
+      problem.empty() ? fmt::format("{}: {} of {} ranks get no response", address_, ranks_without, ranks_) : problem;
+  const bool away = ranks_without > 0;
+  if (away && (problem_.empty() || !problem.empty())) problem_ = newest;
+  if (away == was_away) return "";
+  return away ? fmt::format("no server: {}; training continues without plans of the server until it responds", newest)
+              : fmt::format("the server {} responds again", address_);
 }
 
 void ServerPresence::count_step() {
   ++steps_;
-  if (away_) ++steps_without_;
+  if (ranks_without_ > 0) ++steps_without_;
 }
 
 std::string ServerPresence::summary() const {
   if (steps_without_ == 0) return "";
-  return fmt::format("{} of {} steps were done without the server: {}", steps_without_, steps_, problem_);
+  return fmt::format("{} of {} steps were done with up to {} of {} ranks without the server: {}", steps_without_,
+                     steps_, most_without_, ranks_, problem_);
 }
 
 std::string RunSummary::json() const {
@@ -73,7 +74,10 @@ std::string RunSummary::text() const {
                         settling == 1 ? "step" : fmt::format("{} steps", settling));
   }
   if (!invalid.empty()) {
-    text += fmt::format("\ninvalid: {}. Make simulated_gpu.layer_forward_s longer, or the model smaller", invalid);
+    text += fmt::format(
+        "\ninvalid: these times and energies do not count: {}. Make simulated_gpu.layer_forward_s longer, or the model "
+        "smaller",
+        invalid);
   }
   if (!validity_note.empty()) text += fmt::format("\nnote: {}", validity_note);
   return text;
@@ -125,6 +129,7 @@ void say(const std::string& line) {
 constexpr int kInvalidStepsToWarn = 3;
 
 constexpr const char* kInvalid = "the real computation took longer than the kernels of the simulated GPUs";
+constexpr const char* kValid = "the real computation does not take longer than the kernels of the simulated GPUs";
 
 using Clock = std::chrono::steady_clock;
 
@@ -161,6 +166,12 @@ Json envpipe_json(const EnvPipeDecision& decided) {
 }
 
 }  // namespace
+
+std::optional<bool> ValidityNews::observe(bool invalid) {
+  const int before = std::exchange(invalid_steps_, invalid ? invalid_steps_ + 1 : 0);
+  if (invalid_steps_ == kInvalidStepsToWarn) return false;
+  return !invalid && before >= kInvalidStepsToWarn ? std::optional(true) : std::nullopt;
+}
 
 ProgressReport::ProgressReport(const launcher::TrainConfig& config, Output output, std::int64_t first_step)
     : config_(&config),
@@ -200,17 +211,18 @@ void ProgressReport::note_energy(const IterationResult& result) {
                   result.energy_problem.empty() ? "" : ": ", result.energy_problem));
 }
 
-/// Once: figures that will mean nothing, before the whole run is spent on them.
+/// Figures that mean nothing, before the whole run is spent on them.
 void ProgressReport::note_simulation(const IterationResult& result) {
   if (result.simulated && !config_->simulated_gpu && !std::exchange(said_idle_, true)) {
     say("the GPUs are simulated and the configuration has no simulated_gpu: nothing computes on them, and energies are "
         "those of idle GPUs; add simulated_gpu (docs/training.md)");
   }
-  if (!result.invalid || ++invalid_steps_ != kInvalidStepsToWarn) return;
-  say(
-      fmt::format("step {}: {}: times and energies mean nothing while that lasts. Make simulated_gpu.layer_forward_s "
-                  "longer, or the model smaller",
-                  result.iteration + 1, kInvalid));
+  const std::optional<bool> counts = validity_.observe(result.invalid);
+  if (!counts) return;
+  say(*counts ? fmt::format("step {}: times and energies count again: {}", result.iteration + 1, kValid)
+              : fmt::format("step {}: {}: times and energies do not count while that lasts. Make "
+                            "simulated_gpu.layer_forward_s longer, or the model smaller",
+                            result.iteration + 1, kInvalid));
 }
 
 void ProgressReport::add(const IterationResult& result) {
@@ -384,18 +396,15 @@ void DecisionReports::add(const IterationResult& result) {
 }
 
 void DecisionReports::report_validity(const IterationResult& result) {
-  const bool is_news = result.invalid ? ++invalid_steps_ == kInvalidStepsToWarn
-                                      : std::exchange(invalid_steps_, 0) >= kInvalidStepsToWarn;
-  if (!is_news) return;
+  const std::optional<bool> counts = validity_.observe(result.invalid);
+  if (!counts) return;
   client_->report({.number = 1,
                    .age_s = 0,
                    .from_iteration = result.iteration,
                    .technique = "simulated_gpu",
-                   .change = result.invalid ? "invalid" : "valid",
-                   .configuration = result.invalid ? "times and energies mean nothing" : "times and energies count",
-                   .reason = result.invalid ? kInvalid
-                                            : "over the whole run the real computation does not take longer than the "
-                                              "kernels of the simulated GPUs"});
+                   .change = *counts ? "valid" : "invalid",
+                   .configuration = *counts ? "times and energies count" : "times and energies mean nothing",
+                   .reason = *counts ? kValid : kInvalid});
 }
 
 std::string unsent_decisions(const client::Status& status) {

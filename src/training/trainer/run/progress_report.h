@@ -31,15 +31,16 @@ class ServerPresence {
   void count_step();
 
   [[nodiscard]] std::int64_t steps_without() const { return steps_without_; }
-  /// For the end of a run: `40 of 40 steps were done without the server: http://...: cannot be reached: ...`; empty
-  /// when there was none.
+  /// For the end of a run: `40 of 40 steps were done with up to 4 of 4 ranks without the server: http://...: cannot be
+  /// reached: ...`; empty when there was none.
   [[nodiscard]] std::string summary() const;
 
  private:
   std::string address_;
   int ranks_;
-  bool away_ = false;
-  std::string problem_;  ///< the newest
+  int ranks_without_ = 0;  ///< as observed last
+  int most_without_ = 0;
+  std::string problem_;  ///< the newest of this rank; where it had none, the first of others
   std::int64_t steps_ = 0;
   std::int64_t steps_without_ = 0;
 };
@@ -96,6 +97,16 @@ class RunTotals {
   bool all_mfu_ = true;
 };
 
+/// Whether the figures of simulated GPUs count, where that is news.
+class ValidityNews {
+ public:
+  /// Of each step. False from the third invalid step in a row on, true when they count again; empty: no news.
+  [[nodiscard]] std::optional<bool> observe(bool invalid);
+
+ private:
+  int invalid_steps_ = 0;  ///< in a row
+};
+
 /// Reports the progress of a training: some lines on standard output, and a JSON line for every step in a file.
 class ProgressReport {
  public:
@@ -131,7 +142,7 @@ class ProgressReport {
   std::optional<std::chrono::steady_clock::time_point> printed_;
   bool said_by_power_ = false;
   bool said_idle_ = false;
-  int invalid_steps_ = 0;
+  ValidityNews validity_;
 };
 
 /// Reports decisions about changes, the current work of the job, and whether its figures are invalid, to its server.
@@ -151,7 +162,7 @@ class DecisionReports {
   const launcher::TrainConfig* config_;
   client::Client* client_;
   bool in_fp8_;  ///< as configured, or chosen by a probe
-  int invalid_steps_ = 0;
+  ValidityNews validity_;
 };
 
 /// The decision as the server shows it, with the configuration in words.

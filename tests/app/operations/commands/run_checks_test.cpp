@@ -48,13 +48,19 @@ TEST(RunChecks, NameTheTokenThatTheServerDoesNotTake) {
   write_file_atomically(token, "secret");
   ::setenv("LOWGEAR_SERVER_TOKEN_FILE", token.c_str(), 1);
   permissions(token, std::filesystem::perms{0644});
-  EXPECT_THAT(missing_needs(needs), ElementsAre(HasSubstr("token: others may read it (mode 0644); chmod 600 ")));
+  EXPECT_THAT(missing_needs(needs), ElementsAre(AllOf(HasSubstr("token: others may read it (mode 0644); chmod 600 "),
+                                                      HasSubstr("; without --strict it is used all the same"))));
   permissions(token, std::filesystem::perms{0600});
   EXPECT_THAT(missing_needs(needs), IsEmpty());
-  write_file_atomically(token, "two words");
+  write_file_atomically(token, "read,jobs words");
   ::setenv("LOWGEAR_SERVER_TOKEN_FILE", (folder / "token").c_str(), 1);
   EXPECT_THAT(missing_needs(needs),
-              ElementsAre(AllOf(HasSubstr("LOWGEAR_SERVER_TOKEN_FILE: "), HasSubstr("no server plans this job"))));
+              ElementsAre(AllOf(HasSubstr("LOWGEAR_SERVER_TOKEN_FILE: "),
+                                HasSubstr("contains more than a token; expected one word, the token alone; "),
+                                HasSubstr("no server plans this job"))));
+  ::setenv("LOWGEAR_SERVER_TOKEN_FILE", "3f2a9c", 1);
+  EXPECT_THAT(missing_needs(needs),
+              ElementsAre(HasSubstr("; expected a file that holds the token, not the token itself; without a token")));
   ::unsetenv("LOWGEAR_SERVER_TOKEN_FILE");
 }
 

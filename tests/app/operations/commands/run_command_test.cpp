@@ -239,6 +239,18 @@ TEST(RunCommand, EndsWithWhatTheClientsFollowed) {
   EXPECT_THAT(failed.err, HasSubstr("no plan was followed\n"));
 }
 
+TEST(RunCommand, EndsAlikeByEachSignalWithTheRecordOfRanksThatLeftNoWord) {
+  for (const auto& [name, number] : {std::pair("TERM", SIGTERM), std::pair("INT", SIGINT)}) {
+    const std::string script =
+        std::string("echo plans were followed in 3 of 9 iterations > \"$LOWGEAR_ATTACHED_MARK.") +
+        "last-1\"; : > \"$LOWGEAR_ATTACHED_MARK\"; kill -" + name + " $PPID; exec sleep 3600";
+    const ProgramResult stopped = run({"--record", "out", "--", "sh", "-c", script});
+    EXPECT_EQ(stopped.signal, number);
+    EXPECT_THAT(stopped.err, HasSubstr("plans were followed in 3 of 9 iterations\n"));
+    EXPECT_THAT(stopped.err, HasSubstr("stopped by signal " + std::to_string(number) + " ("));
+  }
+}
+
 TEST(RunCommand, FailsUnderStrictWhereItsPlanWasNotFollowed) {
   const TemporaryFolder folder;
   write_text(folder / "plan.json", "{}");

@@ -69,6 +69,7 @@ TEST_F(ServeCommand, ServesFromACheckoutWithoutAConfiguration) {
   server.send_signal(SIGTERM);
   const ProgramResult served = server.wait();
   EXPECT_EQ(served.exit_code, 0) << served.err;
+  EXPECT_THAT(served.err, HasSubstr("stopped; jobs continue once a server starts with "));
 }
 
 TEST_F(ServeCommand, BacksUpARunningServerAndRestoresIt) {

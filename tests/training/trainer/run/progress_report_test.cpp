@@ -34,8 +34,22 @@ TEST(ServerPresence, SaysOnceThatTheServerIsAwayAndOnceThatItIsBack) {
   EXPECT_EQ(server.observe(0, ""), "the server http://planner:7787 responds again");
   server.count_step();
   EXPECT_EQ(server.steps_without(), 3);
-  EXPECT_EQ(server.summary(),
-            "3 of 4 steps were done without the server: http://planner:7787: cannot be reached: it does not respond");
+  EXPECT_EQ(
+      server.summary(),
+      "3 of 4 steps were done with up to 4 of 4 ranks without the server: http://planner:7787: cannot be reached: "
+      "it does not respond");
+}
+
+TEST(ServerPresence, StatesInTheEndTheReasonOfAllRanksAndNotThatOfTheLastToReturn) {
+  ServerPresence server("http://planner:7787", 4);
+  (void)server.observe(4, "http://planner:7787: cannot be reached: Connection refused");
+  server.count_step();
+  EXPECT_EQ(server.observe(1, ""), "");
+  server.count_step();
+  EXPECT_EQ(
+      server.summary(),
+      "2 of 2 steps were done with up to 4 of 4 ranks without the server: http://planner:7787: cannot be reached: "
+      "Connection refused");
 }
 
 TEST(ServerPresence, CountsRanksThatAloneHaveNoAnswer) {
@@ -103,7 +117,8 @@ TEST(RunTotals, AreInvalidAsTheReportOfTheirMetricsIs) {
   marked.invalid = true;
   totals.add(marked);
   totals.add(marked);
-  EXPECT_NE(totals.summary().text().find("\ninvalid: the real computation took longer"), std::string::npos);
+  EXPECT_NE(totals.summary().text().find("\ninvalid: these times and energies do not count: the real "),
+            std::string::npos);
   EXPECT_NE(totals.summary().json().find("\"invalid\":true"), std::string::npos);
   IterationResult valid = marked;
   valid.invalid = false;
@@ -186,7 +201,7 @@ TEST_F(Metrics, CountRanksWhoseEnergyIsThatOfPowerReadings) {
   EXPECT_THAT(content().substr(0, content().find('\n')), Not(HasSubstr("ranks_by_power_readings")));
 }
 
-TEST_F(Metrics, SayOnceInTheFirstStepsThatTheyWillBeInvalid) {
+TEST_F(Metrics, SayOnceInTheFirstStepsThatTheyAreInvalidAndOnceThatTheyCountAgain) {
   config_.simulated_gpu.emplace();
   ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
   IterationResult result;
@@ -203,7 +218,15 @@ TEST_F(Metrics, SayOnceInTheFirstStepsThatTheyWillBeInvalid) {
   const std::string said = testing::internal::GetCapturedStderr();
   constexpr const char* kWarning = "step 3: the real computation took longer than the kernels";
   EXPECT_THAT(said, HasSubstr(kWarning));
-  EXPECT_EQ(said.find("mean nothing while that lasts"), said.rfind("mean nothing while that lasts"));
+  EXPECT_EQ(said.find("do not count while that lasts"), said.rfind("do not count while that lasts"));
+  testing::internal::CaptureStderr();
+  result.invalid = false;
+  result.iteration = 4;
+  report.add(result);
+  report.add(result);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "step 5: times and energies count again: over the whole run the real computation does not take longer than "
+            "the kernels of the simulated GPUs\n");
 }
 
 TEST_F(Metrics, SayOnceThatSimulatedGpusIdleWithoutKernels) {
