@@ -33,6 +33,7 @@ class ProgramWords {
   explicit ProgramWords(const std::map<std::string, std::string>& variables);
   ProgramWords(const ProgramWords&) = delete;
   ProgramWords& operator=(const ProgramWords&) = delete;
+  ~ProgramWords() = default;
 
   /// Valid as long as this.
   [[nodiscard]] char* const* get() const { return pointers_.data(); }

@@ -92,7 +92,7 @@ double CheckedCounter::instead_of_step_j(double over_s) const {
 }
 
 EnergyVerdict CheckedCounter::add_step(const CounterReading& reading, double step_j) {
-  const EnergyVerdict verdict = judge_step(reading, step_j);
+  EnergyVerdict verdict = judge_step(reading, step_j);
   const double over_s = std::max(0.0, reading.time_s - changed_s_);
   const bool was_usable = recent_verdict_.usable() && span_verdict_.usable();
   if (verdict.usable()) {

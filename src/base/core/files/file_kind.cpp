@@ -94,7 +94,7 @@ bool is_safetensors(std::string_view content) {
   if (content.size() < sizeof header_bytes + 2) return false;
   std::memcpy(&header_bytes, content.data(), sizeof header_bytes);
   return header_bytes >= 2 && header_bytes <= content.size() - sizeof header_bytes &&
-         (is_at(content, sizeof header_bytes, "{\""sv) || is_at(content, sizeof header_bytes, "{}"sv));
+         (is_at(content, sizeof header_bytes, R"({")"sv) || is_at(content, sizeof header_bytes, "{}"sv));
 }
 
 }  // namespace

@@ -225,8 +225,8 @@ TEST_F(Metrics, SayOnceInTheFirstStepsThatTheyAreInvalidAndOnceThatTheyCountAgai
   report.add(result);
   report.add(result);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "step 5: times and energies count again: over the whole run the real computation does not take longer than "
-            "the kernels of the simulated GPUs\n");
+            "step 5: times and energies count again: the real computation does not take longer than the kernels of the "
+            "simulated GPUs\n");
 }
 
 TEST_F(Metrics, SayOnceThatSimulatedGpusIdleWithoutKernels) {
