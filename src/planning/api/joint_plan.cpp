@@ -41,6 +41,7 @@ ProfiledPipeline pipeline_in(const joint::JointProblem& problem, schedule::Sched
   pipeline.dag = build_dag(order);
   pipeline.schedule = std::move(order);
   pipeline.blocking_power_w = problem.blocking_power_w;
+  pipeline.simulated = problem.simulated;
   return pipeline;
 }
 
@@ -220,6 +221,7 @@ class JointPlanning {
   void keep_plan(std::size_t order, plan::Plan made) {
     if (has_same_clocks(made, last_)) return;
     made.gpu_name = options_->gpu_name;
+    made.simulated = problem_->simulated;
     made.clock_lead_s = options_->clock_lead_s;
     last_ = made;
     const auto number = static_cast<int>(result_.plans.size());

@@ -11,6 +11,7 @@
 
 #include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/plan/plan_run.h"
@@ -142,6 +143,7 @@ std::string summary_text(const PlanArguments& arguments, const PlanSummary& summ
                         change_pct(*result.asked_deadline_s, shown.time_s));
   }
   text += latency_text(arguments.planner.switch_latency, result);
+  text += simulated_text(result.pipeline.simulated);
   const std::filesystem::path out = arguments.out;
   text += fmt::format("report    {}\n", (out / output_file::kReport).string());
   text += verified_text(arguments.out, summary.verified.has_value());

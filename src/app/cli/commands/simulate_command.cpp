@@ -370,7 +370,7 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
     table.add_row({fmt::to_string(rank), fmt::format("{:.6f}", replays.timeline.busy_s[rank]),
                    fmt::format("{:.6f}", replays.timeline.blocked_s[rank])});
   }
-  text += table.text();
+  text += table.text() + simulated_text(planned.input.file.simulated);
   if (result.comparison) text += '\n' + comparison_text(result);
   return text;
 }

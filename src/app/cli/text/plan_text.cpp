@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/plan/plan_folder.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/numbers/figure_text.h"
@@ -302,7 +303,7 @@ std::string joint_plan_text(const std::string& out, const JointPlanSummary& summ
     text += fmt::format("partition {}\n          {}\n", partition_text(result.run.partition->chosen),
                         describe(*result.run.partition, {shown.time_s, shown.energy_j}));
   }
-  text += joint_gap_text(result);
+  text += joint_gap_text(result) + simulated_text(result.shown.simulated);
   const std::filesystem::path folder = out;
   text += fmt::format("report    {}\n", (folder / output_file::kReport).string());
   text += fmt::format("{}next      look at the report; train in the plan's order: {}\n",
