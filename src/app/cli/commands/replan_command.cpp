@@ -281,10 +281,7 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
   const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
   folder.commit();
   progress.reset();
-  for (const std::string& warning : summary.result.warnings) {
-    const bool is_finding = std::ranges::find(summary.result.findings, warning) != summary.result.findings.end();
-    is_finding ? console.warn(warning) : console.note(warning);
-  }
+  say_warnings(summary.result.warnings, summary.result.findings, {}, console);
   if (arguments.json) {
     Json json = joint_plan_json(arguments.out, summary);
     json.update(replanned_json(from, summary.result));

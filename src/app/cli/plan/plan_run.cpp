@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -313,6 +314,15 @@ JointPlanSummary make_joint_plans(const PlanArguments& arguments, JointInput inp
   contents.verified = summary.verified;
   folder.write(output_file::kReport, report::render_html_report(report::build_report(contents)));
   return summary;
+}
+
+void say_warnings(const std::vector<std::string>& warnings, const std::vector<std::string>& findings,
+                  const std::vector<std::string>& said, Console& console) {
+  for (const std::string& warning : warnings) {
+    if (std::ranges::find(said, warning) != said.end()) continue;
+    const bool is_finding = std::ranges::find(findings, warning) != findings.end();
+    is_finding ? console.warn(warning) : console.note(warning);
+  }
 }
 
 }  // namespace lowgear::cli

@@ -100,8 +100,11 @@ simulator::PipelineFigures against(const api::WorkReplan& replan, const simulato
 }  // namespace
 
 std::string clock_changes_text(double lead_s, double late_by_s) {
-  if (lead_s > 0)
-    return fmt::format("requested {} before their units, so that they change in time", duration_text(lead_s));
+  if (lead_s > 0) {
+    return fmt::format("requested {} before their units, {}", duration_text(lead_s),
+                       late_by_s > 0 ? fmt::format("and changed {} after these begin", duration_text(late_by_s))
+                                     : "so that they change in time");
+  }
   if (late_by_s > 0)
     return fmt::format("changed {} after their units begin, which all figures include", duration_text(late_by_s));
   return "changed at once (--switch-latency), which no GPU does";
