@@ -42,7 +42,7 @@ void check_written(const ProfileFile& file) {
 void check_derived(const StageProfile& profile) {
   (void)lowgear::profile::summarise(profile, std::vector<double>(static_cast<std::size_t>(profile.stages()), 83.64));
   require(lowgear::profile::at_fastest_settings(profile).stages() == profile.stages());
-  (void)lowgear::profile::with_virtual_stages(lowgear::profile::with_split_backward(profile, 0.5), 2);
+  (void)with_stages_on_ranks(lowgear::profile::with_split_backward(profile, 0.5), std::vector{0, 0});
 }
 
 }  // namespace

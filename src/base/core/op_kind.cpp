@@ -22,17 +22,14 @@ constexpr std::array<KindNames, kOpKindCount> kKinds = {{{"forward", 'F'},
 
 const KindNames& names_of(OpKind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
 
-template <typename Text>
-std::optional<OpKind> find_kind(Text text, Text KindNames::*member) {
-  const auto found = std::ranges::find(kScheduledKinds, text, [&](OpKind kind) { return names_of(kind).*member; });
-  return found == kScheduledKinds.end() ? std::nullopt : std::optional(*found);
-}
-
 }  // namespace
 
 std::string_view name(OpKind kind) { return names_of(kind).name; }
 
-std::optional<OpKind> op_kind_from_name(std::string_view text) { return find_kind(text, &KindNames::name); }
+std::optional<OpKind> op_kind_from_name(std::string_view text) {
+  const auto found = std::ranges::find(kScheduledKinds, text, [](OpKind kind) { return name(kind); });
+  return found == kScheduledKinds.end() ? std::nullopt : std::optional(*found);
+}
 
 std::string op_kind_names() {
   std::string names;
@@ -44,7 +41,5 @@ std::string op_kind_names() {
 }
 
 char letter(OpKind kind) { return names_of(kind).letter; }
-
-std::optional<OpKind> op_kind_from_letter(char text) { return find_kind(text, &KindNames::letter); }
 
 }  // namespace lowgear

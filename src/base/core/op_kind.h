@@ -44,7 +44,5 @@ inline constexpr auto kScheduledKinds =
 /// The letter of PyTorch's schedule notation: `F`, `B`, `I`, `W`; and `R` for a recomputation, `C` for a recomputing
 /// backward, which PyTorch does not have.
 [[nodiscard]] char letter(OpKind kind);
-/// The scheduled kind of this letter; empty when it is none.
-[[nodiscard]] std::optional<OpKind> op_kind_from_letter(char text);
 
 }  // namespace lowgear

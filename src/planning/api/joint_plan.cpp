@@ -41,6 +41,7 @@ ProfiledPipeline pipeline_in(const joint::JointProblem& problem, schedule::Sched
   pipeline.dag = build_dag(order);
   pipeline.schedule = std::move(order);
   pipeline.blocking_power_w = problem.blocking_power_w;
+  pipeline.simulated = problem.simulated;
   return pipeline;
 }
 
@@ -69,6 +70,20 @@ simulator::PipelineFigures full_clocks(const joint::JointProblem& problem, const
   return figures_of(replay_under(planning, max_clocks_mhz(planning), conditions));
 }
 
+/// Virtual stages are equal shares of a rank's layers, which whole layers cannot always be.
+std::optional<std::string> half_layers(const JointPlanResult& result, const profile::Partition& layers) {
+  for (const JointOrder& order : result.run.orders) {
+    const bool is_whole = std::ranges::all_of(layers, [&](int count) { return count % order.stages_per_rank == 0; });
+    if (is_whole) continue;
+    return fmt::format(
+        "order {}: its ranks have {} virtual stages each, planned as equal shares of their layers ({} by rank), which "
+        "are no whole layers on all ranks: stages of whole layers take other times; give numbers of layers that {} "
+        "divides, or plan without moving layers",
+        order.name, order.stages_per_rank, fmt::join(layers, ","), order.stages_per_rank);
+  }
+  return std::nullopt;
+}
+
 /// One call of `plan_jointly`.
 class JointPlanning {
  public:
@@ -85,7 +100,8 @@ class JointPlanning {
     result_.run.baseline = baseline;
   }
 
-  JointPlanResult make() {
+  /// `layers`: by rank, where the planner chose them.
+  JointPlanResult make(const std::optional<profile::Partition>& layers = {}) {
     search_orders();
     require_possible();
     make_all_plans();
@@ -93,10 +109,14 @@ class JointPlanning {
     bound_all_orders();
     if (is_example_profile(problem_->profile)) result_.warnings.emplace_back(profile::kExampleProfileNotice);
     compare_with_others();
+    if (layers) {
+      if (const auto doubt = half_layers(result_, *layers)) find(*doubt);
+    }
     return std::move(result_);
   }
 
-  /// The replayed plan for one deadline; none where no order keeps it.
+  /// The replayed plan for one deadline; none where no order keeps it. Leaves no order solved: plans number the orders
+  /// as they need them.
   std::optional<simulator::PipelineFigures> replayed_at(double deadline_s) {
     search_orders();
     deadline_s = deadline_or_fastest_s(deadline_s, fastest_rated_s_);
@@ -104,13 +124,20 @@ class JointPlanning {
     const std::size_t order = order_for(deadline_s);
     const plan::Plan made = solved_[order]->planner->plan(deadline_s);
     const ProfiledPipeline& pipeline = result_.orders[order].pipeline;
-    return figures_of(replay_under(pipeline.problem(), choices_for(made, pipeline.dag), conditions_of(*options_)));
+    const simulator::PipelineFigures figures =
+        figures_of(replay_under(pipeline.problem(), choices_for(made, pipeline.dag), conditions_of(*options_)));
+    for (CandidateOrder& candidate : candidates_) candidate.number.reset();
+    solved_.clear();
+    result_.orders.clear();
+    result_.run.orders.clear();
+    return figures;
   }
 
  private:
   /// Finds the few orders that plans may have. They are those of the problem, whatever deadlines were asked for: an
-  /// order that is found for one of them competes at all.
+  /// order that is found for one of them competes at all. Searches once.
   void search_orders() {
+    if (!candidates_.empty()) return;
     joint::OrderSearch search(*problem_, 0, progress_);
     const double fastest_s = search.fastest_s();
     const double slowest_s = search.slowest_s();
@@ -220,6 +247,7 @@ class JointPlanning {
   void keep_plan(std::size_t order, plan::Plan made) {
     if (has_same_clocks(made, last_)) return;
     made.gpu_name = options_->gpu_name;
+    made.simulated = problem_->simulated;
     made.clock_lead_s = options_->clock_lead_s;
     last_ = made;
     const auto number = static_cast<int>(result_.plans.size());
@@ -327,29 +355,6 @@ void require_own_policy(const PlanOptions& options) {
       fmt::format("the policy {} plans clocks for a given order: name a schedule", options.request.policy));
 }
 
-/// Time and energy of the problem's plan for one deadline; empty where no order keeps it.
-std::optional<simulator::PipelineFigures> plan_at(const joint::JointProblem& problem, PlanOptions options,
-                                                  double deadline_s, const simulator::PipelineFigures& baseline,
-                                                  Progress* progress) {
-  options.deadlines = {.deadline_s = deadline_s};
-  const PlanReceiver none;
-  return JointPlanning(problem, options, none, progress, baseline).replayed_at(deadline_s);
-}
-
-/// Virtual stages are equal shares of a rank's layers, which whole layers cannot always be.
-std::optional<std::string> half_layers(const JointPlanResult& result, const profile::Partition& layers) {
-  for (const JointOrder& order : result.run.orders) {
-    const bool is_whole = std::ranges::all_of(layers, [&](int count) { return count % order.stages_per_rank == 0; });
-    if (is_whole) continue;
-    return fmt::format(
-        "order {}: its ranks have {} virtual stages each, planned as equal shares of their layers ({} by rank), which "
-        "are no whole layers on all ranks: stages of whole layers take other times; give numbers of layers that {} "
-        "divides, or plan without moving layers",
-        order.name, order.stages_per_rank, fmt::join(layers, ","), order.stages_per_rank);
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 JointPlanResult plan_jointly(const joint::JointProblem& problem, const PlanOptions& options,
@@ -363,23 +368,26 @@ JointPlanResult plan_jointly(const joint::JointProblem& problem, const FreeLayer
   require_own_policy(options);
   const simulator::PipelineFigures baseline = full_clocks(problem, conditions_of(options));
   const double deadline_s = options.deadlines.deadline_s.value_or(baseline.time_s);
+  JointPlanning given(problem, options, receive, progress, baseline);
   const auto energy_j_of = [&](const joint::JointProblem& tried) {
-    const auto figures = plan_at(tried, options, deadline_s, baseline, progress);
+    const auto figures = &tried == &problem
+                             ? given.replayed_at(deadline_s)
+                             : JointPlanning(tried, options, receive, progress, baseline).replayed_at(deadline_s);
     return figures ? figures->energy_j : std::numeric_limits<double>::infinity();
   };
   const joint::PartitionChoice choice =
       choose_partition(problem, free.layers, free.given, deadline_s, energy_j_of, progress);
-  const bool moves = choice.chosen.partition != free.given;
-  const joint::JointProblem chosen = moves ? with_partition(problem, free.layers, choice.chosen.partition) : problem;
-  JointPlanResult result = JointPlanning(chosen, options, receive, progress, baseline).make();
-  result.run.partition = PartitionRun{
-      .given = free.given, .chosen = choice.chosen.partition, .tried = choice.tried, .deadline_s = deadline_s};
-  if (const auto doubt = half_layers(result, choice.chosen.partition)) {
-    result.warnings.push_back(*doubt);
-    result.findings.push_back(*doubt);
+  const profile::Partition& partition = choice.chosen.partition;
+  PartitionRun run{.given = free.given, .chosen = partition, .tried = choice.tried, .deadline_s = deadline_s};
+  JointPlanResult result;
+  if (partition == free.given) {
+    result = given.make(partition);
+  } else {
+    const joint::JointProblem moved = with_partition(problem, free.layers, partition);
+    result = JointPlanning(moved, options, receive, progress, baseline).make(partition);
+    run.given_plan = given.replayed_at(result.plans.at(static_cast<std::size_t>(result.shown_plan)).deadline_s);
   }
-  const double shown_s = result.plans.at(static_cast<std::size_t>(result.shown_plan)).deadline_s;
-  if (moves) result.run.partition->given_plan = plan_at(problem, options, shown_s, baseline, progress);
+  result.run.partition = std::move(run);
   return result;
 }
 

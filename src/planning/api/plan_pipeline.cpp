@@ -222,6 +222,7 @@ class Planning {
   void keep_plan(plan::Plan made) {
     if (has_same_clocks(made, last_)) return;
     made.gpu_name = options_->gpu_name;
+    made.simulated = result_.pipeline.simulated;
     made.clock_lead_s = options_->clock_lead_s;
     last_ = made;
     const int number = static_cast<int>(result_.plans.size());

@@ -61,9 +61,10 @@ struct OpChoices {
 /// Clocks for one iteration of a pipeline, per rank (GPU position in the pipeline) in the order of execution, with the
 /// figures it was planned with. All figures are *planned*, energies are for one GPU per rank.
 struct Plan {
-  std::string policy;    ///< which policy made it: `lowgear`, `envpipe`, ...
-  std::string schedule;  ///< name of the schedule
-  std::string gpu_name;  ///< model of GPU that it was made for, as the driver names it; empty: not stated
+  std::string policy;      ///< which policy made it: `lowgear`, `envpipe`, ...
+  std::string schedule;    ///< name of the schedule
+  std::string gpu_name;    ///< model of GPU that it was made for, as the driver names it; empty: not stated
+  bool simulated = false;  ///< its profile is of simulated GPUs
   int microbatches = 0;
   double deadline_s = 0;
   double time_s = 0;

@@ -19,6 +19,7 @@ namespace lowgear::plan {
 namespace {
 
 constexpr std::string_view kFormat = "lowgear.plan/1";
+constexpr const char* kSimulated = "simulated";               // the only origin of a plan that is stated
 constexpr std::size_t kMaxPlanValues = std::size_t{1} << 24;  // eight for an op
 constexpr int kMaxVirtualStages = 1'000'000;
 constexpr double kMaxEnergyJ = 1e18;
@@ -70,6 +71,13 @@ std::string read_gpu_name(const JsonView& view) {
   return name;
 }
 
+bool read_simulated(const JsonView& origin) {
+  if (origin.text() != kSimulated) {
+    origin.fail(fmt::format("unknown origin {}", quote(origin.text())), "write simulated, or leave it out");
+  }
+  return true;
+}
+
 std::string read_setting(const JsonView& view) {
   std::string setting = view.text();
   if (const auto problem = profile::problem_with_setting(setting)) view.fail(*problem);
@@ -118,6 +126,7 @@ std::string write_plan(const Plan& plan) {
   member("policy", json_string(plan.policy));
   member("schedule", json_string(plan.schedule));
   if (!plan.gpu_name.empty()) member("gpu", json_string(plan.gpu_name));
+  if (plan.simulated) member("origin", json_string(kSimulated));
   member("microbatches", fmt::to_string(plan.microbatches));
   member("deadline_s", number(plan.deadline_s));
   member("time_s", number(plan.time_s));
@@ -149,6 +158,7 @@ Plan read_plan(std::string_view text, const std::string& source) {
   plan.policy = document.at("policy").text();
   plan.schedule = document.at("schedule").text();
   if (document.has("gpu")) plan.gpu_name = read_gpu_name(document.at("gpu"));
+  if (document.has("origin")) plan.simulated = read_simulated(document.at("origin"));
   plan.microbatches = document.at("microbatches").integer_in(1, schedule::kMaxMicrobatches);
   plan.deadline_s = number_in(document.at("deadline_s"), 0, kMaxTimeS);
   plan.time_s = number_in(document.at("time_s"), 0, kMaxTimeS);

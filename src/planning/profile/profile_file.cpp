@@ -391,21 +391,15 @@ double read_error(const CsvTable& table, std::size_t row, std::string_view name)
   return error;
 }
 
-/// Planned rows whose `origin` is `simulated`.
-long long count_simulated(const CsvTable& table, const RowReader& reader) {
-  long long simulated = 0;
-  if (!table.has_column(kOrigin)) return simulated;
-  const std::size_t column = table.column(kOrigin);
-  for (std::size_t row = 0; row < table.rows(); ++row) {
-    simulated += table.text(row, column) == "simulated" && reader.is_planned(row) ? 1 : 0;
-  }
-  return simulated;
-}
-
-/// Rows whose `origin` is `predicted`.
-std::vector<PredictedRow> read_predicted(const CsvTable& table, const RowReader& reader) {
+/// Planned rows by the column `origin`.
+struct RowOrigins {
   std::vector<PredictedRow> predicted;
-  if (!table.has_column(kOrigin)) return predicted;
+  long long simulated = 0;
+};
+
+RowOrigins read_origins(const CsvTable& table, const RowReader& reader) {
+  RowOrigins origins;
+  if (!table.has_column(kOrigin)) return origins;
   const std::size_t column = table.column(kOrigin);
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const std::string& text = table.text(row, column);
@@ -413,13 +407,15 @@ std::vector<PredictedRow> read_predicted(const CsvTable& table, const RowReader&
       throw_input_error(table.where(row, column), fmt::format("unknown origin {}", quote(text)),
                         "write measured, simulated or predicted, or leave the cell empty");
     }
-    if (text != "predicted" || !reader.is_planned(row)) continue;
+    if (!reader.is_planned(row)) continue;
+    if (text == "simulated") ++origins.simulated;
+    if (text != "predicted") continue;
     const ProfileRow read = reader.read(row);
-    predicted.push_back({{read.stage, read.kind, read.measurement.clock_mhz},
-                         read_error(table, row, kTimeError),
-                         read_error(table, row, kEnergyError)});
+    origins.predicted.push_back({{read.stage, read.kind, read.measurement.clock_mhz},
+                                 read_error(table, row, kTimeError),
+                                 read_error(table, row, kEnergyError)});
   }
-  return predicted;
+  return origins;
 }
 
 /// A transfer that takes far longer than the forward of its stage, as it does in other units.
@@ -520,18 +516,19 @@ ProfileFile read_profile_file(std::string_view text, const std::string& source, 
   refuse_missing_kinds(file.profile, source);
   // Merged ranks are written as a profile, and read again.
   if (has_ranks) (void)profile_doubts(file.profile, {.source = source, .units = units});
-  file.predicted = read_predicted(table, reader);
+  RowOrigins origins = read_origins(table, reader);
+  file.predicted = std::move(origins.predicted);
   if (!file.predicted.empty()) {
     file.doubts.push_back(
         fmt::format("{}: {} of {} rows are predicted, not measured; measure a plan's clocks before "
                     "relying on its savings",
                     source, file.predicted.size(), rows_read));
   }
-  if (const long long simulated = count_simulated(table, reader); simulated > 0) {
-    file.simulated = true;
+  file.simulated = origins.simulated > 0;
+  if (file.simulated) {
     file.doubts.push_back(fmt::format(
         "{}: {} of {} rows are simulated, not measured: what a plan saves on real GPUs is not known from them", source,
-        simulated, rows_read));
+        origins.simulated, rows_read));
   }
   if (auto doubt = cut_doubt(text, file)) file.doubts.push_back(std::move(*doubt));
   file.columns = read_columns(table, reader, file.profile.stages());

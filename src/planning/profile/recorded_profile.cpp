@@ -83,6 +83,7 @@ class ProfileBuilder {
       clock_[key].sum_mhz += of_rank.clock.sum_mhz;
     }
     if (!rank.blocking) return;
+    const bool rank_knows_clocks = knows_clocks(rank);
     for (const int stage : rank.stages) {
       StageBlocking& blocking = blocking_[stage];
       ++blocking.ranks;
@@ -90,7 +91,7 @@ class ProfileBuilder {
       blocking.sum.power_w += rank.blocking->power_w;
       blocking.sum.error_w = std::hypot(blocking.sum.error_w, rank.blocking->error_w);
       blocking.sum.is_identified = blocking.sum.is_identified && rank.blocking->is_identified;
-      blocking.knows_clocks = blocking.knows_clocks && knows_clocks(rank);
+      blocking.knows_clocks = blocking.knows_clocks && rank_knows_clocks;
       for (const auto& [clock_mhz, power] : rank.blocking_by_clock) blocking.by_clock_w[clock_mhz].add(power.power_w);
     }
   }

@@ -179,23 +179,6 @@ StageProfile with_recomputation(const StageProfile& profile, std::optional<doubl
   return result;
 }
 
-StageProfile with_virtual_stages(const StageProfile& profile, int chunks) {
-  if (chunks < 1 || static_cast<long long>(chunks) * profile.stages() > kMaxStages) {
-    throw InputError(fmt::format(
-        "{} stages cannot have {} virtual stages each; give at least 1, and at most {} virtual stages in all",
-        profile.stages(), chunks, kMaxStages));
-  }
-  StageProfile virtual_profile(profile.stages() * chunks);
-  for (const StageOp& op : profile.ops()) {
-    for (int stage = op.stage; stage < virtual_profile.stages(); stage += profile.stages()) {
-      for (const auto& [clock_mhz, time_s, energy_j, setting, line] : op.measurements) {
-        virtual_profile.add(stage, op.kind, {clock_mhz, time_s / chunks, energy_j / chunks, setting});
-      }
-    }
-  }
-  return virtual_profile;
-}
-
 StageProfile at_fastest_settings(const StageProfile& profile) {
   StageProfile result(profile.stages());
   for (const StageOp& op : profile.ops()) {

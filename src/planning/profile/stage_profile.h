@@ -100,11 +100,6 @@ class StageProfile {
 /// Throws InputError if the profile has settings: `who` ("lowgear profile --fill") works on clocks alone.
 void refuse_settings(const StageProfile& profile, std::string_view who);
 
-/// A profile of `chunks` x S virtual stages from one of S stages: virtual stage v runs on stage v mod S and takes
-/// 1/`chunks` of its time and energy. For interleaved schedules on a profile that was not measured per chunk. Throws
-/// InputError when `chunks` is not positive or the stages become more than kMaxStages.
-[[nodiscard]] StageProfile with_virtual_stages(const StageProfile& profile, int chunks);
-
 /// A profile of virtual stages from one of S stages, one for each rank: virtual stage v runs on rank `rank_of_stage[v]`
 /// and takes an equal part of its stage's time and energy. For schedules with several stages a rank (interleaved, V) on
 /// a profile that was not measured per virtual stage. Throws InputError when a rank is not one of the profile's stages,

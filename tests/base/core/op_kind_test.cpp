@@ -29,18 +29,13 @@ TEST(OpKind, IsInSchedulesButForOne) {
             "forward, backward, input_gradient, weight_gradient, recomputation and recomputing_backward");
 }
 
-TEST(OpKind, IsFoundByNameAndLetter) {
-  for (const OpKind kind : kScheduledKinds) {
-    EXPECT_EQ(op_kind_from_name(name(kind)), kind);
-    EXPECT_EQ(op_kind_from_letter(letter(kind)), kind);
-  }
+TEST(OpKind, IsFoundByItsName) {
+  for (const OpKind kind : kScheduledKinds) EXPECT_EQ(op_kind_from_name(name(kind)), kind);
 }
 
 TEST(OpKind, IsNotFoundByAnythingElse) {
   for (const char* text : {"", "load", "Forward", "forward ", "f", "forward_backward"})
     EXPECT_FALSE(op_kind_from_name(text)) << text;
-  for (const char text : {'\0', 'f', 'X', ' ', letter(OpKind::forward_backward)})
-    EXPECT_FALSE(op_kind_from_letter(text)) << text;
 }
 
 }  // namespace

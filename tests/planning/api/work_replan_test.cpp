@@ -271,7 +271,8 @@ TEST(WorkReplan, RefusesWhatCannotBe) {
   WorkReplanRequest interleaved = sample_request();
   interleaved.partition = {2, 2, 2, 2, 2, 2};
   interleaved.profile = profile::layer_profile_of(
-      with_virtual_stages(planner::modelled_profile({0.05, 0.05, 0.05}, 1305), 2), interleaved.partition);
+      with_stages_on_ranks(planner::modelled_profile({0.05, 0.05, 0.05}, 1305), std::vector{0, 1, 2, 0, 1, 2}),
+      interleaved.partition);
   interleaved.before.schedule = interleaved.after.schedule = schedule::interleaved_schedule(3, 6, 2);
   EXPECT_THAT(error_of([&] { (void)replan_work(interleaved); }), HasSubstr("keep the partition"));
   interleaved.keep_partition = true;

@@ -90,6 +90,17 @@ TEST(WritePlan, HasTheAgreedForm) {
 )");
 }
 
+TEST(WritePlan, StatesThatItsGpusAreSimulated) {
+  Plan plan = small_plan();
+  plan.simulated = true;
+  const std::string text = write_plan(plan);
+  EXPECT_THAT(text, HasSubstr("  \"origin\": \"simulated\",\n"));
+  EXPECT_TRUE(read_plan(text, "plan.json").simulated);
+  EXPECT_FALSE(read_plan(write_plan(small_plan()), "plan.json").simulated);
+  EXPECT_THAT(error_of(edited("\"policy\"", "\"origin\": \"made up\", \"policy\"")),
+              HasSubstr("unknown origin \"made up\""));
+}
+
 TEST(WritePlan, LeavesOutABoundThatWasNotComputed) {
   Plan plan = small_plan();
   plan.lower_bound_j.reset();

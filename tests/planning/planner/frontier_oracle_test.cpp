@@ -77,7 +77,9 @@ TEST_P(PublishedPipelines, FrontierEqualsLinearProgram) {
   const bool interleaved = GetParam().schedule == "interleaved";
   profile::StageProfile profile = profile::read_profile_file(*text, GetParam().profile).profile;
   const int ranks = profile.stages();
-  profile = with_split_backward(interleaved ? with_virtual_stages(profile, 2) : profile, 0.5);
+  std::vector<int> rank_of_stage;
+  for (int stage = 0; stage < 2 * ranks; ++stage) rank_of_stage.push_back(stage % ranks);
+  profile = with_split_backward(interleaved ? with_stages_on_ranks(profile, rank_of_stage) : profile, 0.5);
   profile = with_recomputation(profile, 1);
   const schedule::PipelineDag dag = schedule::build_dag(
       schedule::make_schedule({GetParam().schedule, ranks, interleaved ? 2 * ranks : 12, interleaved ? 2 : 1, {}}));

@@ -29,7 +29,7 @@ TEST(PredictedRows, OfTheSameRowsAreTheSame) {
 
 TEST(PredictedRows, OfRowsMadeFromOthersHaveTheLargestShareOfTheClock) {
   const std::vector<PredictedRow> rows =
-      predicted_rows_of(given_profile(), kPredicted, with_virtual_stages(given_profile(), 2));
+      predicted_rows_of(given_profile(), kPredicted, with_stages_on_ranks(given_profile(), std::vector{0, 0}));
   ASSERT_EQ(rows.size(), 4U) << "forward and backward of two stages at 1200 MHz";
   for (const PredictedRow& row : rows) EXPECT_EQ(row.cell.clock_mhz, 1200);
   EXPECT_NEAR(rows[0].time_error_s, 0.1 * 0.06, 1e-12) << "the backward's tenth";

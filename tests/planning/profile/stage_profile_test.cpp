@@ -154,27 +154,6 @@ TEST(WithRecomputation, RefusesAShareThatIsNone) {
   }
 }
 
-TEST(WithVirtualStages, DividesEachStageAmongItsChunks) {
-  const StageProfile profile =
-      read_profile("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n1,forward,1410,0.2,40\n1,backward,1410,0.4,80\n");
-  const StageProfile chunked = with_virtual_stages(profile, 2);
-  ASSERT_EQ(chunked.stages(), 4);
-  for (const int stage : {1, 3}) {
-    EXPECT_EQ(chunked.at_clock(stage, OpKind::backward, 1410).time_s, 0.2);
-    EXPECT_EQ(chunked.at_clock(stage, OpKind::backward, 1410).energy_j, 40);
-  }
-  EXPECT_EQ(chunked.at_clock(2, OpKind::forward, 1410).energy_j, 15);
-  EXPECT_EQ(with_virtual_stages(profile, 1), profile);
-}
-
-TEST(WithVirtualStages, RefusesTooManyStages) {
-  const StageProfile profile(8);
-  EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, 0); }), HasSubstr("0 virtual stages"));
-  EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, -3); }), HasSubstr("-3 virtual stages"));
-  EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, std::numeric_limits<int>::max()); }),
-              HasSubstr("at most 65536 virtual stages"));
-}
-
 TEST(StageProfileOps, AreThoseThatHaveRowsStageByStage) {
   StageProfile profile(3);
   profile.add(2, OpKind::forward, {900, 2, 100});
@@ -192,7 +171,7 @@ TEST(StageProfileOps, AreThoseThatHaveRowsStageByStage) {
 
 TEST(SettingsOfAProfile, StayInProfilesMadeFromIt) {
   const StageProfile profile = read_profile_file(kWithSettings, "p.csv").profile;
-  EXPECT_EQ(with_virtual_stages(profile, 2).at_setting(1, OpKind::forward, 1400, "sm3").time_s, 0.06);
+  EXPECT_EQ(with_stages_on_ranks(profile, std::vector{0, 0}).at_setting(1, OpKind::forward, 1400, "sm3").time_s, 0.06);
   const StageProfile reduced = at_fastest_settings(profile);
   EXPECT_EQ(clocks_of(reduced, 0, OpKind::forward), (std::vector{1400, 1000}));
   EXPECT_EQ(reduced.at_max_clock(0, OpKind::forward).setting, "sm12");
@@ -212,13 +191,15 @@ TEST(StagesOnRanks, ArePartsOfTheirRanksStage) {
   EXPECT_DOUBLE_EQ(parts.at_max_clock(0, OpKind::forward).time_s, 0.03);
   EXPECT_DOUBLE_EQ(parts.at_max_clock(2, OpKind::backward).energy_j, 8);
   EXPECT_DOUBLE_EQ(parts.at_max_clock(3, OpKind::forward).energy_j, 3);
-  EXPECT_EQ(with_stages_on_ranks(profile, std::vector<int>{0, 1, 0, 1}), with_virtual_stages(profile, 2));
+  EXPECT_EQ(with_stages_on_ranks(profile, std::vector{0, 1}), profile);
 }
 
 TEST(StagesOnRanks, RefuseARankThatWasNotProfiled) {
   const StageProfile profile(2);
   EXPECT_THAT(error_of([&] { (void)with_stages_on_ranks(profile, std::vector<int>{0, 2}); }), HasSubstr("rank 2"));
   EXPECT_THAT(error_of([&] { (void)with_stages_on_ranks(profile, std::vector<int>{-1}); }), HasSubstr("rank -1"));
+  EXPECT_THAT(error_of([&] { (void)with_stages_on_ranks(profile, std::vector<int>(kMaxStages + 1)); }),
+              HasSubstr("at most 65536"));
 }
 
 TEST(SettingsOfAProfile, AreRowsOfTheirOwn) {

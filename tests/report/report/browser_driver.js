@@ -100,6 +100,8 @@
       !panel.querySelector('svg, canvas, table, dl')).map((panel) => panel.id);
     result.fetched = performance.getEntriesByType('resource').length;
     result.overflowPx = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+    result.tablesOverflowPx = Math.max(0, ...[...document.querySelectorAll('.table-box')].map((box) =>
+      box.scrollWidth - box.clientWidth));
     result.background = getComputedStyle(document.body).backgroundColor;
     result.injected = document.querySelectorAll('#injected').length;
     result.ready = document.documentElement.dataset.ready || '';

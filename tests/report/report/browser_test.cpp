@@ -119,8 +119,9 @@ TEST_F(BrowserTest, ShowsAComparisonWithLateClocks) {
   own.late_time_s = 1.0274;
   own.late_energy_j = 850.1;
   data.policies.push_back(own);
-  const Json seen = look_at(chromium(), render_html_report(data));
+  const Json seen = look_at(chromium(), render_html_report(data), {.width_px = 1000});
   EXPECT_EQ(seen["error"], "");
+  EXPECT_EQ(seen["tablesOverflowPx"], 0);
   EXPECT_EQ(seen["rows"]["policies"], data.policies.size() + 1) << "Lowgear's own plan is one row";
   EXPECT_EQ(seen["marks"], data.policies.size() + 1) << "and one point";
   EXPECT_THAT(seen["text"].get<std::string>(),

@@ -88,7 +88,7 @@ Op op_of(const Json& timeline, const Json& row, std::size_t index) {
   const double tick_s = timeline["tick_s"];
   const Json& cost = timeline["costs"][row["cost"][index].get<std::size_t>()];
   return {{.stage = cost[0],
-           .kind = op_kind_from_letter(cost[1].get<std::string>().at(0)).value(),
+           .kind = *std::ranges::find(kScheduledKinds, cost[1].get<std::string>().at(0), letter),
            .microbatch = row["microbatch"][index],
            .clock_mhz = cost[2],
            .start_s = row["start"][index].get<double>() * tick_s,

@@ -185,7 +185,7 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   const BlockingPower blocking = blocking_power_of(arguments, file, ranks);
   problem.blocking_power_w = blocking.by_rank_w;
   input.predicted = predicted_rows_of(file.profile, file.predicted, problem.profile);
-  input.simulated = file.simulated;
+  problem.simulated = file.simulated;
   input.doubts = doubts_of(file, blocking, arguments.gpu_name, arguments.units);
   return input;
 }

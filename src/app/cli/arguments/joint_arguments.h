@@ -53,7 +53,6 @@ struct JointInput {
   std::optional<api::FreeLayers> free_layers = {};    ///< where layers may move between ranks
   std::optional<double> switch_latency_s = {};        ///< of the profile; empty: unknown
   std::vector<profile::PredictedRow> predicted = {};  ///< rows of the problem's profile that no GPU measured
-  bool simulated = false;                             ///< the others are of simulated GPUs
   std::vector<std::string> doubts = {};               ///< why the profile may be wrong
 };
 

@@ -217,6 +217,10 @@ std::vector<std::string> doubts_of(const profile::ProfileFile& file, const Block
   return doubts;
 }
 
+std::string simulated_text(bool simulated) {
+  return simulated ? "simulated, not measured: what a plan saves on real GPUs is not known from these figures\n" : "";
+}
+
 void require_given(const PipelineArguments& arguments) {
   const ScheduleArguments& schedule = arguments.schedule;
   const bool is_file = !is_generator(schedule.schedule) && schedule.schedule != kFreeOrder;

@@ -88,6 +88,9 @@ struct BlockingPower {
                                                  std::string_view gpu_name,
                                                  profile::ImpossibleUnits units = profile::ImpossibleUnits::refuse);
 
+/// The line that marks printed figures whose profile is of simulated GPUs; empty for others.
+[[nodiscard]] std::string simulated_text(bool simulated);
+
 /// The blocking power that the user states, else that of the profile, else that of the GPU model from the estimator's
 /// table, else a share of the power of computing. Throws InputError as `blocking_power_from_argument` does.
 [[nodiscard]] BlockingPower blocking_power_of(const PipelineArguments& arguments, const profile::ProfileFile& file,

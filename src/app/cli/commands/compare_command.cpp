@@ -200,10 +200,13 @@ std::string step_text(const api::PolicyComparison& comparison, double unit_s) {
 }
 
 /// The page that was written, further figures and the next step.
-std::string ending(const CompareArguments& arguments) {
+std::string ending(const CompareArguments& arguments, bool simulated) {
   constexpr const char* kNext = "Next: write the plans with lowgear plan, the same options and --out DIR.\n";
-  if (!arguments.html.empty()) return fmt::format("page {}\n{}", arguments.html, kNext);
-  return fmt::format("{}{}", arguments.wide ? "" : "More figures: --wide, --html FILE. ", kNext);
+  return simulated_text(simulated) +
+         (!arguments.html.empty() ? fmt::format("page {}\n", arguments.html)
+          : arguments.wide        ? ""
+                                  : "More figures: --wide, --html FILE. ") +
+         kNext;
 }
 
 std::string clocks_text(const SwitchLatencyArgument& latency) {
@@ -293,10 +296,11 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
     console.print_json(json);
   } else {
     console.print(arguments.wide ? wide_table(comparison, published_pct) + '\n' +
-                                       wide_explanation(comparison, arguments.perseus.unit_s) + ending(arguments) +
-                                       late_changes(comparison, latency)
+                                       wide_explanation(comparison, arguments.perseus.unit_s) +
+                                       ending(arguments, pipeline.simulated) + late_changes(comparison, latency)
                                  : comparison_table(comparison) + '\n' +
-                                       explanation(comparison, latency, arguments.perseus.unit_s) + ending(arguments));
+                                       explanation(comparison, latency, arguments.perseus.unit_s) +
+                                       ending(arguments, pipeline.simulated));
     print_notes(comparison, input, console);
   }
   return ExitCode::ok;

@@ -134,7 +134,7 @@ ExitCode run_emulate(const EmulateArguments& arguments, Console& console) {
   if (arguments.json) {
     console.print_json(emulation_json(arguments, emulations));
   } else {
-    console.print(emulation_text(emulations));
+    console.print(emulation_text(emulations) + simulated_text(file.simulated));
   }
   return ExitCode::ok;
 }

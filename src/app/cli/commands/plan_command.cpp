@@ -11,6 +11,7 @@
 
 #include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/plan/plan_run.h"
@@ -142,6 +143,7 @@ std::string summary_text(const PlanArguments& arguments, const PlanSummary& summ
                         change_pct(*result.asked_deadline_s, shown.time_s));
   }
   text += latency_text(arguments.planner.switch_latency, result);
+  text += simulated_text(result.pipeline.simulated);
   const std::filesystem::path out = arguments.out;
   text += fmt::format("report    {}\n", (out / output_file::kReport).string());
   text += verified_text(arguments.out, summary.verified.has_value());
@@ -191,20 +193,6 @@ void say_doubts(const std::vector<std::string>& doubts, const PlanCommandArgumen
   for (const std::string& doubt : doubts) console.warn(doubt);
 }
 
-/// Those of a result but for the doubts that have been said.
-template <class Result>
-void say_warnings(const Result& result, const std::vector<std::string>& doubts, const PlanCommandArguments& arguments,
-                  Console& console) {
-  for (const std::string& warning : result.warnings) {
-    if (std::ranges::find(doubts, warning) != doubts.end()) continue;
-    if (std::ranges::find(result.findings, warning) == result.findings.end()) {
-      console.note(warning);
-    } else if (!arguments.quiet) {
-      console.warn(warning);
-    }
-  }
-}
-
 /// With a free order.
 ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console) {
   JointInput input = load_joint_input(arguments.plan.pipeline, arguments.plan.memory_limit, arguments.plan.layers);
@@ -219,7 +207,7 @@ ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console)
   folder.commit();
   progress.reset();
   if (!replaced.empty()) console.note(replaced);
-  say_warnings(summary.result, doubts, arguments, console);
+  if (!arguments.quiet) say_warnings(summary.result.warnings, summary.result.findings, doubts, console);
   if (arguments.json) {
     console.print_json(joint_plan_json(plan.out, summary));
   } else if (!arguments.quiet) {
@@ -252,7 +240,7 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   folder.commit();
   progress.reset();
   if (!replaced.empty()) console.note(replaced);
-  say_warnings(summary.result, doubts, arguments, console);
+  if (!arguments.quiet) say_warnings(summary.result.warnings, summary.result.findings, doubts, console);
   if (arguments.json) {
     console.print_json(summary_json(plan, summary));
   } else if (!arguments.quiet) {

@@ -12,6 +12,7 @@
 
 #include "app/cli/arguments/estimate_input.h"
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/profile_arguments.h"
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
@@ -168,16 +169,17 @@ ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   for (const std::string& doubt : doubts) console.warn(doubt);
   const power::PredictedClocks filled = fill(file, arguments, nullptr, console);
   const profile::FewClockFit& fit = filled.fit;
-  write_results(arguments, file, error_csv(fit, nullptr), nullptr, console);
+  write_results(arguments, file, error_csv(fit, nullptr, file.simulated), nullptr, console);
   write_page(arguments, file.profile, "given and predicted", std::move(doubts));
   if (arguments.json) {
-    Json json = filled_json(fit);
+    Json json = filled_json(fit, file.simulated);
     if (!filled.shares.empty()) json["time_shares"] = time_shares_json(filled.shares);
     json["out"] = arguments.out;
     json["errors_out"] = arguments.errors_path();
     console.print_json(json);
   } else {
-    console.print(filled_table(fit) + time_shares_table(filled.shares) + next_text(arguments));
+    console.print(filled_table(fit, file.simulated) + time_shares_table(filled.shares) +
+                  simulated_text(file.simulated) + next_text(arguments));
     console.note(fmt::format("which rows are predicted and which are measured: see {}", arguments.errors_path()));
   }
   return ExitCode::ok;
@@ -246,7 +248,6 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   const std::optional<profile::SwitchLatency> latency =
       arguments.merak.empty() && !work ? find_switch_latency(recordings) : std::optional<profile::SwitchLatency>();
   for (const std::string& warning : recorded.warnings) console.warn(warning);
-  if (recorded.simulated) console.note("made from simulated GPUs: simulated, not measured");
   Json json = recorded_json(recorded);
   if (latency) json["switch_latency"] = switch_latency_json(*latency);
   // The check of a reader: every stage has the kinds that a plan needs.
@@ -266,10 +267,10 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   std::string shares;
   if (arguments.fills()) {
     const power::PredictedClocks filled = fill(file, arguments, &recorded, console);
-    json["filled"] = filled_json(filled.fit);
+    json["filled"] = filled_json(filled.fit, file.simulated);
     if (!filled.shares.empty()) json["time_shares"] = time_shares_json(filled.shares);
     shares = time_shares_table(filled.shares);
-    write_results(arguments, file, error_csv(filled.fit, &recorded), work ? &*work : nullptr, console);
+    write_results(arguments, file, error_csv(filled.fit, &recorded, file.simulated), work ? &*work : nullptr, console);
     write_page(arguments, file.profile, basis + " and predicted", recorded.warnings);
   } else {
     write_results(arguments, file, error_csv(recorded), work ? &*work : nullptr, console);
@@ -285,7 +286,7 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   } else {
     console.print(recorded_table(recorded) + (work ? work_table(*work) : "") + shares +
                   activations_text(activations.bytes) + switch_latency_text(latency, recordings) +
-                  next_text(arguments, schedule));
+                  simulated_text(recorded.simulated) + next_text(arguments, schedule));
   }
   return ExitCode::ok;
 }

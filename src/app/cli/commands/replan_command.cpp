@@ -12,6 +12,7 @@
 
 #include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/plan/plan_folder.h"
 #include "app/cli/plan/plan_run.h"
@@ -122,6 +123,7 @@ JointInput joint_input(const FollowedPlan& plan, const FreeOrderChange& change) 
   joint::JointProblem& problem = input.problem;
   problem.profile = stage_profile_of(changed, partition);
   problem.blocking_power_w = run.blocking_power_w;
+  problem.simulated = plan.contents.chosen.simulated;
   problem.microbatches = change.work.microbatches.value_or(plan.contents.schedule.microbatches);
   problem.memory = joint::parse_memory_limit(change.memory_limit.value_or(planned_limit));
   require_backwards(input, partition);
@@ -216,6 +218,7 @@ void write_plan_folder(const ReplanArguments& arguments, const api::RunContents&
   PipelineInput input;
   input.file.source = contents.run.profile;
   input.pipeline = work.pipeline;
+  input.pipeline.simulated = contents.chosen.simulated;
   take_clocks_of(contents, plan.planner, input.file.switch_latency_s);
   StagedDirectory folder(arguments.out, std::string(output_file::kRun));
   const int layers = std::accumulate(work.partition.begin(), work.partition.end(), 0);
@@ -244,7 +247,7 @@ ExitCode run_with_kept_order(const ReplanArguments& arguments, const FollowedPla
     console.print_json(json);
     return ExitCode::ok;
   }
-  console.print(replan_text(replan));
+  console.print(replan_text(replan) + simulated_text(contents.chosen.simulated));
   if (!arguments.out.empty()) {
     console.print(fmt::format("next      check the proof: lowgear verify {}\n", shell_word(arguments.out)));
   }
@@ -278,10 +281,7 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
   const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
   folder.commit();
   progress.reset();
-  for (const std::string& warning : summary.result.warnings) {
-    const bool is_finding = std::ranges::find(summary.result.findings, warning) != summary.result.findings.end();
-    is_finding ? console.warn(warning) : console.note(warning);
-  }
+  say_warnings(summary.result.warnings, summary.result.findings, {}, console);
   if (arguments.json) {
     Json json = joint_plan_json(arguments.out, summary);
     json.update(replanned_json(from, summary.result));

@@ -123,7 +123,7 @@ ExitCode show_profile(const ShowArguments& arguments, Console& console) {
     return ExitCode::ok;
   }
   if (modelled) console.note(profile::kExampleProfileNotice);
-  console.print(summary_table(rows) +
+  console.print(summary_table(rows) + simulated_text(file.simulated) +
                 fmt::format("Next: lowgear plan {} --microbatches M\n", shell_word(arguments.profile)));
   return ExitCode::ok;
 }

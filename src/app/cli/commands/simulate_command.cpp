@@ -17,6 +17,7 @@
 #include "app/cli/plan/plan_folder.h"
 #include "app/cli/terminal/progress.h"
 #include "app/cli/terminal/table.h"
+#include "app/cli/text/plan_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/memory_files.h"
@@ -339,15 +340,6 @@ std::string figures_line(std::string_view what, double time_s, double energy_j, 
   return fmt::format("{:<10}{:12.6f} s  {:12.3f} J{}", what, time_s, energy_j, end);
 }
 
-/// Of a latency that is known and a plan whose clocks are requested ahead; empty otherwise.
-std::string requested_ahead_text(const SwitchLatencyArgument& latency) {
-  if (!latency.latency_s || latency.lead_s == 0) return "";
-  return fmt::format("clocks requested {} ahead, as the plan says: {}\n", duration_text(latency.lead_s),
-                     latency.late_by_s() > 0
-                         ? fmt::format("they change {} after their units begin", duration_text(latency.late_by_s()))
-                         : "none is late");
-}
-
 std::string simulation_text(const PlannedPipeline& planned, const Simulation& result,
                             const SwitchLatencyArgument& latency) {
   const api::PlanReplays& replays = result.replays;
@@ -355,7 +347,9 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
   if (planned.plan) text += figures_line("planned", planned.plan->time_s, planned.plan->energy_j);
   if (replays.unslowed) text += figures_line("unslowed", replays.unslowed->time_s, replays.unslowed->energy_j);
   text += figures_line("replayed", replays.timeline.time_s, replays.timeline.energy_j_total);
-  text += requested_ahead_text(latency);
+  if (latency.latency_s && latency.lead_s > 0) {
+    text += fmt::format("clocks    {}\n", clock_changes_text(latency.lead_s, latency.late_by_s()));
+  }
   if (replays.late) {
     text += fmt::format(
         "{}, if each clock changes {} after its unit begins: a usual latency, for want of --switch-latency\n",
@@ -372,7 +366,7 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
     table.add_row({fmt::to_string(rank), fmt::format("{:.6f}", replays.timeline.busy_s[rank]),
                    fmt::format("{:.6f}", replays.timeline.blocked_s[rank])});
   }
-  text += table.text();
+  text += table.text() + simulated_text(planned.input.file.simulated);
   if (result.comparison) text += '\n' + comparison_text(result);
   return text;
 }

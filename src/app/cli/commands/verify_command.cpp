@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/plan/plan_folder.h"
 #include "app/cli/terminal/help.h"
@@ -17,6 +18,7 @@
 #include "base/core/files/memory_files.h"
 #include "base/core/numbers/figure_text.h"
 #include "planning/api/run_folder.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::cli {
 namespace {
@@ -56,8 +58,13 @@ constexpr std::string_view kFilesText =
 struct Verified {
   planner::VerifyReport report;
   int shown_plan = 0;                      ///< of a folder that passes
+  bool simulated = false;                  ///< its profile is of simulated GPUs
   std::vector<std::string> warnings = {};  ///< with which it was planned, likewise
 };
+
+bool is_simulated(const planner::PlanFolder::File& profile) {
+  return profile::read_profile_file(profile.text, profile.name, profile::ImpossibleUnits::accept).simulated;
+}
 
 template <class Folder, class Contents>
 Verified verified(const VerifyArguments& arguments, const Folder& folder, const Contents& contents_of,
@@ -67,6 +74,7 @@ Verified verified(const VerifyArguments& arguments, const Folder& folder, const 
   if (!result.report.ok()) return result;
   api::RunContents contents = contents_of(folder);
   result.shown_plan = contents.chosen_plan;
+  result.simulated = is_simulated(folder.profile);
   result.warnings = std::move(contents.run.warnings);
   return result;
 }
@@ -93,9 +101,9 @@ std::string report_text(const VerifyArguments& arguments, const Verified& verifi
       "{}: verified\n"
       "  frontier  {}: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
       "  plans     {}: replayed to their figures, {}, largest proven gap {:.3g} %\n"
-      "{}{}{}next: {}\n",
+      "{}{}{}{}next: {}\n",
       arguments.folder, counted(report.vertices, "vertex", "vertices"), report.epsilon * kPercent, report.plans,
-      deadlines, report.max_gap_pct, all_orders, layers, kFilesText,
+      deadlines, report.max_gap_pct, all_orders, layers, kFilesText, simulated_text(verified.simulated),
       training_text(arguments.folder, verified.shown_plan));
 }
 
@@ -105,29 +113,30 @@ Json step_report_json(const VerifyArguments& arguments, const steps::StepVerifyR
           {"latest", report.latest},         {"failures", report.failures}};
 }
 
-std::string step_report_text(const VerifyArguments& arguments, const steps::StepVerifyReport& report) {
+std::string step_report_text(const VerifyArguments& arguments, const steps::StepVerifyReport& report, bool simulated) {
   if (!report.ok()) return fmt::format("{}: NOT verified\n", arguments.folder);
   constexpr double kPercent = 100;
   return fmt::format(
       "{}: verified\n"
       "  steps     {} replayed to their figures in each deal, {} at full clocks, the latest {:.3g} % after full "
       "clocks by predicted times\n"
-      "  replicas  {}: clocks measured, flow conserved; largest proven gap of a step {:.3g} %\n{}",
+      "  replicas  {}: clocks measured, flow conserved; largest proven gap of a step {:.3g} %\n{}{}",
       arguments.folder, report.steps, report.safe_steps, kPercent * report.latest,
-      counted(report.replicas, "plan", "plans"), report.max_gap_pct, kFilesText);
+      counted(report.replicas, "plan", "plans"), report.max_gap_pct, kFilesText, simulated_text(simulated));
 }
 
 ExitCode verify_plan_of_steps(const VerifyArguments& arguments, Console& console) {
+  const steps::StepFolder folder = read_steps_folder(arguments.folder);
   steps::StepVerifyReport report;
   {
     ProgressBar progress;
-    report = verify_steps(read_steps_folder(arguments.folder), progress);
+    report = verify_steps(folder, progress);
     add_missing_files(arguments.folder, report.failures);
   }
   if (arguments.json) {
     console.print_json(step_report_json(arguments, report));
   } else {
-    console.print(step_report_text(arguments, report));
+    console.print(step_report_text(arguments, report, report.ok() && is_simulated(folder.profile)));
     for (const std::string& failure : report.failures) console.error(failure);
   }
   return report.ok() ? ExitCode::ok : ExitCode::failed;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -214,13 +215,14 @@ class JointFiles {
           profile::write_profile_file({.profile = result.profile,
                                        .columns = {.blocking_power_w = input_->problem.blocking_power_w},
                                        .predicted = predicted_rows_of(result.profile),
-                                       .simulated = input_->simulated}));
+                                       .simulated = input_->problem.simulated}));
     if (input_->free_layers) {
       planner::MovedLayers& moved = files_.moved.emplace();
       write(moved.layers, output_file::kLayers, write_layer_profile(input_->free_layers->layers));
       write(moved.given_profile, output_file::kGivenProfile,
-            profile::write_profile_file(
-                {.profile = input_->problem.profile, .predicted = input_->predicted, .simulated = input_->simulated}));
+            profile::write_profile_file({.profile = input_->problem.profile,
+                                         .predicted = input_->predicted,
+                                         .simulated = input_->problem.simulated}));
     }
     write(files_.lower_bound, output_file::kLowerBound, api::write_frontier_table(result.lower_bound));
     write(files_.bound_prices, output_file::kJointBound, result.bound_prices);
@@ -238,7 +240,7 @@ class JointFiles {
                .columns = blocking_power_columns(order.pipeline.dag, order.pipeline.blocking_power_w),
                .switch_latency_s = input_->switch_latency_s,
                .predicted = predicted_rows_of(order.pipeline.profile),
-               .simulated = input_->simulated}));
+               .simulated = order.pipeline.simulated}));
     write(files.schedule, name(output_file::kSchedule), write_torch_csv(order.pipeline.schedule));
     write(files.frontier, name(output_file::kFrontier), api::write_frontier_table(order.frontier.vertices));
     write(files.certificate, name(output_file::kCertificate), order.frontier.certificate);
@@ -312,6 +314,15 @@ JointPlanSummary make_joint_plans(const PlanArguments& arguments, JointInput inp
   contents.verified = summary.verified;
   folder.write(output_file::kReport, report::render_html_report(report::build_report(contents)));
   return summary;
+}
+
+void say_warnings(const std::vector<std::string>& warnings, const std::vector<std::string>& findings,
+                  const std::vector<std::string>& said, Console& console) {
+  for (const std::string& warning : warnings) {
+    if (std::ranges::find(said, warning) != said.end()) continue;
+    const bool is_finding = std::ranges::find(findings, warning) != findings.end();
+    is_finding ? console.warn(warning) : console.note(warning);
+  }
 }
 
 }  // namespace lowgear::cli

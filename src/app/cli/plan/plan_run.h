@@ -3,12 +3,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "app/cli/arguments/envpipe_arguments.h"
 #include "app/cli/arguments/joint_arguments.h"
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/plan/plan_folder.h"
+#include "app/cli/terminal/console.h"
 #include "base/core/files/file.h"
 #include "base/core/progress.h"
 #include "planning/api/joint_plan.h"
@@ -68,5 +70,9 @@ struct JointPlanSummary {
 /// and Error when the plans do not pass verification.
 [[nodiscard]] JointPlanSummary make_joint_plans(const PlanArguments& arguments, JointInput input,
                                                 StagedDirectory& folder, Progress& progress);
+
+/// Warns of the findings of a result and notes its other warnings, but for those that were said before.
+void say_warnings(const std::vector<std::string>& warnings, const std::vector<std::string>& findings,
+                  const std::vector<std::string>& said, Console& console);
 
 }  // namespace lowgear::cli

@@ -291,6 +291,7 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
   plan.out = request.out;
   plan.replaced = replaced_text(request.out);
   plan.warnings = pipeline.doubts;
+  plan.simulated = pipeline.simulated;
   if (input.lengths) {
     for (const std::string& doubt : input.lengths->doubts)
       plan.warnings.push_back(fmt::format("{}: {}", request.steps.lengths, doubt));

@@ -43,6 +43,7 @@ struct StepsPlan {
   std::string out;
   std::string replaced;  ///< an earlier output of the folder; may be empty
   std::vector<std::string> warnings;
+  bool simulated = false;  ///< its profile is of simulated GPUs
   steps::StepsFile file;
   steps::StepRun run;
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/plan/plan_folder.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/numbers/figure_text.h"
@@ -99,8 +100,11 @@ simulator::PipelineFigures against(const api::WorkReplan& replan, const simulato
 }  // namespace
 
 std::string clock_changes_text(double lead_s, double late_by_s) {
-  if (lead_s > 0)
-    return fmt::format("requested {} before their units, so that they change in time", duration_text(lead_s));
+  if (lead_s > 0) {
+    return fmt::format("requested {} before their units, {}", duration_text(lead_s),
+                       late_by_s > 0 ? fmt::format("and changed {} after these begin", duration_text(late_by_s))
+                                     : "so that they change in time");
+  }
   if (late_by_s > 0)
     return fmt::format("changed {} after their units begin, which all figures include", duration_text(late_by_s));
   return "changed at once (--switch-latency), which no GPU does";
@@ -302,7 +306,7 @@ std::string joint_plan_text(const std::string& out, const JointPlanSummary& summ
     text += fmt::format("partition {}\n          {}\n", partition_text(result.run.partition->chosen),
                         describe(*result.run.partition, {shown.time_s, shown.energy_j}));
   }
-  text += joint_gap_text(result);
+  text += joint_gap_text(result) + simulated_text(result.shown.simulated);
   const std::filesystem::path folder = out;
   text += fmt::format("report    {}\n", (folder / output_file::kReport).string());
   text += fmt::format("{}next      look at the report; train in the plan's order: {}\n",

@@ -22,8 +22,8 @@ namespace lowgear::cli {
 /// The same for the report; `change` is for its title.
 [[nodiscard]] report::ChangedWork changed_work(const api::WorkReplan& replan, const api::WorkChange& change);
 
-/// When clocks change, as a plan counts with it: `lead_s` before their units agents request them, or `late_by_s` after
-/// these begin they change; neither: at once.
+/// When clocks change: `lead_s` before their units agents request them, and `late_by_s` after these begin they change;
+/// neither: at once.
 [[nodiscard]] std::string clock_changes_text(double lead_s, double late_by_s);
 
 /// A plan's number, deadline, time, energy, bound and switches.

@@ -17,8 +17,9 @@ namespace {
 
 constexpr std::string_view kErrorHeader = "stage,instruction,frequency,origin,time_error,energy_error,throttled\n";
 
-std::string_view name(profile::RowOrigin origin) {
-  return origin == profile::RowOrigin::measured ? "measured" : "predicted";
+std::string_view name(profile::RowOrigin origin, bool simulated) {
+  if (origin == profile::RowOrigin::predicted) return "predicted";
+  return simulated ? "simulated" : "measured";
 }
 
 std::string with_error(double value, double error) { return fmt::format("{:.6g} +-{:.2g}", value, error); }
@@ -160,7 +161,7 @@ Json switch_latency_json(const profile::SwitchLatency& latency) {
   return {{"latency_s", latency.latency_s}, {"error_s", latency.error_s}, {"changes", latency.changes}};
 }
 
-std::string filled_table(const profile::FewClockFit& fit) {
+std::string filled_table(const profile::FewClockFit& fit, bool simulated) {
   Table table({{"stage"},
                {"instruction", Table::Align::left},
                {"MHz"},
@@ -173,7 +174,7 @@ std::string filled_table(const profile::FewClockFit& fit) {
     const bool predicted = row.origin == profile::RowOrigin::predicted;
     table.add_row(
         {fmt::to_string(row.stage), std::string(name(row.kind)), fmt::to_string(row.value.clock_mhz),
-         std::string(name(row.origin)),
+         std::string(name(row.origin, simulated)),
          predicted ? with_error(row.value.time_s, row.time_error_s) : fmt::format("{:.6g}", row.value.time_s),
          predicted ? with_error(row.value.energy_j, row.energy_error_j) : fmt::format("{:.6g}", row.value.energy_j),
          row.is_throttled ? "plateau" : ""});
@@ -183,7 +184,7 @@ std::string filled_table(const profile::FewClockFit& fit) {
   return text;
 }
 
-Json filled_json(const profile::FewClockFit& fit) {
+Json filled_json(const profile::FewClockFit& fit, bool simulated) {
   Json models = Json::array();
   for (const profile::ClockModel& model : fit.models) {
     models.push_back({{"stage", model.stage},
@@ -198,8 +199,12 @@ Json filled_json(const profile::FewClockFit& fit) {
   }
   Json rows = Json::array();
   for (const profile::FilledRow& row : fit.rows) {
-    Json json = {{"stage", row.stage},           {"instruction", name(row.kind)}, {"frequency", row.value.clock_mhz},
-                 {"origin", name(row.origin)},   {"time_s", row.value.time_s},    {"energy_j", row.value.energy_j},
+    Json json = {{"stage", row.stage},
+                 {"instruction", name(row.kind)},
+                 {"frequency", row.value.clock_mhz},
+                 {"origin", name(row.origin, simulated)},
+                 {"time_s", row.value.time_s},
+                 {"energy_j", row.value.energy_j},
                  {"throttled", row.is_throttled}};
     if (row.origin == profile::RowOrigin::predicted) {
       json["time_error_s"] = row.time_error_s;
@@ -251,19 +256,16 @@ std::string error_csv(const profile::RecordedProfile& profile) {
   return text;
 }
 
-std::string error_csv(const profile::FewClockFit& fit, const profile::RecordedProfile* recorded) {
+std::string error_csv(const profile::FewClockFit& fit, const profile::RecordedProfile* recorded, bool simulated) {
   std::string text(kErrorHeader);
   for (const profile::FilledRow& row : fit.rows) {
     const profile::CellKey key{row.stage, row.kind, row.value.clock_mhz};
     const profile::RecordedCell* cell = find_cell(recorded, row);
-    if (row.origin == profile::RowOrigin::predicted) {
-      append_errors(text, key, "predicted", fmt::format("{},{}", row.time_error_s, row.energy_error_j),
-                    row.is_throttled);
-    } else if (cell != nullptr) {
-      append_errors(text, key, recorded->simulated ? "simulated" : "measured", errors_of(*cell), row.is_throttled);
-    } else {
-      append_errors(text, key, "measured", ",", row.is_throttled);
-    }
+    const std::string errors = row.origin == profile::RowOrigin::predicted
+                                   ? fmt::format("{},{}", row.time_error_s, row.energy_error_j)
+                               : cell != nullptr ? errors_of(*cell)
+                                                 : ",";
+    append_errors(text, key, name(row.origin, simulated), errors, row.is_throttled);
   }
   return text;
 }

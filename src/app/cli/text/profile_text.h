@@ -32,9 +32,9 @@ namespace lowgear::cli {
 /// Times by length at the highest clock, with their standard errors.
 [[nodiscard]] std::string work_table(const steps::WorkModel& work);
 
-/// A filled profile: each row says whether it is measured or predicted.
-[[nodiscard]] std::string filled_table(const profile::FewClockFit& fit);
-[[nodiscard]] Json filled_json(const profile::FewClockFit& fit);
+/// A filled profile: each row says whether it is measured (`simulated`: on simulated GPUs) or predicted.
+[[nodiscard]] std::string filled_table(const profile::FewClockFit& fit, bool simulated);
+[[nodiscard]] Json filled_json(const profile::FewClockFit& fit, bool simulated);
 
 /// Origin of predicted clocks: the part of each op's time that follows the clock, recorded or assumed. Empty without
 /// shares.
@@ -42,10 +42,11 @@ namespace lowgear::cli {
 [[nodiscard]] Json time_shares_json(std::span<const power::TimeShare> shares);
 
 /// The companion of a profile, `stage,instruction,frequency,origin,time_error,energy_error,throttled`: origin is
-/// `measured` or `predicted`, errors are standard errors in s and J, empty where they are unknown.
+/// `measured`, `simulated` or `predicted`, errors are standard errors in s and J, empty where they are unknown.
 [[nodiscard]] std::string error_csv(const profile::RecordedProfile& profile);
 /// The companion of a filled profile. `recorded` gives the errors of measured rows that it has, and may be null.
-[[nodiscard]] std::string error_csv(const profile::FewClockFit& fit, const profile::RecordedProfile* recorded);
+[[nodiscard]] std::string error_csv(const profile::FewClockFit& fit, const profile::RecordedProfile* recorded,
+                                    bool simulated);
 
 /// The origin of every (stage, kind, clock) of a composed profile, as a table and as an object.
 [[nodiscard]] std::string composed_table(const profile::ComposedProfile& composed);

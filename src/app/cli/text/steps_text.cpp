@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/plan/plan_folder.h"
 #include "app/cli/plan/plan_steps.h"
 #include "app/cli/terminal/table.h"
@@ -324,6 +325,7 @@ std::string steps_text(const StepsPlan& plan) {
   const StepTotals given = totals(plan.run, Deal::given, shown.times, shown.which);
   text += fmt::format("{} as dealt\n", lateness_words(plan, given));
   text += fmt::format("{}:\n{}", figures_words(plan, shown), table.text());
+  text += simulated_text(plan.simulated);
   text += fmt::format("report    {}\nnext      lowgear verify {}\n",
                       (std::filesystem::path(plan.out) / output_file::kReport).string(), shell_word(plan.out));
   return text;

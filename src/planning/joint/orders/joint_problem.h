@@ -46,6 +46,7 @@ struct JointProblem {
   std::vector<double> blocking_power_w;  ///< by rank
   int microbatches = 1;
   MemoryLimit memory = {};
+  bool simulated = false;  ///< the profile is of simulated GPUs
 
   [[nodiscard]] int ranks() const { return profile.stages(); }
   /// Whether the profile has input and weight gradients, so that an order may separate them.

@@ -35,7 +35,6 @@ class OrderSearch {
   OrderSearch& operator=(const OrderSearch&) = delete;
   ~OrderSearch() = default;
 
-  [[nodiscard]] const JointProblem& problem() const { return problem_; }
   /// Of all orders so far.
   [[nodiscard]] double fastest_s() const;
   [[nodiscard]] double slowest_s() const;

@@ -15,8 +15,6 @@
 
 namespace lowgear::trainer::compat {
 
-inline constexpr bool kTorch2 = TORCH_VERSION_MAJOR >= 2;
-
 /// Type of allocators' totals: signed in 1.13, unsigned in 2.x.
 template <typename Method>
 struct ReportedTotal;

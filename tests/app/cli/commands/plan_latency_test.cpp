@@ -78,7 +78,12 @@ TEST_F(PlanLatency, PlansAsIfClocksChangedAtOnceWhereTheAgentRequestsThemAhead) 
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
   std::vector<std::string> replay{"verify",           "--replay", out() + "/plans/00001.json", "--profile", profile_,
                                   "--blocking-power", "70",       "--switch-latency",          "20"};
-  EXPECT_THAT(run_lowgear(replay).out, HasSubstr("clocks requested 20 ms ahead, as the plan says: none is late\n"));
+  EXPECT_THAT(run_lowgear(replay).out,
+              HasSubstr("clocks    requested 20 ms before their units, so that they change in time\n"));
+  replay.back() = "30";
+  EXPECT_THAT(run_lowgear(replay).out,
+              HasSubstr("clocks    requested 20 ms before their units, and changed 10 ms after these begin\n"));
+  replay.back() = "20";
   replay.emplace_back("--json");
   EXPECT_NEAR(parse_json(run_lowgear(replay).out, "stdout")["time_s"].get<double>(),
               ahead["plans"][1]["time_s"].get<double>(), 1e-9)

@@ -88,7 +88,7 @@ TEST_F(ProfileCommand, MakesAProfileOfRecordings) {
   const ProgramResult result =
       run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--blocking-power-out", path("b.csv")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("simulated, not measured"));
+  EXPECT_THAT(result.out, HasSubstr("simulated, not measured"));
   const profile::StageProfile profile = profile::read_profile_file(read_file(path("p.csv")), "p.csv").profile;
   EXPECT_EQ(profile.stages(), 2);
   EXPECT_EQ(profile.measurements(1, OpKind::backward).size(), 4);
@@ -204,6 +204,39 @@ TEST_F(ProfileCommand, FillsAProfileThatIsThere) {
   EXPECT_EQ(
       profile::read_profile_file(read_file(path("all.csv")), "p").profile.measurements(1, OpKind::backward).size(), 13);
   EXPECT_THAT(read_file(path("all.html")), HasSubstr("given and predicted"));
+  EXPECT_THAT(result.out, Not(HasSubstr("measured  ")));
+  EXPECT_THAT(read_file(path("all.csv.errors.csv")), Not(HasSubstr(",measured,")));
+}
+
+TEST_F(ProfileCommand, TextsAndPlansOfSimulatedGpusSaySo) {
+  ASSERT_EQ(run_lowgear({"profile", path("job"), "--out", path("p.csv")}).exit_code, 0);
+  const std::vector<std::string> words = {path("p.csv"), "--microbatches", "4"};
+  const auto with_pipeline = [&](std::vector<std::string> command, const std::vector<std::string>& others = {}) {
+    command.insert(command.end(), words.begin(), words.end());
+    command.insert(command.end(), others.begin(), others.end());
+    return command;
+  };
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"show", path("p.csv")},
+           {"profile", "--fill", path("p.csv"), "--supported-clocks", "1400-800/50", "--out", path("all.csv")},
+           with_pipeline({"compare"}),
+           with_pipeline({"compare"}, {"--wide"}),
+           with_pipeline({"plan"}, {"--out", path("plan")}),
+           with_pipeline({"plan"}, {"--out", path("free"), "--schedule", "auto"}),
+           {"plan", "--change", path("plan"), "--layers", "8", "--freeze", "1", "--out", path("changed")},
+           {"verify", path("plan")},
+           {"verify", path("free")},
+           {"verify", "--replay", path("changed/plans/00000.json")},
+       }) {
+    SCOPED_TRACE(testing::PrintToString(command));
+    const ProgramResult result = run_lowgear(command);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("simulated, not measured"));
+  }
+  for (const char* const folder : {"plan", "free", "changed"}) {
+    EXPECT_THAT(read_file(path(folder) + "/plans/00000.json"), HasSubstr("\"origin\": \"simulated\"")) << folder;
+    EXPECT_THAT(read_file(path(folder) + "/profile.csv"), HasSubstr("simulated")) << folder;
+  }
 }
 
 TEST_F(ProfileCommand, StatesWhatActivationsTakeAndPlansWithIt) {
