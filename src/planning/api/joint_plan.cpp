@@ -119,10 +119,10 @@ class JointPlanning {
   /// as they need them.
   std::optional<simulator::PipelineFigures> replayed_at(double deadline_s) {
     search_orders();
-    deadline_s = deadline_or_fastest_s(deadline_s, fastest_rated_s_);
-    if (fastest_rated_s_ > deadline_s) return std::nullopt;
+    deadline_s = exact_s(deadline_s);
+    if (fastest_rated_s_ > rounded_s(deadline_s)) return std::nullopt;
     const std::size_t order = order_for(deadline_s);
-    const plan::Plan made = solved_[order]->planner->plan(deadline_s);
+    const plan::Plan made = plan_in(order, deadline_s);
     const ProfiledPipeline& pipeline = result_.orders[order].pipeline;
     const simulator::PipelineFigures figures =
         figures_of(replay_under(pipeline.problem(), choices_for(made, pipeline.dag), conditions_of(*options_)));
@@ -151,6 +151,7 @@ class JointPlanning {
     std::vector<double> times_s;
     for (std::size_t k = 0; k <= kCompared; ++k) times_s.push_back(at(k, kCompared));
     times_s.front() = fastest_rated_s_;
+    times_s.push_back(std::max(fastest_rated_s_, rounded_s(result_.run.baseline.time_s)));
     result_.orders_tried = search.orders().size();
     for (const std::size_t i : search.few_for(times_s, kOrderTolerance)) {
       candidates_.push_back({search.orders()[i], std::nullopt});
@@ -160,7 +161,7 @@ class JointPlanning {
   /// With late clocks each order says itself what it can keep.
   void require_possible() const {
     const std::optional<double> deadline_s = options_->deadlines.deadline_s;
-    if (!deadline_s || deadline_or_fastest_s(*deadline_s, fastest_rated_s_) >= fastest_rated_s_) return;
+    if (!deadline_s || rounded_s(exact_s(*deadline_s)) >= fastest_rated_s_) return;
     throw InputError(fmt::format(
         "deadline {} s cannot be kept: T_min, the fastest iteration of the orders that were found, is {} s; "
         "give it or a later one",
@@ -199,16 +200,31 @@ class JointPlanning {
     solved_.push_back(std::move(solved));
   }
 
+  /// Deadlines keep what is later by rounding only: T_min of an order is made of times rounded up.
+  static double rounded_s(double deadline_s) { return deadline_s * (1 + kDeadlineRounding); }
+
+  /// A deadline that was asked for as it is printed: the time of full clocks, or T_min.
+  [[nodiscard]] double exact_s(double deadline_s) const {
+    return deadline_or_fastest_s(deadline_or_fastest_s(deadline_s, result_.run.baseline.time_s), fastest_rated_s_);
+  }
+
+  plan::Plan plan_in(std::size_t order, double deadline_s) {
+    planner::PipelinePlanner& planner = *solved_[order]->planner;
+    plan::Plan made = planner.plan(std::max(deadline_s, std::min(planner.fastest_s(), rounded_s(deadline_s))));
+    made.deadline_s = deadline_s;
+    return made;
+  }
+
   /// The order of least energy among those that can keep the deadline, by the curves that rated them; the fastest where
   /// none can, which says so.
   [[nodiscard]] std::size_t order_for(double deadline_s) {
     std::vector<CandidateOrder*> by_energy;
     for (CandidateOrder& candidate : candidates_) by_energy.push_back(&candidate);
-    std::ranges::stable_sort(by_energy, {},
-                             [&](const CandidateOrder* one) { return one->rated.curve.energy_j_at(deadline_s); });
+    std::ranges::stable_sort(
+        by_energy, {}, [&](const CandidateOrder* one) { return one->rated.curve.energy_j_at(rounded_s(deadline_s)); });
     for (CandidateOrder* candidate : by_energy) {
       const std::size_t order = solved(*candidate);
-      if (solved_[order]->planner->fastest_s() <= deadline_s) return order;
+      if (solved_[order]->planner->fastest_s() <= rounded_s(deadline_s)) return order;
     }
     const auto fastest_s = [&](const CandidateOrder* one) { return solved_[*one->number]->planner->fastest_s(); };
     return *(*std::ranges::min_element(by_energy, {}, fastest_s))->number;
@@ -216,7 +232,7 @@ class JointPlanning {
 
   /// From the least time of the orders to the one of least energy; the first of equal ones.
   std::vector<double> all_deadlines() {
-    if (options_->deadlines.deadline_s) return {*options_->deadlines.deadline_s};
+    if (options_->deadlines.deadline_s) return {exact_s(*options_->deadlines.deadline_s)};
     const double fastest_s = solved_[order_for(fastest_rated_s_)]->planner->fastest_s();
     const bool only_from_fastest = options_->deadlines.slowdown_pct || options_->deadlines.plans == 1;
     if (only_from_fastest) return deadlines_s(options_->deadlines, {fastest_s, fastest_s});
@@ -239,7 +255,7 @@ class JointPlanning {
       if (progress_ != nullptr) {
         progress_->update("planning clocks", static_cast<double>(i) / static_cast<double>(deadlines.size()));
       }
-      keep_plan(orders[i], solved_[orders[i]]->planner->plan(deadlines[i]));
+      keep_plan(orders[i], plan_in(orders[i], deadlines[i]));
     }
   }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -11,8 +12,10 @@
 #include "planning/api/plan_pipeline.h"
 #include "planning/api/sample_pipeline.h"
 #include "planning/joint/orders/sample_orders.h"
+#include "planning/planner/planners/pipeline_planner.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/planner/progress_log.h"
+#include "planning/schedule/generators.h"
 #include "planning/simulator/replay.h"
 
 namespace lowgear::api {
@@ -89,6 +92,25 @@ TEST(PlanJointly, OfSeveralPlansOneTakesTheReferencesTime) {
   EXPECT_EQ(std::ranges::count_if(result.plans, same), 1);
   EXPECT_LT(result.shown.energy_j, result.run.baseline.energy_j);
   EXPECT_LE(result.shown.time_s, result.run.baseline.time_s * (1 + 1e-9));
+}
+
+// T_min of 1F1B, whose times are rounded up, is some picoseconds later than its full clocks.
+TEST(PlanJointly, NeedsAtMostWhatOneFOneBNeedsInTheTimeOfItsFullClocks) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 6; ++i) {
+    SCOPED_TRACE(i);
+    std::vector<double> forward_s(4);
+    for (double& stage_s : forward_s) stage_s = std::uniform_real_distribution<double>(0.04, 0.06)(random);
+    const joint::JointProblem problem = joint::sample_orders(forward_s, 9 + i, {.microbatches = {4 + i % 3}});
+    const JointPlanResult joint = planned(problem, {.deadlines = {.plans = 4}}).result;
+    planner::PipelinePlanner one_order(schedule::one_f_one_b_schedule(4, problem.microbatches), problem.profile,
+                                       problem.blocking_power_w, {});
+    EXPECT_LE(joint.shown.energy_j, one_order.plan(joint.run.baseline.time_s).energy_j * (1 + 1e-3));
+    const double printed_s = std::floor(joint.run.baseline.time_s * 1e5) / 1e5;
+    const JointPlanResult as_printed = planned(problem, {.deadlines = {.deadline_s = printed_s}}).result;
+    EXPECT_EQ(as_printed.shown.energy_j, joint.shown.energy_j);
+    EXPECT_EQ(as_printed.shown.deadline_s, joint.run.baseline.time_s);
+  }
 }
 
 TEST(PlanJointly, PlansADeadlineInTheSameWayByItselfAndAmongOthers) {
