@@ -202,11 +202,9 @@ std::string step_text(const api::PolicyComparison& comparison, double unit_s) {
 /// The page that was written, further figures and the next step.
 std::string ending(const CompareArguments& arguments, bool simulated) {
   constexpr const char* kNext = "Next: write the plans with lowgear plan, the same options and --out DIR.\n";
-  return simulated_text(simulated) +
-         (!arguments.html.empty() ? fmt::format("page {}\n", arguments.html)
-          : arguments.wide        ? ""
-                                  : "More figures: --wide, --html FILE. ") +
-         kNext;
+  const std::string origin = simulated_text(simulated);
+  if (!arguments.html.empty()) return fmt::format("{}page {}\n{}", origin, arguments.html, kNext);
+  return fmt::format("{}{}{}", origin, arguments.wide ? "" : "More figures: --wide, --html FILE. ", kNext);
 }
 
 std::string clocks_text(const SwitchLatencyArgument& latency) {

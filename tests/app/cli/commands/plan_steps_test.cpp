@@ -74,6 +74,18 @@ TEST_F(PlanSteps, PlansLengthsVerifiesAndReports) {
   EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 1);
 }
 
+TEST_F(PlanSteps, SaysThatItsProfileIsOfSimulatedGpus) {
+  std::string profile;
+  for (const std::string& line : lines_of(read_file(profile_))) {
+    profile += line + (profile.empty() ? ",origin\n" : ",simulated\n");
+  }
+  write_text(profile_, profile);
+  for (const ProgramResult& result : {plan(lengths_, {"--recorded", trace_}), run_lowgear({"verify", out()})}) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_NE(result.out.find("simulated, not measured"), std::string::npos) << result.out;
+  }
+}
+
 TEST_F(PlanSteps, PlansATraceWithOneClockPerReplica) {
   const ProgramResult result = plan(trace_, {"--clocks-per", "replica", "--no-ask-ahead", "--switch-latency", "10ms"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
