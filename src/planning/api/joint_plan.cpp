@@ -139,23 +139,34 @@ class JointPlanning {
   void search_orders() {
     if (!candidates_.empty()) return;
     joint::OrderSearch search(*problem_, 0, progress_);
+    joint::JointProblem smaller = *problem_;
+    smaller.memory = problem_->whole_half_rounds();
+    if (smaller.memory != problem_->memory) {
+      joint::OrderSearch within(smaller, 0, progress_);
+      for (joint::RatedOrder& order : few_orders(within, smaller)) search.consider(std::move(order.order));
+    }
+    for (joint::RatedOrder& order : few_orders(search, *problem_)) candidates_.push_back({std::move(order), {}});
+    fastest_rated_s_ = search.fastest_s();
+    require_lead_within(options_->clock_lead_s, fastest_rated_s_);
+    slowest_rated_s_ = search.slowest_s();
+  }
+
+  /// Improves the orders of a search, and takes few that are good everywhere.
+  std::vector<joint::RatedOrder> few_orders(joint::OrderSearch& search, const joint::JointProblem& problem) {
     const double fastest_s = search.fastest_s();
     const double slowest_s = search.slowest_s();
     const auto at = [&](std::size_t part, std::size_t parts) {
       return fastest_s + (slowest_s - fastest_s) * static_cast<double>(part) / static_cast<double>(parts);
     };
-    for (std::size_t k = 0; k < kAnchors; ++k) search.improve_at(at(k, kAnchors), joint::solves_for(*problem_));
-    fastest_rated_s_ = search.fastest_s();
-    require_lead_within(options_->clock_lead_s, fastest_rated_s_);
-    slowest_rated_s_ = search.slowest_s();
+    for (std::size_t k = 0; k < kAnchors; ++k) search.improve_at(at(k, kAnchors), joint::solves_for(problem));
     std::vector<double> times_s;
     for (std::size_t k = 0; k <= kCompared; ++k) times_s.push_back(at(k, kCompared));
-    times_s.front() = fastest_rated_s_;
-    times_s.push_back(std::max(fastest_rated_s_, rounded_s(result_.run.baseline.time_s)));
-    result_.orders_tried = search.orders().size();
-    for (const std::size_t i : search.few_for(times_s, kOrderTolerance)) {
-      candidates_.push_back({search.orders()[i], std::nullopt});
-    }
+    times_s.front() = search.fastest_s();
+    times_s.push_back(std::max(search.fastest_s(), rounded_s(result_.run.baseline.time_s)));
+    result_.orders_tried += search.orders().size();
+    std::vector<joint::RatedOrder> few;
+    for (const std::size_t i : search.few_for(times_s, kOrderTolerance)) few.push_back(search.orders()[i]);
+    return few;
   }
 
   /// With late clocks each order says itself what it can keep.

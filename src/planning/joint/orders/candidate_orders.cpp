@@ -71,19 +71,6 @@ std::vector<schedule::ListRule> rules_for(const schedule::StageLayout& layout, b
   return rules;
 }
 
-/// The given limit, and below it the next one of whole half rounds of the ranks: where a list fills a limit between
-/// them, the ranks' turns are irregular, which often costs more than the memory gains.
-std::vector<MemoryLimit> limits_to_fill(const JointProblem& problem) {
-  std::vector<MemoryLimit> limits{problem.memory};
-  const int half_round = std::max(problem.ranks() / 2, 1);
-  MemoryLimit lower = problem.memory;
-  for (int& most : lower.microbatches) {
-    if (most > half_round) most -= most % half_round;
-  }
-  if (lower != problem.memory) limits.push_back(std::move(lower));
-  return limits;
-}
-
 void add_lists(const schedule::ListScheduleRequest& asked, std::vector<schedule::Schedule>& orders) {
   schedule::ListScheduleRequest request = asked;
   for (schedule::ListRule& rule : rules_for(request.stages_of_rank, request.splits_backward)) {
@@ -121,14 +108,13 @@ std::vector<schedule::Schedule> list_orders(const JointProblem& problem, const s
                                             std::span<const schedule::StageTimes> times) {
   const auto chunks = static_cast<int>(layout.front().size());
   std::vector<schedule::Schedule> orders;
-  for (const MemoryLimit& limit : limits_to_fill(problem)) {
-    add_lists({.stages_of_rank = layout,
-               .microbatches = problem.microbatches,
-               .splits_backward = problem.may_split(),
-               .times = {times.begin(), times.end()},
-               .most_activations = most_activations(limit, problem.ranks(), problem.microbatches, chunks)},
-              orders);
-  }
+  schedule::ListScheduleRequest request{
+      .stages_of_rank = layout,
+      .microbatches = problem.microbatches,
+      .splits_backward = problem.may_split(),
+      .times = {times.begin(), times.end()},
+      .most_activations = most_activations(problem.memory, problem.ranks(), problem.microbatches, chunks)};
+  add_lists(request, orders);
   return orders;
 }
 

@@ -140,6 +140,15 @@ std::vector<int> activations_beyond_1f1b(const MemoryLimit& limit, int ranks, in
   return beyond;
 }
 
+MemoryLimit JointProblem::whole_half_rounds() const {
+  const int half_round = std::max(ranks() / 2, 1);
+  MemoryLimit lower = memory;
+  for (int& most : lower.microbatches) {
+    if (most > half_round && most < microbatches) most -= most % half_round;
+  }
+  return lower;
+}
+
 bool JointProblem::may_split() const {
   for (int stage = 0; stage < ranks(); ++stage) {
     if (!profile.has(stage, OpKind::input_gradient) || !profile.has(stage, OpKind::weight_gradient)) return false;

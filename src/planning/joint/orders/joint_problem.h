@@ -55,6 +55,9 @@ struct JointProblem {
   [[nodiscard]] bool may_join() const;
   /// The profile by virtual stage of an order: several stages of a rank are equal parts of it.
   [[nodiscard]] profile::StageProfile profile_of(const schedule::Schedule& order) const;
+  /// The next lower limit of memory of whole half rounds of the ranks, or the limit itself: an order that fills one
+  /// between them is irregular, which can cost more than its memory gains.
+  [[nodiscard]] MemoryLimit whole_half_rounds() const;
   /// Whether every rank has memory for the order.
   [[nodiscard]] bool fits(const schedule::Schedule& order) const;
 };

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "base/core/error_of.h"
+#include "planning/joint/orders/sample_orders.h"
 #include "planning/schedule/generators.h"
 
 namespace lowgear::joint {
@@ -24,6 +27,16 @@ TEST(MemoryLimit, CountsStageMicrobatchesWhereARankRunsSeveralStages) {
   EXPECT_THAT(most_activations({}, 3, 9, 2), ElementsAre(6, 4, 2));
   EXPECT_THAT(most_activations({.microbatches = {5}}, 3, 9, 2), ElementsAre(10, 10, 10));
   EXPECT_THAT(most_activations({.microbatches = {5}}, 3, 4, 2), ElementsAre(8, 8, 8));
+}
+
+TEST(MemoryLimit, HasALowerOneOfWholeHalfRounds) {
+  const auto lower = [](MemoryLimit memory) {
+    return sample_orders({0.05, 0.05, 0.05, 0.05}, 8, std::move(memory)).whole_half_rounds();
+  };
+  EXPECT_EQ(lower({{7}}), (MemoryLimit{{6}}));
+  EXPECT_EQ(lower({{5, 4, 3, 1}}), (MemoryLimit{{4, 4, 2, 1}}));
+  EXPECT_EQ(lower({{9}}), (MemoryLimit{{9}})) << "all microbatches fit";
+  EXPECT_EQ(lower({}), MemoryLimit{});
 }
 
 TEST(MemoryLimit, MayDifferByRankWithANumberForEach) {

@@ -84,19 +84,6 @@ TEST(OrderSearch, IsNeverAboveAScheduleThatFits) {
   }
 }
 
-TEST(OrderSearch, ListsOfALimitBetweenHalfRoundsIncludeThoseOfTheOneBelow) {
-  const auto lists = [](int limit) {
-    const JointProblem problem = sample_orders({0.050, 0.056, 0.052, 0.048}, 8, {.microbatches = {limit}});
-    const schedule::StageLayout layout = schedule::looped_layout(4, 2);
-    std::vector<std::vector<std::vector<schedule::Action>>> orders;
-    for (const schedule::Schedule& order : list_orders(problem, layout, times_at_full_clocks(problem, layout))) {
-      orders.push_back(order.ranks);
-    }
-    return orders;
-  };
-  EXPECT_THAT(lists(5), testing::IsSupersetOf(lists(4)));
-}
-
 TEST(OrderSearch, RatesAnOrderWithinAThousandthOfItsExactFrontier) {
   std::mt19937 random(5);
   for (int i = 0; i < 12; ++i) {
