@@ -143,7 +143,7 @@ Client::~Client() {
   meter_.reset();
   drain();
   refuse_what_differs();
-  if (recording_) recording_->finish(lost(), failure_);
+  if (recording_) recording_->finish(lost(), failure_text_.empty() ? failure_ : failure_text_);
   watch_recording();
   leave_mark();
   if (served_) served_->set_failure(failure_);
