@@ -146,7 +146,7 @@ Client::~Client() {
   drain();
   refuse_what_differs();
   watch_agent();
-  if (recording_) recording_->finish(lost(), failure_);
+  if (recording_) recording_->finish(lost(), failure_text_.empty() ? failure_ : failure_text_);
   watch_recording();
   leave_mark();
   if (served_) served_->set_failure(failure_);

@@ -179,6 +179,8 @@ class Client {
   /// What ends the process, such as the type of an exception, without its text, which may hold secrets: server and
   /// `lowgear run` learn it when the client closes. A C++ exception that closes it counts by itself. Empty: nothing.
   void set_failure(std::string failure) { failure_ = std::move(failure); }
+  /// Its text, which the recording alone has, on the user's own disk.
+  void set_failure_text(std::string text) { failure_text_ = std::move(text); }
   /// The process exits with this status, which is a failure where none is known.
   void set_exit_status(int status) {
     if (failure_.empty()) failure_ = "exit status " + std::to_string(status);
@@ -287,6 +289,7 @@ class Client {
   std::atomic<bool> recording_ended_{false};   ///< before the training
   LeaseState lease_state_ = LeaseState::none;  ///< as said last; of the thread next to training
   std::string failure_;
+  std::string failure_text_;  ///< empty: not known
   int exceptions_ = std::uncaught_exceptions();
   std::string mark_file_;                              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
   std::chrono::steady_clock::time_point recorded_at_;  ///< of the record next to the mark; of that thread

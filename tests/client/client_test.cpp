@@ -412,6 +412,22 @@ TEST_F(ClientTest, RecordsWhatTheProfilerReads) {
   EXPECT_THROW((void)open(), InputError) << "a recording is never overwritten";
 }
 
+TEST_F(ClientTest, RecordsTheTextOfItsFailureAndTellsOthersItsKindAlone) {
+  options_.agent_socket.clear();
+  options_.recording.folder = folder_ / "run";
+  const Environment environment = [&](std::string_view name) {
+    return name == "LOWGEAR_ATTACHED_MARK" ? std::optional((folder_ / "mark").string()) : std::nullopt;
+  };
+  {
+    Client client(options_, environment);
+    client.set_failure("RuntimeError");
+    client.set_failure_text("token abc: unknown");
+  }
+  EXPECT_THAT(read_file(folder_ / "run/rank-00000/recording.json"), HasSubstr("\"failure\": \"token abc: unknown\""));
+  EXPECT_THAT(read_file(folder_ / "mark"),
+              testing::AllOf(HasSubstr("rank 0 failed (RuntimeError)"), testing::Not(HasSubstr("abc"))));
+}
+
 TEST_F(ClientTest, RecordsTheIterationsThatAreAskedFor) {
   options_.agent_socket.clear();
   options_.recording.folder = folder_ / "run";

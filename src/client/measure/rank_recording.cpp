@@ -107,6 +107,7 @@ void RecordingWriter::write(const measure::GpuSample& sample) {
 }
 
 void RecordingWriter::flush() {
+  if (told_invalid_ != header_.invalid) try_write_header(0);
   for (Table* table : {&units_, &iterations_table_, &energy_}) {
     if (!problem_.empty()) return;
     table->stream.flush();
@@ -157,6 +158,7 @@ void RecordingWriter::try_write_header(std::uint64_t lost_units) {
 }
 
 void RecordingWriter::write_header(std::uint64_t lost_units) {
+  told_invalid_ = header_.invalid;
   Json json = {{"format", "lowgear.recording/1"},
                {"rank", header_.rank},
                {"world_size", header_.world_size},

@@ -53,7 +53,7 @@ class RecordingWriter {
   void write(const measure::GpuSample& sample);
   /// Flushes to the system, so that a killed process leaves most of its recording.
   void flush();
-  /// The header says why from `finish` on.
+  /// The header says why from the next `flush` on: a job may be killed.
   void set_invalid(std::string why) { header_.invalid = std::move(why); }
   /// Clocks are requested so long before their units from now on. The header says so at once: a job may be killed.
   void set_clock_lead(double lead_s);
@@ -89,6 +89,7 @@ class RecordingWriter {
   std::uint64_t whole_iterations_ = 0;  ///< when its table could last be written to
   std::uint64_t max_file_bytes_;
   bool has_ended_ = false;
+  std::string told_invalid_;  ///< as the header says it
   Table units_;
   Table iterations_table_;
   Table energy_;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -147,30 +148,27 @@ void warn_of(const launcher::TrainConfig& config) {
       "no checkpoint.folder\n");
 }
 
-/// Returns the exit status.
-int train(const Arguments& arguments) {
-  const Environment environment = process_environment();
-  const launcher::TrainConfig config = launcher::read_train_config(arguments.config, arguments.settings);
-  if (arguments.only_checks_device) {
-    require_device(config.cuda);
-    return EXIT_SUCCESS;
-  }
-  const client::RankInfo rank = client::job_rank_from_environment(environment);
-  const launcher::RankLayout layout = launcher::training_layout(config.parallel, training_schedule(config));
-  if (rank.world_size != layout.world_size()) {
-    throw InputError(fmt::format("{}: parallel: pp x dp x tp is {}, and the job has {} ranks", arguments.config,
-                                 layout.world_size(), rank.world_size));
-  }
-  client::Client client(client_options(config, rank, environment), environment);
+/// What is known before the training begins.
+struct Job {
+  const launcher::TrainConfig& config;
+  const launcher::RankLayout& layout;
+  const client::RankInfo& rank;
+  const Environment& environment;
+};
+
+/// Trains. Returns the exit status.
+int train(const Arguments& arguments, const Job& job, client::Client& client) {
+  const launcher::TrainConfig& config = job.config;
+  const client::RankInfo& rank = job.rank;
   if (config.server && config.adapt.freezing) {
     client.refuse(
         "the technique freezing changes the work and measures what that saves, which plans would change, too");
   }
   if (config.profile) client.name_plans("the clocks of energy.profile");
-  auto simulated_gpu = simulated_gpu_for(config, client, environment);
+  auto simulated_gpu = simulated_gpu_for(config, client, job.environment);
   const client::Status server = find_server(config, arguments, client);
   Backend backend =
-      connect_backend(config.cuda, layout, rank.rank, rank.local_rank, rendezvous_from(environment), kTimeout);
+      connect_backend(config.cuda, job.layout, rank.rank, rank.local_rank, rendezvous_from(job.environment), kTimeout);
   TrainingRun run(config, std::move(backend), client, std::move(simulated_gpu));
   std::optional<ProgressReport> report;
   if (rank.rank == 0) {
@@ -196,6 +194,29 @@ int train(const Arguments& arguments) {
   }
   run.finish();
   return run.all_steps_done() ? EXIT_SUCCESS : ended_early_exit_code();
+}
+
+/// The same, with a client that learns why it ends.
+int train(const Arguments& arguments) {
+  const Environment environment = process_environment();
+  const launcher::TrainConfig config = launcher::read_train_config(arguments.config, arguments.settings);
+  if (arguments.only_checks_device) {
+    require_device(config.cuda);
+    return EXIT_SUCCESS;
+  }
+  const client::RankInfo rank = client::job_rank_from_environment(environment);
+  const launcher::RankLayout layout = launcher::training_layout(config.parallel, training_schedule(config));
+  if (rank.world_size != layout.world_size()) {
+    throw InputError(fmt::format("{}: parallel: pp x dp x tp is {}, and the job has {} ranks", arguments.config,
+                                 layout.world_size(), rank.world_size));
+  }
+  client::Client client(client_options(config, rank, environment), environment);
+  try {
+    return train(arguments, {config, layout, rank, environment}, client);
+  } catch (const std::exception& error) {
+    client.set_failure_text(printable(first_line(error), 1000));
+    throw;
+  }
 }
 
 }  // namespace

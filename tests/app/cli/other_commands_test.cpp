@@ -240,6 +240,12 @@ TEST_F(Commands, SimulateRefusesRecordingsThatDoNotFit) {
   EXPECT_THAT(error({"--measured", recording, "--trace", (folder_ / "t").string(), "--iteration", "7"}),
               HasSubstr("--iteration 7: was not recorded completely; there are 3 from 0 to 2"));
   EXPECT_THAT(error({"--measured", (folder_ / "out").string()}), HasSubstr("holds no recording"));
+  const std::filesystem::path header = folder_ / "recording/rank-00001/recording.json";
+  std::string text = read_file(header);
+  write_text(header, text.insert(text.rfind('}'), R"(,"invalid":"its kernels were too short")"));
+  EXPECT_THAT(error({"--measured", recording, "--json"}),
+              HasSubstr("rank-00001: the recording is marked invalid: its kernels were too short; its times and "
+                        "energies mean nothing; record again"));
   std::filesystem::remove(folder_ / "recording/rank-00001/units.csv");
   EXPECT_THAT(error({"--measured", recording}), HasSubstr("rank-00001/units.csv"));
 }

@@ -65,6 +65,13 @@ TEST(RankRecording, IsMarkedWhereItsFiguresMeanNothingAndWhereItsRankFailed) {
   RankRecording recording({.folder = folder / "run", .existing = {}, .iterations = {}}, {}, 0);
   EXPECT_THAT(header(), HasSubstr("\"ended\": false"));
   recording.set_invalid("its kernels were too short");
+  recording.flush();
+  EXPECT_THAT(header(), AllOf(HasSubstr("\"invalid\": \"its kernels were too short\""), HasSubstr("\"ended\": false")))
+      << "a job may be killed";
+  recording.set_invalid("");
+  recording.flush();
+  EXPECT_EQ(header().find("invalid"), std::string::npos) << "later iterations outweigh those before";
+  recording.set_invalid("its kernels were too short");
   recording.finish(0, "RuntimeError");
   EXPECT_THAT(header(), AllOf(HasSubstr("\"invalid\": \"its kernels were too short\""),
                               HasSubstr("\"failure\": \"RuntimeError\""), HasSubstr("\"ended\": true")));

@@ -1,5 +1,6 @@
 """Signals to the real trainer, started without `lowgear train`, which would pass on how it takes them itself."""
 
+import json
 import os
 import shutil
 import signal
@@ -24,13 +25,13 @@ class LoneRankTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         (self.folder / "job.yaml").write_text(CONFIG)
 
-    def start(self, hang_up=signal.SIG_DFL):
+    def start(self, *words, hang_up=signal.SIG_DFL):
         """Starts the rank, which inherits what is to become of SIGHUP."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1",
                        "LOWGEAR_RENDEZVOUS": str(self.folder / "meeting")}
         self.rank = subprocess.Popen([TRAINER, "--set", f"metrics={self.folder / 'metrics.jsonl'}",
                                       "--set", f"checkpoint.folder={self.folder / 'ckpt'}",
-                                      str(self.folder / "job.yaml")],
+                                      *words, str(self.folder / "job.yaml")],
                                      env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                      restore_signals=True, preexec_fn=lambda: signal.signal(signal.SIGHUP, hang_up))
         self.addCleanup(self.rank.stderr.close)
@@ -69,6 +70,14 @@ class LoneRankTest(unittest.TestCase):
                 self.assertEqual((self.rank.returncode, err), (128 + number, ""))
                 newest = sorted((self.folder / "ckpt").glob("step-*/checkpoint.json"))[-1]
                 self.assertEqual(int(newest.parent.name[5:]), self.steps())
+
+    def test_its_recording_has_the_error_that_ended_it(self):
+        self.start("--require-server", "--set", f"energy.recording={self.folder / 'rec'}")
+        _, err = self.rank.communicate()
+        self.assertEqual(self.rank.returncode, 2, err)
+        recording = json.loads((self.folder / "rec" / "rank-00000" / "recording.json").read_text())
+        self.assertIn("no server is named", recording["failure"])
+        self.assertIn(f"error: {recording['failure']}\n", err)
 
     def test_started_to_ignore_hanging_up_it_continues(self):
         self.start(hang_up=signal.SIG_IGN)

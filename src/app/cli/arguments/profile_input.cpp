@@ -65,6 +65,15 @@ void load_ranks(const fs::path& folder, int part, std::vector<profile::Recording
   }
 }
 
+void refuse_invalid(const std::vector<profile::Recording>& recordings) {
+  const auto marked = std::ranges::find_if(recordings, [](const auto& each) { return !each.invalid.empty(); });
+  if (marked == recordings.end()) return;
+  throw_input_error({marked->source, 0, 0},
+                    fmt::format("the recording is marked invalid: {}; its times and energies mean nothing",
+                                printable(marked->invalid)),
+                    "record again; only lowgear profile takes it all the same, with --accept-invalid");
+}
+
 int clock_of(const std::string& text, const std::string& whole) {
   const std::optional<double> clock_mhz = parse_quantity(text, Unit::megahertz);
   if (!clock_mhz || !(*clock_mhz >= 1) || *clock_mhz > kMaxClockMhz || std::rint(*clock_mhz) != *clock_mhz) {
@@ -88,7 +97,7 @@ std::vector<int> clocks_of_range(const std::string& text, std::size_t dash, std:
 
 }  // namespace
 
-std::vector<profile::Recording> load_recordings(const std::vector<std::string>& paths) {
+std::vector<profile::Recording> load_recordings(const std::vector<std::string>& paths, MarkedInvalid marked) {
   std::vector<profile::Recording> recordings;
   for (const std::string& path : paths) {
     if (fs::exists(fs::path(path) / "recording.json")) {
@@ -103,6 +112,7 @@ std::vector<profile::Recording> load_recordings(const std::vector<std::string>& 
                         "name a folder with recording.json, or one with folders rank-00000, rank-00001, ...");
     }
   }
+  if (marked == MarkedInvalid::refused) refuse_invalid(recordings);
   return recordings;
 }
 

@@ -11,10 +11,15 @@
 
 namespace lowgear::cli {
 
+/// A recording whose `invalid` says that its times and energies mean nothing is an InputError, or the caller looks at
+/// the mark.
+enum class MarkedInvalid : unsigned char { refused, accepted };
+
 /// The recordings that the paths name: folders of one rank (`recording.json` in them), or folders of such folders
 /// (`rank-00000`, `rank-00001`, ..., and the same in `part-00001`, ... where the job was resumed), in the order of
 /// parts and ranks. Throws InputError when a folder is neither, or as `read_recording` does.
-[[nodiscard]] std::vector<profile::Recording> load_recordings(const std::vector<std::string>& paths);
+[[nodiscard]] std::vector<profile::Recording> load_recordings(const std::vector<std::string>& paths,
+                                                              MarkedInvalid marked);
 
 /// Size of the order that an attached job wrote next to its ranks' folders (`schedule.csv`).
 struct RecordedSchedule {

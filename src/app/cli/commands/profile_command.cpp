@@ -186,19 +186,12 @@ ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
 }
 
 std::vector<profile::Recording> load(const ProfileArguments& arguments) {
-  if (arguments.merak.empty()) return load_recordings(arguments.recordings);
+  // A profile has no place for the mark, so that a plan from it would not tell.
+  const MarkedInvalid marked = arguments.accepts_invalid ? MarkedInvalid::accepted : MarkedInvalid::refused;
+  if (arguments.merak.empty()) return load_recordings(arguments.recordings, marked);
   formats::MerakRun run = arguments.merak_run;
   run.clocks_mhz = parse_clocks(arguments.clocks);
   return load_merak(arguments.merak, run);
-}
-
-/// A profile has no place for the mark, so that a plan from it would not tell.
-void refuse_invalid(const std::vector<profile::Recording>& recordings) {
-  const auto marked = std::ranges::find_if(recordings, [](const auto& each) { return !each.invalid.empty(); });
-  if (marked == recordings.end()) return;
-  throw_input_error({marked->source, 0, 0},
-                    fmt::format("the recording is marked invalid: {}; a plan from it says nothing", marked->invalid),
-                    "record again, or make the profile all the same: --accept-invalid");
 }
 
 /// A log of clock changes of every rank, as Perseus names them.
@@ -233,7 +226,6 @@ std::optional<steps::WorkModel> fit_work(const ProfileArguments& arguments, std:
 
 ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   std::vector<profile::Recording> recordings = load(arguments);
-  if (!arguments.accepts_invalid) refuse_invalid(recordings);
   const std::optional<steps::WorkModel> work = fit_work(arguments, recordings, console);
   profile::ProfilingOptions profiling = arguments.profiling;
   const std::optional<RecordedSchedule> schedule =

@@ -70,7 +70,7 @@ struct Simulation {
 /// With energies that can be; names ranks that have no recording.
 std::vector<profile::Recording> load_settled_recordings(const std::vector<std::string>& paths,
                                                         std::vector<std::string>& warnings) {
-  std::vector<profile::Recording> recordings = load_recordings(paths);
+  std::vector<profile::Recording> recordings = load_recordings(paths, MarkedInvalid::refused);
   const std::string missing = profile::missing_text(recordings);
   if (!missing.empty()) warnings.push_back(missing + ": measured iterations are those of the other ranks");
   for (profile::Recording& recording : recordings) {

@@ -31,7 +31,7 @@ bool is_recording(const fs::path& path) {
 /// Clocks and temperatures of a run that was recorded; of the recorded part, if that is not all.
 void add_recording(const fs::path& folder, experiment::RunRecord& run) {
   const experiment::RunRecord recorded =
-      experiment::recorded_run(cli::load_recordings({folder.string()}), folder.string());
+      experiment::recorded_run(cli::load_recordings({folder.string()}, cli::MarkedInvalid::accepted), folder.string());
   run.sm_clock_mhz = recorded.sm_clock_mhz;
   run.temperature_c = recorded.temperature_c;
 }
@@ -107,7 +107,8 @@ experiment::RunRecord load_run(const fs::path& path, std::optional<double> token
       return run;
     }
     case RunPath::recording: {
-      experiment::RunRecord run = experiment::recorded_run(cli::load_recordings({path.string()}), path.string());
+      experiment::RunRecord run =
+          experiment::recorded_run(cli::load_recordings({path.string()}, cli::MarkedInvalid::accepted), path.string());
       return tokens_per_iteration ? with_tokens(std::move(run), *tokens_per_iteration) : run;
     }
     case RunPath::experiment:

@@ -43,10 +43,14 @@ int run_rank(const std::function<int()>& work) {
     fmt::print(stderr, "error: {}\n", error.what());
     return launcher::kPeerLostExitCode;
   } catch (const std::exception& error) {
-    const std::string_view text = error.what();  // libtorch's end with a stack trace
-    fmt::print(stderr, "error: {}\n", text.substr(0, text.find('\n')));
+    fmt::print(stderr, "error: {}\n", first_line(error));
     return EXIT_FAILURE;
   }
+}
+
+std::string first_line(const std::exception& error) {
+  const std::string_view text = error.what();
+  return std::string(text.substr(0, text.find('\n')));
 }
 
 void end_in_order_when_told() {

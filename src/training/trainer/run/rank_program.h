@@ -1,6 +1,8 @@
 #pragma once
 
+#include <exception>
 #include <functional>
+#include <string>
 
 namespace lowgear::trainer {
 
@@ -9,6 +11,9 @@ namespace lowgear::trainer {
 /// for a lost rank, 1 otherwise. Ignores SIGPIPE from then on: Gloo writes to connections whose other end may have
 /// died, and its error names the lost rank.
 [[nodiscard]] int run_rank(const std::function<int()>& work);
+
+/// The first line of its text: libtorch's end with a stack trace.
+[[nodiscard]] std::string first_line(const std::exception& error);
 
 /// From now on SIGTERM, SIGHUP, and Ctrl-C without a launcher that catches it, ask the process to end in order; the
 /// second one ends it. A SIGHUP or SIGINT that the process was started to ignore (nohup) stays ignored.

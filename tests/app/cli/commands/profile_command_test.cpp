@@ -72,8 +72,8 @@ TEST_F(ProfileCommand, RefusesARecordingThatIsMarkedInvalidUnlessItIsAccepted) {
   write_text(header, text);
   const ProgramResult refused = run_lowgear({"profile", path("job"), "--out", path("p.csv")});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("rank-00001: the recording is marked invalid: its kernels were too short; a plan "
-                                     "from it says nothing"));
+  EXPECT_THAT(refused.err, HasSubstr("rank-00001: the recording is marked invalid: its kernels were too short; its "
+                                     "times and energies mean nothing"));
   EXPECT_THAT(refused.err, HasSubstr("--accept-invalid"));
   EXPECT_FALSE(std::filesystem::exists(path("p.csv"))) << "a profile could not repeat the mark";
 
