@@ -299,8 +299,8 @@ std::string headline_of(const ArmComparison& comparison) {
 /// What the quantities per unit of work are means of.
 std::string per_work_text(const ArmComparison& comparison) {
   return fmt::format(
-      "without the first {0} {1}s of a run, in which memory is allocated and clocks settle; all other "
-      "quantities count them{2}",
+      "over the equal work without the first {0} {1}s of a run (if it has more), in which memory is allocated and "
+      "clocks settle; all other quantities count those that every run has{2}",
       experiment::kSettlingSteps, comparison.unit == experiment::WorkUnit::token ? "step" : "iteration",
       comparison.unit == experiment::WorkUnit::token ? ""
                                                      : "; an iteration of a recording lasts until the next one begins");
@@ -328,7 +328,7 @@ std::vector<report::Entry> reading_of(const ArmComparison& comparison) {
        "first step and for checkpoints."},
       {"Per " + work, "Means " + per_work_text(comparison) + "."},
       {"Energy, time, cost, CO2",
-       fmt::format("Of the first {:.0f} {}s, which every run has done.", comparison.common_work, work)},
+       fmt::format("Of the first {:.0f} {}s that every run has.", comparison.common_work, work)},
       {"Loss",
        "At equal energy: when a run has used as much as the run that used least in all. To a loss: until the "
        "mean loss is that low for the first time."},
