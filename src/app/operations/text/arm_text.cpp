@@ -158,9 +158,7 @@ Cells turned(const Cells& cells) {
 }
 
 std::string common_text(const ArmComparison& comparison) {
-  std::string text = fmt::format("{:.0f} {}s", comparison.common_work, name(comparison.unit));
-  if (comparison.common_energy_j) text += fmt::format(", {}", cli::energy_text(*comparison.common_energy_j));
-  return text;
+  return fmt::format("{:.0f} {}s", comparison.common_work, name(comparison.unit));
 }
 
 Json interval_json(const std::optional<Interval>& interval) {

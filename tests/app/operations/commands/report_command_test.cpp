@@ -87,7 +87,7 @@ TEST_F(ReportCommand, ComparesArms) {
   std::erase(words, "--json");
   const ProgramResult text = run_lowgear(words);
   EXPECT_EQ(text.exit_code, 0);
-  EXPECT_THAT(text.out, AllOf(HasSubstr("simulated; equal work: 10000 tokens"), HasSubstr("-10.00 %"),
+  EXPECT_THAT(text.out, AllOf(HasSubstr("simulated; equal work: 10000 tokens\n"), HasSubstr("-10.00 %"),
                               HasSubstr("less"), HasSubstr("no difference shown")));
 }
 
