@@ -221,22 +221,28 @@ void repair_times(std::span<RecordedCell> cells, std::vector<std::string>& warni
   std::vector<ClockTime> times;
   for (const RecordedCell& cell : cells) times.push_back({cell.key.clock_mhz, cell.time_s, cell.time_error_s});
   times = monotone_times(std::move(times));
-  std::vector<int> changed_mhz;
+  std::vector<std::string> clocks;  // that share a time
+  double shared_s = 0;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     RecordedCell& cell = cells[i];
     if (times[i].time_s == cell.time_s) continue;
-    changed_mhz.push_back(cell.key.clock_mhz);
+    if (times[i].time_s == shared_s) {
+      clocks.back() += fmt::format(", {}", cell.key.clock_mhz);
+    } else {
+      clocks.push_back(fmt::to_string(cell.key.clock_mhz));
+    }
+    shared_s = times[i].time_s;
     const double change = times[i].time_s / cell.time_s;
     cell.energy_j *= change;
     cell.energy_error_j *= change;
     cell.time_s = times[i].time_s;
     cell.time_error_s = times[i].error_s;
   }
-  if (changed_mhz.empty()) return;
+  if (clocks.empty()) return;
   warnings.push_back(fmt::format(
-      "stage {} {}: a higher clock measured slower than a lower one, by no more than the error; {} MHz get their mean "
-      "time",
-      cells.front().key.stage, name(cells.front().key.kind), fmt::join(changed_mhz, ", ")));
+      "stage {} {}: a higher clock measured slower than a lower one, by no more than the error; their mean replaces "
+      "the times of {} MHz",
+      cells.front().key.stage, name(cells.front().key.kind), fmt::join(clocks, " MHz; of ")));
 }
 
 void repair_times(std::vector<RecordedCell>& cells, std::vector<std::string>& warnings) {

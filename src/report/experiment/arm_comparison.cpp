@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/numbers/figure_text.h"
 #include "report/experiment/run_record.h"
 
 namespace lowgear::experiment {
@@ -64,9 +67,9 @@ std::optional<double> value_of(const RunRecord& run, Quantity quantity, const Co
   const double kwh = sums_at_work(run, common.work).energy_j / kJoulesPerKwh;
   switch (quantity) {
     case Quantity::energy_per_work:
-      return mean_per_work(run, kSettlingSteps).energy_j;
+      return mean_per_work(run, common.work, kSettlingSteps).energy_j;
     case Quantity::time_per_work:
-      return mean_per_work(run, kSettlingSteps).time_s;
+      return mean_per_work(run, common.work, kSettlingSteps).time_s;
     case Quantity::energy:
       return sums_at_work(run, common.work).energy_j;
     case Quantity::time:
@@ -285,6 +288,37 @@ void check_arms(const std::vector<Arm>& arms, const std::string& baseline) {
       fmt::format("--baseline: there is no arm {}; the arms are {}", quote(baseline), fmt::join(names, ", ")));
 }
 
+/// Leaves out of all runs the steps that one lacks before its end: a slow one would count in the others alone.
+void leave_out_lacking(std::vector<Arm>& arms, std::vector<std::string>& warnings) {
+  std::map<std::int64_t, std::ptrdiff_t> runs_with;  // by number of a step
+  std::vector<std::int64_t> ends;                    // last numbers of the runs
+  for (const Arm& arm : arms) {
+    for (const ArmRun& run : arm.runs) {
+      for (const RunStep& step : run.record.steps) ++runs_with[step.number];
+      ends.push_back(run.record.steps.back().number);
+    }
+  }
+  std::ranges::sort(ends);
+  const auto is_lacking = [&](const RunStep& step) {
+    return runs_with.at(step.number) < ends.end() - std::ranges::lower_bound(ends, step.number);
+  };
+  std::set<std::int64_t> left_out;
+  for (Arm& arm : arms) {
+    for (ArmRun& run : arm.runs) {
+      std::erase_if(run.record.steps, [&](const RunStep& step) {
+        const bool lacking = is_lacking(step);
+        if (lacking) left_out.insert(step.number);
+        return lacking;
+      });
+      if (!run.record.steps.empty()) continue;
+      throw_input_error({run.record.source, 0, 0}, "has no iteration that all other runs have", "report it by itself");
+    }
+  }
+  if (left_out.empty()) return;
+  warnings.push_back(
+      fmt::format("left out of all runs: {} that some run lacks", counted(left_out.size(), "iteration", "iterations")));
+}
+
 Common common_of(const std::vector<Arm>& arms, const ComparisonOptions& options) {
   Common common{.options = &options, .work = 0, .energy_j = std::nullopt, .blocks = true, .seeds = true};
   bool first = true;
@@ -365,6 +399,7 @@ ArmComparison compare_arms(std::vector<Arm> arms, const ComparisonOptions& optio
   leave_out_invalid(arms, comparison.warnings);
   comparison.baseline = options.baseline.empty() && !arms.empty() ? arms.front().name : options.baseline;
   check_arms(arms, comparison.baseline);
+  leave_out_lacking(arms, comparison.warnings);
 
   const Common common = common_of(arms, options);
   const std::vector<Quantity> wanted = wanted_quantities(arms, common);

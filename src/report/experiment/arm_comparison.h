@@ -38,13 +38,14 @@ struct ComparisonOptions {
   Pairing pairing = Pairing::none;
 };
 
-/// First steps of a run in which memory is allocated and clocks settle. They are part of every sum, but not of energy
-/// and time per token.
+/// First steps of a run in which memory is allocated and clocks settle, by number. They are part of every sum, but not
+/// of energy and time per token.
 inline constexpr int kSettlingSteps = 2;
 /// A loss is the mean over the steps before it that have this share of the common tokens: single steps are noisy.
 inline constexpr double kLossWindow = 0.05;
 
-/// Compared quantities. Energy, time, cost and emissions are those of the work that all runs have done (`common_work`).
+/// Compared quantities. Energy, time (also per unit of work), cost and emissions are those of the work that all runs
+/// have done (`common_work`).
 enum class Quantity : unsigned char {
   energy_per_work,
   time_per_work,
@@ -108,10 +109,12 @@ struct ArmComparison {
   std::vector<std::string> warnings;
 };
 
-/// Compares arms with the baseline. Runs that are invalid are left out with a warning. A value of a block (of a seed,
-/// for quantities that depend on learning) is the mean over its runs; intervals are over blocks (seeds), or over runs
-/// that have none. Throws InputError where the baseline is no arm, two arms have one name, an arm has no valid run, and
-/// where measured, simulated and replayed runs, or tokens and iterations, would have to be compared.
+/// Compares arms with the baseline. Runs that are invalid are left out with a warning, and so are steps, by number,
+/// that some run lacks before its end: all runs are compared by the same ones. A value of a block (of a seed, for
+/// quantities that depend on learning) is the mean over its runs; intervals are over blocks (seeds), or over runs that
+/// have none. Throws InputError where the baseline is no arm, two arms have one name, an arm has no valid run, a run
+/// has no step that all others have, and where measured, simulated and replayed runs, or tokens and iterations, would
+/// have to be compared.
 [[nodiscard]] ArmComparison compare_arms(std::vector<Arm> arms, const ComparisonOptions& options);
 
 }  // namespace lowgear::experiment

@@ -106,12 +106,22 @@ double share_of_job(const std::vector<std::map<int, Span>>& spans) {
   return all_s > 0 ? longest_s / all_s : 0;
 }
 
+/// Of the iterations that any of these ranks has begun. A resumed job's are numbered on from its checkpoint.
+int first_number(const std::vector<Recording>& ranks) {
+  int first = profile::kMaxIteration;
+  for (const Recording& rank : ranks) {
+    for (const RecordedIteration& iteration : rank.iterations) first = std::min(first, iteration.number);
+  }
+  return first;
+}
+
 /// Adds the iterations that all ranks of a part have.
 void add_part(const std::vector<Recording>& ranks, RunRecord& run) {
   const std::vector<std::map<int, Span>> spans = common_spans(ranks);
+  const std::int64_t offset = (run.steps.empty() ? 0 : run.steps.back().number + 1) - first_number(ranks);
   const double share = share_of_job(spans);
   for (const auto& [number, first] : spans.front()) {
-    RunStep step{.work = 1, .time_s = 0, .energy_j = 0, .loss = std::nullopt};
+    RunStep step{.number = offset + number, .work = 1, .time_s = 0, .energy_j = 0, .loss = std::nullopt};
     std::set<std::string> counted;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       const Span& own = spans[i].at(number);

@@ -82,7 +82,8 @@ void read_step(const JsonView& line, RunRecord& run, RunValidity& validity) {
     line.at("step").fail(fmt::format("step {} stands where step {} was expected", number, run.steps.size()),
                          "the file has to hold one run from its first step on, without lost lines");
   }
-  RunStep step{.work = number_in(line.at("tokens"), 1, kMostTokens),
+  RunStep step{.number = number,
+               .work = number_in(line.at("tokens"), 1, kMostTokens),
                .time_s = number_in(line.at("time_s"), 0, kMostTimeS),
                .energy_j = std::nullopt,
                .loss = std::nullopt};
@@ -155,9 +156,10 @@ class StepJudge {
  private:
   void doubt(std::size_t first, std::size_t end, const std::string& why) {
     if (reason_.empty()) {
-      reason_ = (end - first == 1 ? fmt::format("step {} ", first)
-                                  : fmt::format("the sum of steps {} to {} ", first, end - 1)) +
-                why;
+      reason_ =
+          (end - first == 1 ? fmt::format("step {} ", steps_[first].number)
+                            : fmt::format("the sum of steps {} to {} ", steps_[first].number, steps_[end - 1].number)) +
+          why;
     }
     for (std::size_t i = first; i < end; ++i) is_doubtful_[i] = true;
   }
@@ -321,10 +323,16 @@ RunSums sums_at_work(const RunRecord& run, double work) {
   return sums;
 }
 
-RunSums mean_per_work(const RunRecord& run, int settling) {
-  const int left_out = std::min(settling, static_cast<int>(run.steps.size()) - 1);
-  RunSums sums;
-  for (const RunStep& step : std::span(run.steps).subspan(static_cast<std::size_t>(left_out))) add(sums, step);
+RunSums mean_per_work(const RunRecord& run, double work, int settling) {
+  RunSums all;
+  RunSums settled;
+  for (const RunStep& step : run.steps) {
+    const double share = std::min(1.0, (work - all.work) / step.work);
+    if (share <= kRounding) break;
+    add(all, step, share);
+    if (step.number >= settling) add(settled, step, share);
+  }
+  const RunSums& sums = settled.work > 0 ? settled : all;
   return {.work = 1, .time_s = sums.time_s / sums.work, .energy_j = sums.energy_j / sums.work};
 }
 

@@ -55,7 +55,8 @@ enum class WorkUnit : unsigned char { token, iteration };
 
 /// One step of all ranks.
 struct RunStep {
-  double work = 0;  ///< tokens of all replicas, or 1 iteration
+  std::int64_t number = 0;  ///< from 0, the run's first one; rises by more than 1 where steps were left out
+  double work = 0;          ///< tokens of all replicas, or 1 iteration
   double time_s = 0;
   std::optional<double> energy_j;                      ///< of all GPUs
   std::optional<double> loss;                          ///< mean over the step's tokens, nats
@@ -75,7 +76,7 @@ struct RunRecord {
   std::string source;          ///< name for messages
   std::optional<Basis> basis;  ///< empty: nothing in the run states it, as it has no energy
   WorkUnit unit = WorkUnit::token;
-  std::vector<RunStep> steps;           ///< one at least, from the first of the run on
+  std::vector<RunStep> steps;           ///< one at least, with rising numbers
   std::string policy = {};              ///< whose clocks its last step followed; empty: none's, or not stated
   std::string invalid = {};             ///< why its figures mean nothing (run_record.h); empty: they do
   std::optional<double> sm_clock_mhz;   ///< mean of the samples of all GPUs
@@ -119,8 +120,8 @@ struct RunSums {
 /// Sums up to this amount of work, which the run has done; the step in which it is reached counts in proportion.
 [[nodiscard]] RunSums sums_at_work(const RunRecord& run, double work);
 
-/// Energy and time per unit of work, without the first `settling` steps unless there are no others.
-[[nodiscard]] RunSums mean_per_work(const RunRecord& run, int settling);
+/// Energy and time per unit of this work, without steps whose numbers are below `settling` unless there are no others.
+[[nodiscard]] RunSums mean_per_work(const RunRecord& run, double work, int settling);
 
 /// Mean loss over the last `window` of the work that was done in whole steps within `work` (or with `energy_j`), one
 /// step at least. Empty when the first step has more, or a step has no loss.

@@ -326,23 +326,26 @@ TEST(ProfileRecordings, StatesThePowerOfWaitingByClock) {
 
 TEST(ProfileRecordings, RepairsATopClockThatMeasuresSlowerThanTheNextByNoise) {
   MadeUpProcess process;
-  for (const int clock_mhz : {1000, 1015}) {
+  for (const int clock_mhz : {1000, 1015, 1200, 1218}) {
     process.power_w[{0, OpKind::forward, clock_mhz}] = 300;
     process.power_w[{0, OpKind::backward, clock_mhz}] = 400;
   }
-  Recording recording = process.record({1000, 1015}, 40, 8);
-  // The forwards of the lower clock take 1 % less than those of the higher one, not 1.5 % more.
+  Recording recording = process.record({1000, 1015, 1200, 1218}, 40, 8);
+  // The forwards of the lower clock take 1 % less than those of the next higher one, not 1.5 % more.
   for (RecordedUnit& unit : recording.units) {
-    if (unit.clock_mhz == 1000 && unit.kind == OpKind::forward) unit.end_s -= 0.025 * 0.05;
+    const bool is_lower = unit.clock_mhz == 1000 || unit.clock_mhz == 1200;
+    if (is_lower && unit.kind == OpKind::forward) unit.end_s -= 0.025 * 0.05 * 1000 / unit.clock_mhz;
   }
   const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
-  ASSERT_EQ(profile.cells.size(), 4);
+  ASSERT_EQ(profile.cells.size(), 8);
   EXPECT_EQ(profile.cells[0].time_s, profile.cells[1].time_s);
+  EXPECT_EQ(profile.cells[2].time_s, profile.cells[3].time_s);
   EXPECT_NEAR(profile.cells[0].time_s, 0.0490, 2e-4);
   EXPECT_NEAR(profile.cells[1].energy_j, profile.cells[1].power_w * profile.cells[1].time_s, 1e-9);
-  EXPECT_GT(profile.cells[2].time_s, profile.cells[3].time_s) << "backwards were in order";
+  EXPECT_GT(profile.cells[4].time_s, profile.cells[5].time_s) << "backwards were in order";
   EXPECT_THAT(profile.warnings,
-              Contains(AllOf(HasSubstr("stage 0 forward"), HasSubstr("1000, 1015 MHz get their mean time"))));
+              Contains(AllOf(HasSubstr("stage 0 forward"),
+                             HasSubstr("their mean replaces the times of 1000, 1015 MHz; of 1200, 1218 MHz"))));
 }
 
 }  // namespace

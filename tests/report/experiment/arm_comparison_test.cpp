@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/core/error_of.h"
 
@@ -20,7 +21,8 @@ RunRecord run_of(double energy_per_token_j, double time_per_token_s = 0.01, doub
   run.source = "run";
   run.basis = Basis::simulated;
   for (int i = 0; i < 10; ++i) {
-    run.steps.push_back({.work = 100,
+    run.steps.push_back({.number = i,
+                         .work = 100,
                          .time_s = 100 * time_per_token_s,
                          .energy_j = 100 * energy_per_token_j,
                          .loss = 5 - loss_step * i});
@@ -91,12 +93,62 @@ TEST(CompareArms, RunsOfOneSeedAreNoIndependentLosses) {
 
 TEST(CompareArms, ComparesTheWorkThatAllRunsHaveDone) {
   RunRecord longer = run_of(1);
-  longer.steps.insert(longer.steps.end(), longer.steps.begin(), longer.steps.end());
+  for (RunStep step : run_of(2).steps) {
+    step.number += 10;
+    longer.steps.push_back(step);
+  }
   const ArmComparison comparison = compare_arms({{"short", {{run_of(1), {}, {}}}}, {"long", {{longer, {}, {}}}}}, {});
   EXPECT_EQ(comparison.common_work, 1000);
   EXPECT_EQ(comparison.common_energy_j, 1000);
   EXPECT_DOUBLE_EQ(quantity_of(comparison, 1, Quantity::energy).value->mean, 1000);
+  EXPECT_DOUBLE_EQ(quantity_of(comparison, 1, Quantity::energy_per_work).value->mean, 1);
   EXPECT_EQ(quantity_of(comparison, 1, Quantity::energy).verdict, Verdict::too_few_runs);
+}
+
+/// `numbers` are those of steps that the run lacks.
+RunRecord without(RunRecord run, const std::set<std::int64_t>& numbers) {
+  std::erase_if(run.steps, [&](const RunStep& step) { return numbers.contains(step.number); });
+  return run;
+}
+
+TEST(CompareArms, ARunDoesNotDifferFromItselfWithoutSomeSteps) {
+  RunRecord run = run_of(1);
+  for (RunStep& step : run.steps) {
+    const double slower = step.number == 0 ? 5 : 1 + 0.01 * static_cast<double>(step.number * step.number);
+    step.time_s *= slower;
+    *step.energy_j *= slower * slower;
+    step.loss.reset();
+  }
+  const std::vector<std::set<std::int64_t>> cases{{0}, {0, 1}, {1}, {5}, {9}, {8, 9}, {0, 5, 9}, {0, 2, 3, 6, 7, 8}};
+  for (const std::set<std::int64_t>& lacking : cases) {
+    const RunRecord other = without(run, lacking);
+    // The third run lacks another step, and ends earlier.
+    for (const RunRecord& third : {run, without(run, {4, 7, 8, 9})}) {
+      const ArmComparison comparison =
+          compare_arms({{"whole", {{run, {}, {}}}}, {"other", {{other, {}, {}}}}, {"third", {{third, {}, {}}}}}, {});
+      ASSERT_EQ(comparison.arms[1].quantities.size(), 4U);
+      for (std::size_t arm : {1U, 2U}) {
+        for (const ArmQuantity& quantity : comparison.arms[arm].quantities) {
+          EXPECT_EQ(quantity.difference_pct->mean, 0)
+              << heading(quantity.quantity, comparison.unit) << ", without " << ::testing::PrintToString(lacking);
+        }
+      }
+    }
+  }
+}
+
+TEST(CompareArms, SaysHowManyStepsSomeRunLacks) {
+  const RunRecord run = run_of(1);
+  const auto compare = [&](const RunRecord& a, const RunRecord& b) {
+    return compare_arms({{"a", {{a, {}, {}}}}, {"b", {{b, {}, {}}}}}, {});
+  };
+  const ArmComparison comparison = compare(without(run, {0, 9}), without(run, {5, 9}));
+  EXPECT_EQ(comparison.common_work, 700);
+  EXPECT_THAT(comparison.warnings, ElementsAre("left out of all runs: 2 iterations that some run lacks"));
+  EXPECT_THAT(compare(run, without(run, {8, 9})).warnings, IsEmpty()) << "runs may end anywhere";
+  EXPECT_THAT(
+      refusal({{"a", {{without(run, {0, 1, 2, 3}), {}, {}}}}, {"b", {{without(run, {4, 5, 6, 7, 8, 9}), {}, {}}}}}),
+      HasSubstr("run: has no iteration that all other runs have; report it by itself"));
 }
 
 TEST(CompareArms, MoneyAndEmissionsNeedAFactor) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/core/error.h"
+#include "report/experiment/arm_comparison.h"
 #include "report/experiment/run_record.h"
 
 namespace lowgear::experiment {
@@ -132,8 +133,42 @@ TEST(RecordedRun, LeavesOutIterationsOutsideOfTheSamples) {
                 [](const EnergySample& sample) { return sample.time_s < 1.5 || sample.time_s > 4.5; });
   const RunRecord run = recorded_run(ranks, "rec");
   EXPECT_EQ(run.steps.size(), 2U);
+  EXPECT_EQ(run.steps[0].number, 1);
   EXPECT_TRUE(run.has_energy());
   EXPECT_THAT(run.warnings, testing::ElementsAre(testing::HasSubstr("2 of 4 iterations at its ends")));
+}
+
+TEST(RecordedRun, DoesNotDifferFromItselfWithoutSomeEnergies) {
+  Recording whole = rank_of(0, 100, 20);
+  whole.iterations[0].start_s = 0.1;  // it takes longer than the others
+  Recording begins_later = whole;
+  std::erase_if(begins_later.samples, [](const EnergySample& sample) { return sample.time_s < 0.2; });
+  Recording ends_earlier = whole;
+  std::erase_if(ends_earlier.samples, [](const EnergySample& sample) { return sample.time_s > 19.5; });
+  Recording has_gap = whole;
+  has_gap.set_aside.push_back({9.5, 9.6});
+  const auto arm = [](const std::string& name, const Recording& recording) {
+    return Arm{name, {{recorded_run(std::vector{recording}, name), {}, {}}}};
+  };
+  for (const Recording& other : {begins_later, ends_earlier, has_gap}) {
+    const ArmComparison comparison = compare_arms({arm("whole", whole), arm("other", other)}, {});
+    EXPECT_LT(comparison.common_work, 20);
+    ASSERT_EQ(comparison.arms[1].quantities.size(), 4U);
+    for (const ArmQuantity& quantity : comparison.arms[1].quantities) EXPECT_EQ(quantity.difference_pct->mean, 0);
+  }
+}
+
+TEST(RecordedRun, NumbersItsIterationsSinceItBegan) {
+  std::vector<Recording> ranks{rank_of(0, 100, 4), rank_of(1, 100, 4), rank_of(0, 100, 2), rank_of(1, 100, 2)};
+  for (Recording& rank : ranks) {
+    for (auto& iteration : rank.iterations) iteration.number += 500;
+  }
+  ranks[1].iterations.erase(ranks[1].iterations.begin());
+  ranks[2].part = ranks[3].part = 1;
+  const RunRecord run = recorded_run(ranks, "rec");
+  std::vector<std::int64_t> numbers;
+  for (const RunStep& step : run.steps) numbers.push_back(step.number);
+  EXPECT_THAT(numbers, ElementsAre(1, 2, 3, 4, 5));
 }
 
 TEST(RecordedRun, WithoutACounterThereIsNoEnergy) {

@@ -229,7 +229,7 @@ TEST(ReadMetrics, NeverAddsMeasuredAndSimulatedEnergies) {
 RunRecord falling(int steps) {
   RunRecord run;
   for (int i = 0; i < steps; ++i) {
-    run.steps.push_back({.work = 100, .time_s = 1, .energy_j = i == 0 ? 50 : 5, .loss = 10.0 - i});
+    run.steps.push_back({.number = i, .work = 100, .time_s = 1, .energy_j = i == 0 ? 50 : 5, .loss = 10.0 - i});
   }
   return run;
 }
@@ -247,8 +247,14 @@ TEST(RunSums, AStepThatReachesTheWorkCountsInProportion) {
 }
 
 TEST(RunSums, MeansLeaveOutWhatSettles) {
-  EXPECT_DOUBLE_EQ(mean_per_work(falling(4), 2).energy_j, 0.05);
-  EXPECT_DOUBLE_EQ(mean_per_work(falling(1), 2).energy_j, 0.5) << "there is no other step";
+  RunRecord run = falling(4);
+  EXPECT_DOUBLE_EQ(mean_per_work(run, 400, 2).energy_j, 0.05);
+  EXPECT_DOUBLE_EQ(mean_per_work(falling(1), 100, 2).energy_j, 0.5) << "there is no other step";
+  run.steps[3].energy_j = 15;
+  EXPECT_DOUBLE_EQ(mean_per_work(run, 400, 2).energy_j, 0.1);
+  EXPECT_DOUBLE_EQ(mean_per_work(run, 300, 2).energy_j, 0.05) << "of this work";
+  run.steps.erase(run.steps.begin());
+  EXPECT_DOUBLE_EQ(mean_per_work(run, 300, 2).energy_j, 0.1) << "steps 2 and 3, by their numbers";
 }
 
 TEST(RunSums, LossAtEqualTokensIsTheMeanBeforeThem) {

@@ -158,9 +158,7 @@ Cells turned(const Cells& cells) {
 }
 
 std::string common_text(const ArmComparison& comparison) {
-  std::string text = fmt::format("{:.0f} {}s", comparison.common_work, name(comparison.unit));
-  if (comparison.common_energy_j) text += fmt::format(", {}", cli::energy_text(*comparison.common_energy_j));
-  return text;
+  return fmt::format("{:.0f} {}s", comparison.common_work, name(comparison.unit));
 }
 
 Json interval_json(const std::optional<Interval>& interval) {
@@ -299,8 +297,8 @@ std::string headline_of(const ArmComparison& comparison) {
 /// What the quantities per unit of work are means of.
 std::string per_work_text(const ArmComparison& comparison) {
   return fmt::format(
-      "without the first {0} {1}s of a run, in which memory is allocated and clocks settle; all other "
-      "quantities count them{2}",
+      "over the equal work without the first {0} {1}s of a run (if it has more), in which memory is allocated and "
+      "clocks settle; all other quantities count those that every run has{2}",
       experiment::kSettlingSteps, comparison.unit == experiment::WorkUnit::token ? "step" : "iteration",
       comparison.unit == experiment::WorkUnit::token ? ""
                                                      : "; an iteration of a recording lasts until the next one begins");
@@ -328,7 +326,7 @@ std::vector<report::Entry> reading_of(const ArmComparison& comparison) {
        "first step and for checkpoints."},
       {"Per " + work, "Means " + per_work_text(comparison) + "."},
       {"Energy, time, cost, CO2",
-       fmt::format("Of the first {:.0f} {}s, which every run has done.", comparison.common_work, work)},
+       fmt::format("Of the first {:.0f} {}s that every run has.", comparison.common_work, work)},
       {"Loss",
        "At equal energy: when a run has used as much as the run that used least in all. To a loss: until the "
        "mean loss is that low for the first time."},

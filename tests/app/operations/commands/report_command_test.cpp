@@ -49,7 +49,10 @@ class ReportCommand : public ::testing::Test {
 TEST_F(ReportCommand, SaysWhichStepsItsMeansLeaveOut) {
   const ProgramResult result = run_lowgear({"runs", "report", metrics("run.jsonl", 1000)});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("J/token and \u00b5s/token: means without the first 2 steps of a run"));
+  EXPECT_THAT(
+      result.out,
+      HasSubstr("J/token and \u00b5s/token: means over the equal work without the first 2 steps of a run (if it "
+                "has more)"));
 }
 
 TEST_F(ReportCommand, ComparesArms) {
@@ -84,7 +87,7 @@ TEST_F(ReportCommand, ComparesArms) {
   std::erase(words, "--json");
   const ProgramResult text = run_lowgear(words);
   EXPECT_EQ(text.exit_code, 0);
-  EXPECT_THAT(text.out, AllOf(HasSubstr("simulated; equal work: 10000 tokens"), HasSubstr("-10.00 %"),
+  EXPECT_THAT(text.out, AllOf(HasSubstr("simulated; equal work: 10000 tokens\n"), HasSubstr("-10.00 %"),
                               HasSubstr("less"), HasSubstr("no difference shown")));
 }
 
