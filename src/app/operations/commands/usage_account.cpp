@@ -165,6 +165,15 @@ AccountCells jobs_of(const EnergyAccount& account, const EnergyFactors& factors)
   return cells;
 }
 
+/// For a page: a column for each name would leave no room for the others.
+AccountCells jobs_with_notes(const EnergyAccount& account, const EnergyFactors& factors) {
+  AccountCells cells = table_of({"job, name, user"}, factors);
+  for (const AccountEntry& job : account.jobs) {
+    cells.add({fmt::format("{}\n{}, {}", job.name, job.label, user_text(job.user))}, job.balance, factors);
+  }
+  return cells;
+}
+
 std::string text_of(const AccountCells& cells, std::size_t names) {
   std::vector<cli::Table::Column> columns;
   for (const std::string& name : cells.header) {
@@ -388,7 +397,7 @@ report::Page account_page(const PricedAccount& priced, std::string command) {
     }
     page.bars.push_back(bars_of(basis, *account));
     page.tables.push_back(page_table("Users", basis, users_of(*account, priced.factors)));
-    page.tables.push_back(page_table("Jobs", basis, jobs_of(*account, priced.factors)));
+    page.tables.push_back(page_table("Jobs", basis, jobs_with_notes(*account, priced.factors)));
   }
   return page;
 }

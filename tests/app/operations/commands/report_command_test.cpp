@@ -200,7 +200,8 @@ TEST_F(ReportCommand, AccountsForAMonth) {
   EXPECT_EQ(json["measured"]["jobs"][1]["name"], "<b>gpt</b>");
   EXPECT_THAT(content(path("page.html")),
               AllOf(HasSubstr("Energy of 2026-11"), HasSubstr("account_energy"),
-                    HasSubstr("* 4.5 % of the energy (5.000 kWh) says little"), Not(HasSubstr("<b>gpt</b>"))));
+                    HasSubstr("* 4.5 % of the energy (5.000 kWh) says little"), HasSubstr("job, name, user"),
+                    HasSubstr(R"("j-1\nllama, ada")"), Not(HasSubstr("<b>gpt</b>"))));
 }
 
 TEST_F(ReportCommand, ShowsAMonthAsTables) {
