@@ -129,7 +129,9 @@ class Restores(AgentTest):
             agent = self.start_agent()
             client = self.lock()
             self.kill(agent, number)
-            self.assertEqual(agent.returncode, 0, agent.stderr.read())
+            said = agent.stderr.read()
+            self.assertEqual(agent.returncode, 0, said)
+            self.assertIn("stopped; every lease has ended, and every GPU is restored\n", said)
             self.assertIsNone(self.locked())
             self.kill(client)
 
@@ -435,7 +437,9 @@ class DryRun(AgentTest):
         wait_until(lambda: self.http("GET", "/v1/gpus")[1]["gpus"][0]["clocks"]["requested_max_mhz"] == 1200, "it asks")
         self.kill(client)
         self.kill(agent, signal.SIGTERM)
-        self.assertIn("would lock SM clocks to 1200-1200 MHz", agent.stderr.read())
+        said = agent.stderr.read()
+        self.assertIn("would lock SM clocks to 1200-1200 MHz", said)
+        self.assertIn("stopped; every lease has ended\n", said)
         self.assertEqual(self.machine()[0]["writes"], 0)
         self.assertFalse((self.folder / "journal").exists())
 

@@ -19,7 +19,7 @@ namespace lowgear::experiment {
 namespace {
 
 constexpr double kJoulesPerKwh = 3.6e6;
-constexpr int kCurvePoints = 100;
+constexpr std::size_t kCurvePoints = 100;
 
 struct QuantityRow {
   const char* member;   ///< {} is the unit of work
@@ -179,14 +179,18 @@ std::vector<ArmQuantity> quantities_of(const Arm& arm, const Arm& baseline, std:
   return quantities;
 }
 
-/// Means over all runs, at evenly spaced amounts of work.
+/// Means over all runs, at ends of steps of the run with the fewest: between them its losses would be those of earlier
+/// work.
 std::vector<LearningPoint> curve_of(const Arm& arm, const Common& common) {
-  std::size_t steps = arm.runs.front().record.steps.size();
-  for (const ArmRun& run : arm.runs) steps = std::min(steps, run.record.steps.size());
-  const int points = std::min(kCurvePoints, static_cast<int>(steps));
+  std::vector<double> ends = ends_of_steps(arm.runs.front().record, common.work);
+  for (const ArmRun& run : arm.runs) {
+    std::vector<double> others = ends_of_steps(run.record, common.work);
+    if (others.size() < ends.size()) ends = std::move(others);
+  }
+  const std::size_t points = std::min(kCurvePoints, ends.size());
   std::vector<LearningPoint> curve;
-  for (int i = 1; i <= points; ++i) {
-    LearningPoint point{.work = common.work * i / points};
+  for (std::size_t i = 1; i <= points; ++i) {
+    LearningPoint point{.work = ends[i * ends.size() / points - 1]};
     bool complete = true;
     for (const ArmRun& run : arm.runs) {
       const auto loss = loss_at_work(run.record, point.work, common.window());

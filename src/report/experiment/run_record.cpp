@@ -323,6 +323,17 @@ RunSums sums_at_work(const RunRecord& run, double work) {
   return sums;
 }
 
+std::vector<double> ends_of_steps(const RunRecord& run, double work) {
+  std::vector<double> ends;
+  double end = 0;
+  for (const RunStep& step : run.steps) {
+    end += step.work;
+    if (end > work * (1 + kRounding)) break;
+    ends.push_back(end);
+  }
+  return ends;
+}
+
 RunSums mean_per_work(const RunRecord& run, double work, int settling) {
   RunSums all;
   RunSums settled;

@@ -120,6 +120,9 @@ struct RunSums {
 /// Sums up to this amount of work, which the run has done; the step in which it is reached counts in proportion.
 [[nodiscard]] RunSums sums_at_work(const RunRecord& run, double work);
 
+/// The work at the end of each step within `work`.
+[[nodiscard]] std::vector<double> ends_of_steps(const RunRecord& run, double work);
+
 /// Energy and time per unit of this work, without steps whose numbers are below `settling` unless there are no others.
 [[nodiscard]] RunSums mean_per_work(const RunRecord& run, double work, int settling);
 

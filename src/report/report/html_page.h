@@ -60,7 +60,7 @@ struct Table {
   std::string title;
   std::string basis;
   std::vector<std::string> columns;            ///< the first names the row; of text
-  std::vector<std::vector<std::string>> rows;  ///< cells as shown, one per column
+  std::vector<std::vector<std::string>> rows;  ///< cells as shown, one per column; a line feed begins a note
   std::optional<std::size_t> chosen;           ///< index of a row
 };
 

@@ -38,7 +38,7 @@ struct UsageRow {
   double energy_j = 0;                   ///< of all GPUs, over the measured ones
   double energy_error_j = 0;             ///< standard error of that sum, by the meters
   double doubtful_energy_j = 0;          ///< of it, where figures are invalid or GPUs are shared with other jobs
-  double baseline_time_s = 0;            ///< measured mean of an iteration at full clocks; 0: not measured by then
+  double baseline_time_s = 0;            ///< measured mean of an iteration at full clocks; 0: not compared
   double baseline_energy_j = 0;          ///< likewise
   double baseline_error_j = 0;           ///< standard error of that mean
 

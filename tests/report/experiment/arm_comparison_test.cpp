@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/core/error_of.h"
 
@@ -290,6 +293,25 @@ TEST(CompareArms, CurvesEndAtTheCommonWork) {
   RunRecord without = run_of(1);
   for (RunStep& step : without.steps) step.loss.reset();
   EXPECT_THAT(compare_arms({{"a", {{without, {}, {}}}}}, {}).arms[0].curve, IsEmpty());
+}
+
+TEST(CompareArms, CurvesOfEqualLossesAreEqual) {
+  RunRecord longer = run_of(1);
+  for (int i = 0; i < 9; ++i) longer.steps.push_back(longer.steps.back());
+  const auto points_of = [](const ComparedArm& arm) {
+    std::vector<std::pair<double, double>> points;
+    for (const LearningPoint& point : arm.curve) points.emplace_back(point.work, point.loss);
+    return points;
+  };
+  const ArmComparison comparison = compare_arms({{"a", {{run_of(1), {}, {}}}}, {"b", {{longer, {}, {}}}}}, {});
+  EXPECT_EQ(points_of(comparison.arms[0]), points_of(comparison.arms[1]));
+  EXPECT_EQ(comparison.arms[1].curve.front().work, 100) << "the end of a step";
+
+  for (int i = 0; i < 131; ++i) longer.steps.push_back(longer.steps.back());
+  const std::vector<LearningPoint> thinned = compare_arms({{"b", {{longer, {}, {}}}}}, {}).arms[0].curve;
+  EXPECT_EQ(thinned.size(), 100U);
+  EXPECT_EQ(thinned.back().work, 15'000);
+  for (const LearningPoint& point : thinned) EXPECT_EQ(std::fmod(point.work, 100), 0) << point.work;
 }
 
 TEST(CompareArms, MembersNameTheirUnit) {

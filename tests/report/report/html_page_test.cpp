@@ -236,6 +236,36 @@ TEST_P(EstimatePage, FitsANarrowWindow) {
   EXPECT_THAT(dom, HasSubstr("J/token: \u221212.00 %: less")) << "the words stand above their row";
 }
 
+TEST_P(EstimatePage, FitsWideTablesAndLongTotals) {
+  Page report = sample_estimate();
+  report.plot.reset();
+  report.bars = {{.title = "Energy by user",
+                  .basis = "simulated",
+                  .caption = "",
+                  .quantity = Quantity::account_energy,
+                  .parts = {"used", "saved"},
+                  .rows = {{"ada", {0.07689 * 3.6e6, 0}}},
+                  .limit = std::nullopt,
+                  .limit_name = ""}};
+  Table& jobs = report.tables.front();
+  jobs.columns = {"job, name, user"};
+  jobs.rows = {{"j-5f2c91aa0d3e4b17\npretrain-" + std::string(60, 'x') + ", ada"}};
+  for (int i = 0; i < 9; ++i) {
+    jobs.columns.emplace_back("saved, kWh");
+    jobs.rows[0].emplace_back("0.000773 \u00b1 0.000096");
+  }
+  std::string page = render_html_page(report);
+  page.insert(page.rfind("</body>"), R"(<script>
+    const table = document.querySelector('#numbers .table-box');
+    const ends = document.querySelector('rect.piece').getBoundingClientRect().right;
+    Object.assign(document.documentElement.dataset, {cut: table.scrollWidth - table.clientWidth,
+      covered: document.querySelector('text.total').getBoundingClientRect().left < ends});
+  </script>)");
+  const std::string dom = dump_dom(chromium(), page, {.dark = GetParam()});
+  EXPECT_THAT(dom, HasSubstr(R"(data-cut="0")"));
+  EXPECT_THAT(dom, HasSubstr(R"(data-covered="false")"));
+}
+
 TEST_P(EstimatePage, DrawsWithoutPlotAndBars) {
   Page report = sample_estimate();
   report.plot.reset();

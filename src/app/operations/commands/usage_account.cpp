@@ -165,6 +165,15 @@ AccountCells jobs_of(const EnergyAccount& account, const EnergyFactors& factors)
   return cells;
 }
 
+/// For a page: a column for each name would leave no room for the others.
+AccountCells jobs_with_notes(const EnergyAccount& account, const EnergyFactors& factors) {
+  AccountCells cells = table_of({"job, name, user"}, factors);
+  for (const AccountEntry& job : account.jobs) {
+    cells.add({fmt::format("{}\n{}, {}", job.name, job.label, user_text(job.user))}, job.balance, factors);
+  }
+  return cells;
+}
+
 std::string text_of(const AccountCells& cells, std::size_t names) {
   std::vector<cli::Table::Column> columns;
   for (const std::string& name : cells.header) {
@@ -193,8 +202,8 @@ std::string doubtful_text(const Balance& balance) {
   if (!(balance.doubtful_energy_j > 0)) return {};
   const double share_pct = 100 * balance.doubtful_energy_j / balance.energy_j.value;
   return fmt::format(
-      "* {:.{}f} % of the energy ({} kWh) says little of its job: its figures were invalid (figures_invalid), or "
-      "another job shared its GPUs (gpu_shared)",
+      "* {:.{}f} % of the energy ({} kWh) says little of its job and is not compared with a baseline: its figures were "
+      "invalid (figures_invalid), or another job shared its GPUs (gpu_shared)",
       share_pct, cli::decimals(share_pct, 2), number_text(balance.doubtful_energy_j / usage::kJoulesPerKwh));
 }
 
@@ -261,7 +270,7 @@ Json account_json(const std::optional<EnergyAccount>& account, const EnergyFacto
 }
 
 report::Card saved_card(const char* basis, const Balance& total) {
-  if (!total.saving) return {.name = "Saved", .value = kNotKnown, .detail = "there is no baseline"};
+  if (!total.saving) return {.name = "Saved", .value = kNotKnown, .detail = "nothing is compared with a baseline"};
   const usage::Saving& saving = *total.saving;
   return {.name = "Saved",
           .value = fmt::format("{} %", with_error({saving.saved_ratio.value * 100, saving.saved_ratio.error * 100})),
@@ -314,12 +323,13 @@ std::vector<report::Entry> reading_of(const EnergyFactors& factors) {
        "without the time between iterations."},
       {"Saved",
        "Energy of the same number of iterations at full clocks, by the baseline of the same job, minus the "
-       "energy of the iterations. Iterations before the baseline have no saving. Trials of clocks "
-       "count."},
+       "energy of the iterations. Not compared, and without saving: iterations before the baseline, at full clocks in "
+       "place of a plan, with an uncertain or too slow baseline, and those whose figures were invalid or whose GPUs "
+       "another job shared. Trials of clocks count."},
       {"\u00b1",
        "One standard error: that of the baselines, which is the same in all iterations that are compared with one, and "
        "that of the meters."},
-      {"Compared", "Share of the energy whose iterations have a baseline."},
+      {"Compared", "Share of the energy whose iterations are compared with a baseline."},
       {"Slower", "Additional time of these iterations, as a share of the time of the same number at the baseline."},
       {"User", "As the job stated it when it registered; no process has checked it."},
       {"Month", "In UTC, by the hour in which iterations ended."}};
@@ -387,7 +397,7 @@ report::Page account_page(const PricedAccount& priced, std::string command) {
     }
     page.bars.push_back(bars_of(basis, *account));
     page.tables.push_back(page_table("Users", basis, users_of(*account, priced.factors)));
-    page.tables.push_back(page_table("Jobs", basis, jobs_of(*account, priced.factors)));
+    page.tables.push_back(page_table("Jobs", basis, jobs_with_notes(*account, priced.factors)));
   }
   return page;
 }

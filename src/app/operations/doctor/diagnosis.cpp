@@ -215,9 +215,7 @@ Finding latency_finding(const GpuSwitchLatency& measured, const std::string& top
   if (!measured.latency) {
     return {FindingLevel::limited, topic, fmt::format("switch latency not measured: {}", measured.problem), ""};
   }
-  return {FindingLevel::works, topic, describe(*measured.latency),
-          fmt::format("plan with it if the profile does not contain its own: lowgear plan --switch-latency {:.1f} ...",
-                      measured.latency->latency_s * 1e3)};
+  return {FindingLevel::works, topic, describe(*measured.latency), ""};
 }
 
 /// Only where clocks can be set: elsewhere permission_finding says what is missing.
@@ -236,9 +234,19 @@ void add_switch_latencies(const MachineFacts& facts, std::vector<Finding>& findi
                         agent_problem(facts).next_step});
     return;
   }
+  double largest_s = 0;  // a plan has one latency for all of its GPUs
+  std::size_t slowest = 0;
   for (std::size_t i = 0; i < facts.switch_latencies->size(); ++i) {
-    findings.push_back(latency_finding((*facts.switch_latencies)[i], topic_of(facts.nvml->gpus.at(i))));
+    const GpuSwitchLatency& measured = (*facts.switch_latencies)[i];
+    findings.push_back(latency_finding(measured, topic_of(facts.nvml->gpus.at(i))));
+    if (!measured.latency || measured.latency->latency_s <= largest_s) continue;
+    largest_s = measured.latency->latency_s;
+    slowest = findings.size() - 1;
   }
+  if (!(largest_s > 0)) return;
+  findings[slowest].fix = fmt::format(
+      "plan with the largest if the profile does not contain its own: lowgear plan --switch-latency {:.1f} ...",
+      largest_s * 1e3);
 }
 
 Finding cpu_finding(const MachineFacts& facts) {

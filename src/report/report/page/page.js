@@ -65,9 +65,12 @@
   const drawTables = () => report.tables.forEach(({title, basis, columns, rows, chosen}) => {
     // A word first, or three words in a row.
     const isText = (i) => i > 0 && rows.every((row) => /^[a-z]|([a-z]+ ){2}[a-z]/i.test(row[i]));
-    const table = dataTable(columns.map((name, i) => ({head: [name], text: (row) => withMinus(row.cells[i]),
-      ...(isText(i) ? {css: 'text'} : {})})), rows.map((cells, index) => ({cells, index})),
-    (row) => (row.index === chosen ? 'chosen' : ''));
+    // A line feed begins a note, as does a standard error: numbers next to theirs would not fit.
+    const nodes = (cell) => element('span', {}, withMinus(cell).split(/\n| (?=\u00b1 [\d.]+$)/)
+      .map((text, line) => (line ? element('span', {class: 'note', text}) : text)));
+    const css = (i) => (i === 0 && rows.some(([first]) => first.includes('\n')) ? 'named' : isText(i) ? 'text' : '');
+    const table = dataTable(columns.map((name, i) => ({head: [name], node: (row) => nodes(row.cells[i]), css: css(i)})),
+      rows.map((cells, index) => ({cells, index})), (row) => (row.index === chosen ? 'chosen' : ''));
     byId('numbers').append(element('section', {class: 'panel', 'aria-label': title}, [
       element('h2', {}, [`${title} `, element('span', {class: 'basis', text: basis})]),
       element('div', {class: 'table-box', tabindex: '0', role: 'region', 'aria-label': title}, [table])]));

@@ -75,7 +75,9 @@ const stackedBars = (() => {
       svg.selectAll('*').remove();
       const width = Math.max(300, this.container.clientWidth);
       const names = d3.max(bars.rows, (row) => row.name.length) || 0;
-      const margin = {left: Math.min(0.3 * width, 14 + 7.4 * names), right: 92, top: bars.limit ? 20 : 6, bottom: 26};
+      const totals = d3.max(bars.rows, (row) => amountText(total(row), this.unit).length) || 0;
+      const margin = {left: Math.min(0.3 * width, 14 + 7.4 * names), right: Math.max(92, 14 + 8.8 * totals),
+        top: bars.limit ? 20 : 6, bottom: 26};
       const height = margin.top + kRowHeight * bars.rows.length + margin.bottom;
       svg.attr({viewBox: `0 0 ${width} ${height}`, width, height});
       const x = d3.scale.linear().domain([0, this.largest * this.unit.factor]).range([margin.left, width - margin.right]);

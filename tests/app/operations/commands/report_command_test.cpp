@@ -203,7 +203,8 @@ TEST_F(ReportCommand, AccountsForAMonth) {
   EXPECT_EQ(json["measured"]["jobs"][1]["name"], "<b>gpt</b>");
   EXPECT_THAT(content(path("page.html")),
               AllOf(HasSubstr("Energy of 2026-11"), HasSubstr("account_energy"),
-                    HasSubstr("* 4.5 % of the energy (5.000 kWh) says little"), Not(HasSubstr("<b>gpt</b>"))));
+                    HasSubstr("* 4.5 % of the energy (5.000 kWh) says little"), HasSubstr("job, name, user"),
+                    HasSubstr(R"("j-1\nllama, ada")"), Not(HasSubstr("<b>gpt</b>"))));
 }
 
 TEST_F(ReportCommand, ShowsAMonthAsTables) {
@@ -213,8 +214,9 @@ TEST_F(ReportCommand, ShowsAMonthAsTables) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("ada"), HasSubstr("10.00 \u00b1 0.10"), HasSubstr("(not stated)"),
                                 HasSubstr("10 of 210 iterations is not known"), Not(HasSubstr("$"))));
   EXPECT_THAT(result.out, HasSubstr("saved: against measured baselines at full clocks"));
-  EXPECT_THAT(result.out, AllOf(HasSubstr("10.00 *"), HasSubstr("110.0 *"), HasSubstr("100.0  "),
-                                HasSubstr("* 4.5 % of the energy (5.000 kWh) says little of its job")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("10.00 *"), HasSubstr("110.0 *"), HasSubstr("100.0  "),
+                    HasSubstr("* 4.5 % of the energy (5.000 kWh) says little of its job and is not compared")));
   std::string rows = kUsage;
   for (std::size_t at = rows.find("llama"); at != std::string::npos; at = rows.find("llama"))
     rows.replace(at, 5, "first" + std::string(110, '-') + "last");

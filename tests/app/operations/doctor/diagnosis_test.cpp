@@ -206,6 +206,15 @@ TEST(Diagnosis, TellsTheSwitchLatencyAndWhatToDoWithIt) {
   facts.switch_latencies = {{.uuid = "GPU-1", .latency = profile::SwitchLatency{0.0251, 0.0004, 22}, .problem = {}}};
   EXPECT_THAT(diagnose(facts),
               Contains(finding(FindingLevel::works, "GPU 0", "25.1 +-0.4 ms", "--switch-latency 25.1")));
+  MachineFacts several = facts;
+  several.switch_latencies->front().latency->latency_s = 0.03;
+  for (const GpuSwitchLatency& other : {facts.switch_latencies->front(), GpuSwitchLatency{"GPU-3", {}, "busy"}}) {
+    several.nvml->gpus.push_back(several.nvml->gpus.front());
+    several.switch_latencies->push_back(other);
+  }
+  const std::vector<Finding> findings = diagnose(several);
+  EXPECT_THAT(findings, Contains(finding(FindingLevel::works, "GPU 0", "30.0 +-0.4 ms", "--switch-latency 30.0")));
+  EXPECT_THAT(findings, Contains(Field(&Finding::fix, HasSubstr("lowgear plan "))).Times(1)) << "one for all GPUs";
   facts.switch_latencies = {{.uuid = "GPU-1", .latency = {}, .problem = "the GPU is busy"}};
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "GPU 0", "not measured: the GPU is busy")));
   facts.agent = AgentReach::absent;

@@ -322,7 +322,12 @@ cli::ExitCode run_serve(const AgentArguments& arguments, cli::Console& console) 
   cli::repeat_received_signal();
   const agent::Config config = config_of(arguments);
   const agent::Mode mode = arguments.no_writes ? agent::Mode::dry_run : agent::Mode::write;
-  return report(serve_node(config, mode, messages_to(console), signals), console);
+  const std::vector<std::string> failures = serve_node(config, mode, messages_to(console), signals);
+  if (failures.empty()) {
+    console.note(arguments.no_writes ? "stopped; every lease has ended"
+                                     : "stopped; every lease has ended, and every GPU is restored");
+  }
+  return report(failures, console);
 }
 
 cli::ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& app, cli::Console& console) {
