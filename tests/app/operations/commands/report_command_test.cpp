@@ -241,6 +241,19 @@ TEST_F(ReportCommand, FindsAServerByARelativeSocket) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("/none/server.sock"), Not(HasSubstr("starts with /"))));
 }
 
+TEST_F(ReportCommand, WarnsOfATokenThatOthersMayRead) {
+  const std::string token = write_text(path("read.token"), "secret");
+  const auto err = [&] {
+    return run_lowgear(
+               {"runs", "report", "--month", "2026-11", "--server", "unix:none/server.sock", "--token-file", token})
+        .err;
+  };
+  std::filesystem::permissions(token, std::filesystem::perms{0644});
+  EXPECT_THAT(err(), HasSubstr("read.token: others may read it (mode 0644); chmod 600 "));
+  std::filesystem::permissions(token, std::filesystem::perms{0600});
+  EXPECT_THAT(err(), Not(HasSubstr("others may read it")));
+}
+
 TEST_F(ReportCommand, RefusesAMonthWithoutASourceOrWithRuns) {
   const std::string usage = write_text(path("usage.csv"), kUsage);
   const auto refusal = [](std::vector<std::string> words) {
