@@ -20,6 +20,7 @@ using cli::refusal_of;
 using cli::run_lowgear;
 using cli::write_text;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -219,6 +220,22 @@ TEST_F(ReportCommand, ShowsAMonthAsTables) {
               HasSubstr("first---------------\u2026---------------last"));
   EXPECT_THAT(run_lowgear({"runs", "report", "--month", "2026-01", "--usage", usage}).out,
               HasSubstr("no job has completed"));
+}
+
+TEST_F(ReportCommand, ShowsNoZeroForAnEnergyThatIsNotKnown) {
+  const std::string header(kUsage, std::string_view(kUsage).find('\n') + 1);
+  const std::string rows = header + "1793494800,j-3,r3,bert,eve,H100,true,12,0,24,0,0,0,,,\n";
+  const std::vector<std::string> words = {"runs",  "report", "--month", "2026-11",
+                                          "--kwh", "0.5",    "--usage", write_text(path("usage.csv"), rows)};
+  EXPECT_THAT(run_lowgear(words).out, ContainsRegex("bert +eve +- +- +- +- +- +- +-"));
+  std::vector<std::string> page = words;
+  page.insert(page.end(), {"--html", path("page.html")});
+  const Json job = json_of(page)["simulated"]["jobs"][0];
+  for (const char* member : {"energy_j", "energy_error_j", "doubtful_energy_j", "cost_usd"}) {
+    EXPECT_TRUE(job[member].is_null()) << member;
+  }
+  EXPECT_EQ(job["unmeasured_iterations"], 12);
+  EXPECT_THAT(content(path("page.html")), AllOf(Not(HasSubstr("0 kWh")), Not(HasSubstr("Energy by user"))));
 }
 
 TEST_F(ReportCommand, CallsBaselinesOfSimulatedJobsSimulated) {
