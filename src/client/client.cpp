@@ -492,11 +492,14 @@ std::string Client::followed() {
     const std::string why = planned == iterations || lease.missed.empty() ? "" : "; " + lease.missed;
     return fmt::format("{} were followed in {} of {} iterations{}{}{}", plans_, planned, iterations, others, why, dry);
   }
-  if (problem.empty() && had_plan_) {
-    problem = now.units == 0 ? "no unit was marked, and a plan sets clocks for units"
-                             : "none was there when an iteration began";
-  } else if (problem.empty() && served.at_full_clocks == 0 && !failure_.empty()) {
+  if (problem.empty() && !had_plan_ && served.at_full_clocks == 0 && !failure_.empty()) {
     problem = fmt::format("the rank failed ({}) before a plan for training came", failure_);
+  } else if (problem.empty() && now.units == 0) {
+    problem =
+        "no unit was marked, and a plan sets clocks for units; a job without a pipeline can search its clock: lowgear "
+        "run --search slowdown=2%";
+  } else if (problem.empty() && had_plan_) {
+    problem = "none was there when an iteration began";
   } else if (problem.empty()) {
     problem = "the server says why: GET /v1/jobs, or its dashboard if it has one (lowgear serve --listen)";
   }

@@ -33,6 +33,7 @@
 #include "base/core/formats/csv.h"
 #include "base/core/monotonic_clock.h"
 #include "client/fake_cuda/loaded_fake_cuda.h"
+#include "client/fake_server.h"
 #include "client/lowgear.h"
 #include "client/test_agent.h"
 #include "planning/plan/plan_json.h"
@@ -231,6 +232,18 @@ TEST_F(ClientTest, NamesAgentAndServerWhereBothAreMissing) {
   run_units(*client, 1);
   while (client->status().server_problem.empty()) std::this_thread::yield();
   EXPECT_THAT(client->followed(), AllOf(HasSubstr("/no/such/server"), HasSubstr("no agent responds")));
+}
+
+TEST_F(ClientTest, NamesTheSearchWhereNoUnitIsMarked) {
+  TestAgent agent(options_.agent_socket);
+  const FakeServer server(folder_ / "server.sock");
+  options_.server.address = "unix:" + (folder_ / "server.sock").string();
+  options_.server.job_json = R"({"run": "r"})";
+  const auto client = open();
+  ASSERT_TRUE(eventually([&] { return client->status().server_connected; }));
+  run_units(*client, 0);
+  EXPECT_THAT(client->followed(),
+              AllOf(HasSubstr("no unit was marked"), HasSubstr("lowgear run --search slowdown=2%")));
 }
 
 TEST_F(ClientTest, SaysWhyTheAgentRefuses) {

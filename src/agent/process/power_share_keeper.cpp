@@ -135,6 +135,7 @@ PowerShareKeeper::PowerShareKeeper(boost::asio::io_context& io, Agent& agent, Po
       options_(std::move(options)),
       warn_(std::move(warn)),
       requests_(std::make_unique<PowerShareRequests>(io, options_)) {
+  if (const auto exposure = http::token_exposure(options_.token_file)) warn_(*exposure);
   look();
 }
 

@@ -35,6 +35,9 @@ struct Balance {
   Amount energy_j;
   double doubtful_energy_j = 0;  ///< of it, where figures are invalid or GPUs are shared with other jobs
   std::optional<Saving> saving;  ///< empty: nothing was compared with a baseline
+
+  /// Whether that of any iteration is known; else the sums of energy are no 0.
+  [[nodiscard]] bool knows_energy() const { return unmeasured_iterations < iterations; }
 };
 
 /// Adds rows up. The error of a baseline's mean is the same in all iterations that are compared with it, so that it

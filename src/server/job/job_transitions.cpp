@@ -91,7 +91,11 @@ void JobTransitions::begin(const MeasuredProfiles& profiles) {
   const auto known = profiles.find(profile_key(job_));
   if (known != profiles.end()) return take(known->second);
   job_.order.report_assumed(job_.spec, outbox_, now_s_);
-  if (!job_.spec.profiling) return observe("there is no profile of this model yet");
+  if (!job_.spec.profiling) {
+    return observe(
+        "there is no profile of this model yet, and the job measures none (profile: null); one without a pipeline can "
+        "search its clock in place of --server: lowgear run --search slowdown=2%");
+  }
   measure_profile();
 }
 

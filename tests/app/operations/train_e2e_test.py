@@ -269,8 +269,13 @@ class Server(TrainTest):
 
     def test_that_is_required_and_there_is_no_news(self):
         self.serve()
-        code, out, err = self.train("--server", self.address, "--require-server", "--set", "parallel.pp=2", "--json")
+        token = self.folder / "train.token"
+        token.write_text("secret")
+        token.chmod(0o644)
+        code, out, err = self.train("--server", self.address, "--require-server", "--set", "parallel.pp=2", "--json", "--set",
+                                    f"server.token_file={token}")
         self.assertEqual(code, 0, err)
+        self.assertEqual(err.count("train.token: others may read it (mode 0644); chmod 600 "), 1, "not by each rank")
         self.assertNotIn("no server", err)
         self.assertRegex(err, r"no agent answers on this machine, so clocks stay as they are here: .*lowgear agent init")
         self.assertIn("no plan was followed in 8 iterations: ", err)

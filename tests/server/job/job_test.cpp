@@ -279,6 +279,7 @@ TEST(Job, BeginsWithAProfileThatBecameKnownAsTheServerEnded) {
   SimulatedJob training(spec);
   training.register_all();
   ASSERT_EQ(training.record().state(), JobState::observing);
+  EXPECT_THAT(training.record().status.reason, HasSubstr("lowgear run --search"));
   training.know({{profile_key(training.record()), first.record().profiling.own()}});
   training.restart_server();
   EXPECT_EQ(training.record().state(), JobState::baseline);

@@ -435,8 +435,8 @@ VerbAction declare_simulate(CLI::App& app) {
   app.add_option("--trace", arguments->trace, "Write the timeline to this file, for Perfetto and chrome://tracing")
       ->type_name("FILE");
   app.add_option("--measured", arguments->measured,
-                 "Recording of a run with this plan (lowgear train --record): its units are compared with the "
-                 "replay, and --trace shows both")
+                 "Recording of a run with this plan (--record of lowgear run or train): its units are compared with "
+                 "the replay, and --trace shows both")
       ->type_name("RECORDING");
   add_whole_number(app, "--iteration", {0, profile::kMaxIteration}, into(arguments->iteration),
                    "Number of the recorded iteration that --trace shows (default the last)");

@@ -11,10 +11,12 @@
 #include "app/operations/commands/usage_account.h"
 #include "app/operations/commands/verbs.h"
 #include "app/operations/text/arm_text.h"
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/folder_manifest.h"
 #include "base/core/files/memory_files.h"
+#include "base/http/client/client.h"
 #include "client/server/server_addresses.h"
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"
@@ -106,11 +108,15 @@ cli::ExitCode report_runs(const ReportArguments& arguments, const std::string& c
   return cli::ExitCode::ok;
 }
 
-std::vector<usage::UsageRow> usage_of(const ReportArguments& arguments, const usage::Month& month) {
+std::vector<usage::UsageRow> usage_of(const ReportArguments& arguments, const usage::Month& month,
+                                      cli::Console& console) {
   if (arguments.usage_file.empty() == arguments.server.address.empty()) {
     throw InputError("--month: name a server with --server, or a file that it has exported with --usage");
   }
   if (!arguments.server.address.empty()) {
+    const auto exposure =
+        http::token_exposure(http::token_file_from_environment(process_environment(), arguments.server.token_file));
+    if (exposure) console.warn(*exposure);
     return ask_usage({.address = client::absolute_server_addresses(arguments.server.address),
                       .token_file = arguments.server.token_file},
                      month);
@@ -126,7 +132,7 @@ cli::ExitCode report_month(const ReportArguments& arguments, const std::string& 
   if (!arguments.html.empty()) check_writable(arguments.html);
   const usage::Month month = usage::parse_month(arguments.month);
   const PricedAccount priced{
-      .account = account_of(usage_of(arguments, month), month),
+      .account = account_of(usage_of(arguments, month, console), month),
       .factors = {.usd_per_kwh = arguments.prices.usd_per_kwh, .co2_g_per_kwh = arguments.prices.co2_g_per_kwh}};
   if (!arguments.html.empty()) {
     write_file_atomically(arguments.html, render_html_page(account_page(priced, command)));

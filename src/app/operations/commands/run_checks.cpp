@@ -14,7 +14,6 @@
 #include "app/operations/doctor/agent_reach.h"
 #include "base/core/environment.h"
 #include "base/core/error.h"
-#include "base/core/files/user_database.h"
 #include "base/http/client/client.h"
 #include "base/http/tls/tls_credentials.h"
 #include "client/server/server_addresses.h"
@@ -59,9 +58,9 @@ void check_servers(const std::string& servers, std::vector<std::string>& missing
         fmt::format("LOWGEAR_SERVER_TOKEN_FILE: {}; without a token no server plans this job", error.what()));
     return;
   }
-  if (const auto exposure = exposure_of(token_file)) {
-    missing.push_back(fmt::format("LOWGEAR_SERVER_TOKEN_FILE: {}: {}; without --strict it is used all the same",
-                                  printable(token_file.string()), *exposure));
+  if (const auto exposure = http::token_exposure(token_file)) {
+    missing.push_back(
+        fmt::format("LOWGEAR_SERVER_TOKEN_FILE: {}; without --strict it is used all the same", *exposure));
   }
   std::vector<std::string> problems;
   for (const http::Endpoint& server : client::parse_server_addresses(servers)) {

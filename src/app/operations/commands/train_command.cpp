@@ -17,10 +17,12 @@
 #include "app/operations/commands/rank_programs.h"
 #include "app/operations/commands/run_checks.h"
 #include "app/operations/commands/verbs.h"
+#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/formats/yaml.h"
+#include "base/http/client/client.h"
 #include "client/rank/gpu_choice.h"
 #include "client/rank/rank_environment.h"
 #include "client/server/server_addresses.h"
@@ -256,9 +258,14 @@ std::optional<cli::ExitCode> translate_foreign(const TrainArguments& arguments, 
   return cli::ExitCode::bad_usage;
 }
 
-/// What is missing for plans, in one line, before anything starts. Training does not depend on an agent where a server
-/// has the plans; a plan of a file cannot be followed without.
-void check_agent(const launcher::TrainConfig& config, cli::Console& console) {
+/// What is missing for plans, and a token that is no secret, one line each, before anything starts. Training does not
+/// depend on an agent where a server has the plans; a plan of a file cannot be followed without.
+void warn_of_needs(const launcher::TrainConfig& config, cli::Console& console) {
+  if (config.server) {
+    const std::string named = config.server->token_file.value_or("");
+    const auto exposure = http::token_exposure(http::token_file_from_environment(process_environment(), named));
+    if (exposure) console.warn(*exposure);
+  }
   if (!config.plan && !config.step_clocks && !config.server) return;
   for (const std::string& line : missing_needs({.servers = {}, .agent = true, .recording = {}})) {
     if (config.plan) throw Error(fmt::format("{}; nothing was started, as --plan cannot be followed", line));
@@ -294,13 +301,13 @@ cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) 
   if (!arguments.dry_run && one_of_many) {
     // The trainer trains on without a server whose token it cannot read.
     if (config.server) launcher::check_server_files(*config.server);
-    if (client::job_rank_from_environment(environment).rank == 0) check_agent(config, console);
+    if (client::job_rank_from_environment(environment).rank == 0) warn_of_needs(config, console);
     // A rank checks the files that it reads; files that other ranks write may be on other machines.
     become_program(kTrainer, trainer_arguments(arguments, settings));
   }
   check_training(config);
   if (!arguments.dry_run) {
-    check_agent(config, console);
+    warn_of_needs(config, console);
     run_all_ranks(arguments,
                   has_servers_order(config) ? with_servers_order(settings, config, arguments.gpus, console) : settings,
                   config.parallel.world_size(), job_text(config, schedule), console);

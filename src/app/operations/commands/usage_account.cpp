@@ -88,6 +88,17 @@ std::string with_error(const Amount& amount) {
   return fmt::format("{:.{}f} \u00b1 {:.{}f}", amount.value, digits, amount.error, digits);
 }
 
+/// The energy in kWh, its cost, or its emissions; empty where it is not known, or no factor is given.
+std::optional<double> amount_of(const Balance& balance, const std::optional<double>& per_kwh) {
+  if (!balance.knows_energy() || !per_kwh) return std::nullopt;
+  return at_factor(balance.energy_j, *per_kwh).value;
+}
+
+std::string amount_text(const Balance& balance, double per_kwh) {
+  const auto amount = amount_of(balance, per_kwh);
+  return amount ? number_text(*amount) : kNotKnown;
+}
+
 /// Without its middle where it is too long.
 std::string cut_name(const std::string& name) {
   std::vector<std::size_t> letters;
@@ -115,19 +126,18 @@ std::vector<std::string> cells_of(const Balance& balance, const EnergyFactors& f
     return saving ? with_error(at_factor(saving->saved_j, per_kwh)) : kNotKnown;
   };
   const char* const mark = balance.doubtful_energy_j > 0 ? " *" : "";
-  std::vector<std::string> cells = {number_text(balance.energy_j.value / usage::kJoulesPerKwh) + mark, saved(1),
-                                    kNotKnown, kNotKnown, kNotKnown};
+  std::vector<std::string> cells = {amount_text(balance, 1) + mark, saved(1), kNotKnown, kNotKnown, kNotKnown};
   if (saving) {
     cells[2] = with_error({saving->saved_ratio.value * 100, saving->saved_ratio.error * 100});
     cells[3] = fmt::format("{:.0f}", 100 * saving->energy_j / balance.energy_j.value);
     cells[4] = signed_text(saving->slowdown_ratio * 100, 2);
   }
   if (factors.usd_per_kwh) {
-    cells.push_back(number_text(at_factor(balance.energy_j, *factors.usd_per_kwh).value));
+    cells.push_back(amount_text(balance, *factors.usd_per_kwh));
     cells.push_back(saved(*factors.usd_per_kwh));
   }
   if (factors.co2_g_per_kwh) {
-    cells.push_back(number_text(at_factor(balance.energy_j, *factors.co2_g_per_kwh / 1000).value));
+    cells.push_back(amount_text(balance, *factors.co2_g_per_kwh / 1000));
     cells.push_back(saved(*factors.co2_g_per_kwh / 1000));
   }
   return cells;
@@ -236,17 +246,15 @@ Json saving_json(const Balance& balance, const EnergyFactors& factors) {
 }
 
 Json balance_json(const Balance& balance, const EnergyFactors& factors) {
-  const auto at = [&](const std::optional<double>& factor) {
-    return factor ? Json(at_factor(balance.energy_j, *factor).value) : Json(nullptr);
-  };
+  const auto known = [&](double energy_j) { return balance.knows_energy() ? Json(energy_j) : Json(nullptr); };
   return {{"iterations", balance.iterations},
           {"unmeasured_iterations", balance.unmeasured_iterations},
           {"time_s", balance.time_s},
-          {"energy_j", balance.energy_j.value},
-          {"energy_error_j", balance.energy_j.error},
-          {"doubtful_energy_j", balance.doubtful_energy_j},
-          {"cost_usd", at(factors.usd_per_kwh)},
-          {"co2_g", at(factors.co2_g_per_kwh)},
+          {"energy_j", known(balance.energy_j.value)},
+          {"energy_error_j", known(balance.energy_j.error)},
+          {"doubtful_energy_j", known(balance.doubtful_energy_j)},
+          {"cost_usd", or_null(amount_of(balance, factors.usd_per_kwh))},
+          {"co2_g", or_null(amount_of(balance, factors.co2_g_per_kwh))},
           {"saving", saving_json(balance, factors)}};
 }
 
@@ -280,13 +288,13 @@ report::Card saved_card(const char* basis, const Balance& total) {
 std::vector<report::Card> cards_of(const char* basis, const Balance& total, const EnergyFactors& factors) {
   std::vector<report::Card> cards = {
       {.name = "Energy",
-       .value = fmt::format("{} kWh", number_text(at_factor(total.energy_j, 1).value)),
+       .value = total.knows_energy() ? amount_text(total, 1) + " kWh" : kNotKnown,
        .detail = fmt::format("{}, of {} iterations", basis, total.iterations - total.unmeasured_iterations)},
       saved_card(basis, total)};
   const auto add = [&](const char* name, const std::optional<double>& per_kwh, const char* factor, auto text) {
     if (!per_kwh) return;
     cards.push_back({.name = name,
-                     .value = text(at_factor(total.energy_j, *per_kwh).value),
+                     .value = total.knows_energy() ? text(at_factor(total.energy_j, *per_kwh).value) : kNotKnown,
                      .detail = total.saving ? "saved: " + text(at_factor(total.saving->saved_j, *per_kwh).value)
                                             : fmt::format("{} {}", *per_kwh, factor)});
   };
@@ -310,6 +318,7 @@ report::Bars bars_of(const char* basis, const EnergyAccount& account) {
                     .limit_name = {}};
   for (const AccountEntry& user : account.users) {
     if (bars.rows.size() == kBars) break;
+    if (!user.balance.knows_energy()) continue;
     const double saved_j = user.balance.saving ? std::max(0.0, user.balance.saving->saved_j.value) : 0;
     bars.rows.push_back({.name = user_text(user.name), .amounts = {user.balance.energy_j.value, saved_j}});
   }
@@ -395,7 +404,7 @@ report::Page account_page(const PricedAccount& priced, std::string command) {
     for (const std::string& note : {missing_text(account->total), doubtful_text(account->total)}) {
       if (!note.empty()) page.warnings.push_back(note);
     }
-    page.bars.push_back(bars_of(basis, *account));
+    if (report::Bars bars = bars_of(basis, *account); !bars.rows.empty()) page.bars.push_back(std::move(bars));
     page.tables.push_back(page_table("Users", basis, users_of(*account, priced.factors)));
     page.tables.push_back(page_table("Jobs", basis, jobs_with_notes(*account, priced.factors)));
   }

@@ -21,6 +21,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/files/user_database.h"
 #include "base/core/log.h"
 #include "base/http/message/wire.h"
 #include "base/ipc/unix_socket.h"
@@ -331,6 +332,12 @@ Client::HeaderList token_headers(const std::filesystem::path& file) {
   throw InputError(
       fmt::format("{}: {}; expected one word, the token alone; lines SCOPES TOKEN are for lowgear serve --token-file",
                   printable(file.string()), token.empty() ? "contains no token" : "contains more than a token"));
+}
+
+std::optional<std::string> token_exposure(const std::filesystem::path& file) {
+  const auto exposure = exposure_of(file);
+  if (!exposure) return std::nullopt;
+  return fmt::format("{}: {}", printable(file.string()), *exposure);
 }
 
 }  // namespace lowgear::http

@@ -86,4 +86,8 @@ class Client {
 /// empty. Throws InputError, naming the file, for any other content and when the file is unreadable.
 [[nodiscard]] Client::HeaderList token_headers(const std::filesystem::path& file);
 
+/// What a program that sends the token of a file warns of once: `FILE: others may read it (mode 0644); chmod 600 FILE`;
+/// empty: nothing. Ranks of a job do not warn: the command that starts them does.
+[[nodiscard]] std::optional<std::string> token_exposure(const std::filesystem::path& file);
+
 }  // namespace lowgear::http

@@ -20,6 +20,7 @@ using cli::refusal_of;
 using cli::run_lowgear;
 using cli::write_text;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -226,6 +227,22 @@ TEST_F(ReportCommand, ShowsAMonthAsTables) {
               HasSubstr("no job has completed"));
 }
 
+TEST_F(ReportCommand, ShowsNoZeroForAnEnergyThatIsNotKnown) {
+  const std::string header(kUsage, std::string_view(kUsage).find('\n') + 1);
+  const std::string rows = header + "1793494800,j-3,r3,bert,eve,H100,true,12,0,24,0,0,0,,,\n";
+  const std::vector<std::string> words = {"runs",  "report", "--month", "2026-11",
+                                          "--kwh", "0.5",    "--usage", write_text(path("usage.csv"), rows)};
+  EXPECT_THAT(run_lowgear(words).out, ContainsRegex("bert +eve +- +- +- +- +- +- +-"));
+  std::vector<std::string> page = words;
+  page.insert(page.end(), {"--html", path("page.html")});
+  const Json job = json_of(page)["simulated"]["jobs"][0];
+  for (const char* member : {"energy_j", "energy_error_j", "doubtful_energy_j", "cost_usd"}) {
+    EXPECT_TRUE(job[member].is_null()) << member;
+  }
+  EXPECT_EQ(job["unmeasured_iterations"], 12);
+  EXPECT_THAT(content(path("page.html")), AllOf(Not(HasSubstr("0 kWh")), Not(HasSubstr("Energy by user"))));
+}
+
 TEST_F(ReportCommand, CallsBaselinesOfSimulatedJobsSimulated) {
   std::string rows = kUsage;
   for (std::size_t at = rows.find("false"); at != std::string::npos; at = rows.find("false"))
@@ -244,6 +261,19 @@ TEST_F(ReportCommand, FindsAServerByARelativeSocket) {
       run_lowgear({"runs", "report", "--month", "2026-11", "--server", "unix:none/server.sock"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("/none/server.sock"), Not(HasSubstr("starts with /"))));
+}
+
+TEST_F(ReportCommand, WarnsOfATokenThatOthersMayRead) {
+  const std::string token = write_text(path("read.token"), "secret");
+  const auto err = [&] {
+    return run_lowgear(
+               {"runs", "report", "--month", "2026-11", "--server", "unix:none/server.sock", "--token-file", token})
+        .err;
+  };
+  std::filesystem::permissions(token, std::filesystem::perms{0644});
+  EXPECT_THAT(err(), HasSubstr("read.token: others may read it (mode 0644); chmod 600 "));
+  std::filesystem::permissions(token, std::filesystem::perms{0600});
+  EXPECT_THAT(err(), Not(HasSubstr("others may read it")));
 }
 
 TEST_F(ReportCommand, RefusesAMonthWithoutASourceOrWithRuns) {
