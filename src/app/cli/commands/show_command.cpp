@@ -164,6 +164,7 @@ schedule::Schedule runnable_schedule(const ShowArguments& arguments, Console& co
     named.stages = profile->stages();
   }
   schedule::Schedule schedule = with_communication(load_schedule(named, profile ? &*profile : nullptr, power_w));
+  if (const auto note = frozen_stages_note(named, schedule)) console.warn(*note);
   (void)build_dag(schedule);  // refuses an order that contradicts the data
   require_runnable(schedule, arguments.schedule.grouping);
   return schedule;

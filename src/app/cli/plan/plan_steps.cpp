@@ -86,6 +86,7 @@ StepsPipeline load_steps_pipeline(PipelineArguments arguments, int stages, int m
                       "profile those stages, or keep one stage, which then stands for all");
   }
   pipeline.schedule = without_communication(load_schedule(named, &pipeline.profile, {}));
+  if (auto note = frozen_stages_note(named, pipeline.schedule)) pipeline.doubts.push_back(std::move(*note));
   pipeline.profile = api::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
   pipeline.predicted = predicted_rows_of(file.profile, file.predicted, pipeline.profile);
   pipeline.simulated = file.simulated;
