@@ -12,7 +12,9 @@
 #include <system_error>
 
 #include "base/core/error.h"
+#include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
+#include "base/core/files/memory_files.h"
 
 namespace lowgear::cli {
 namespace {
@@ -34,6 +36,12 @@ void write_text(int file_descriptor, std::string_view name, std::string_view tex
 
 bool colours_allowed(int file_descriptor) {
   return ::isatty(file_descriptor) == 1 && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+}
+
+void write_named_file(const std::filesystem::path& path, std::string_view content, Console& console) {
+  const bool replaces = MemoryFiles::keeper_of(path) == nullptr && file_exists(path);
+  write_file_atomically(path, content);
+  if (replaces) console.note(fmt::format("replaced {}", printable(path.string())));
 }
 
 TerminalConsole::TerminalConsole(int output) : output_(output) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -40,6 +41,9 @@ class Console {
   /// Drops notes from now on.
   void mute_notes() { set_level(LogLevel::warning); }
 };
+
+/// Writes a file that an option names, as `write_file_atomically`; notes it where another was there.
+void write_named_file(const std::filesystem::path& path, std::string_view content, Console& console);
 
 /// The console of a program: results to standard output, remarks to standard error.
 class TerminalConsole final : public Console {
