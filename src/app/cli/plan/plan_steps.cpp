@@ -276,7 +276,7 @@ bool plans_steps(const CLI::App& app) {
   return true;
 }
 
-StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
+StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress, Console& console) {
   const StepsInput input = load_input(request.steps);
   StepsPipeline pipeline = load_steps_pipeline(request.pipeline, input.recorded.stages, input.recorded.microbatches);
   SwitchLatencyArgument latency = request.switch_latency;
@@ -343,7 +343,7 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
   folder.write(output_file::kReplicas, write_replicas_table(plan.run));
   if (predicted.deals_are_given) folder.write(output_file::kAmounts, write_amounts_table(*input.lengths));
   folder.write(output_file::kReport, steps_page(plan));
-  folder.commit();
+  commit_folder(folder, console);
   return plan;
 }
 

@@ -44,6 +44,13 @@ void write_named_file(const std::filesystem::path& path, std::string_view conten
   if (replaces) console.note(fmt::format("replaced {}", printable(path.string())));
 }
 
+void commit_folder(StagedDirectory& folder, Console& console) {
+  folder.commit();
+  if (folder.left_behind().empty()) return;
+  console.warn(fmt::format("{}: the earlier output was moved here and could not be removed; remove it as its owner",
+                           printable(folder.left_behind().string(), std::string_view::npos)));
+}
+
 TerminalConsole::TerminalConsole(int output) : output_(output) {
   const bool coloured = colours_allowed(STDERR_FILENO);
   const auto mode = coloured ? spdlog::color_mode::always : spdlog::color_mode::never;
