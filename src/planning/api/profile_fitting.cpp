@@ -67,10 +67,16 @@ profile::StageProfile split_backward(const profile::StageProfile& profile, doubl
 profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
                                   const FittingShares& shares) {
   profile = with_stages_of(std::move(profile), schedule);
+  if (forward_only_stages(profile) > schedule.frozen_stages) {
+    throw InputError(
+        fmt::format("the schedule {0} has backwards of stage {1}, and the profile has only its forwards: "
+                    "measure them, or leave them out of the schedule, as plan --change --freeze does",
+                    schedule.name, schedule.frozen_stages));
+  }
   if (recomputes(schedule)) profile = with_recomputed_kinds(std::move(profile), schedule, shares.recomputation);
   if (!runs(schedule, OpKind::input_gradient)) return profile;
   if (shares.backward_split) return split_backward(profile, *shares.backward_split);
-  for (int stage = 0; stage < profile.stages(); ++stage) {
+  for (int stage = schedule.frozen_stages; stage < profile.stages(); ++stage) {
     if (profile.has(stage, OpKind::input_gradient)) continue;
     throw InputError(
         fmt::format("the schedule {} splits backwards, and the profile has no input_gradient and weight_gradient for "

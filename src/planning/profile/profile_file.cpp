@@ -273,16 +273,6 @@ int count_stages(const std::vector<ProfileRow>& rows, const std::string& source)
   return expected;
 }
 
-/// How many of the first stages have forwards only: frozen layers alone.
-int forward_only_stages(const StageProfile& profile) {
-  int stage = 0;
-  while (stage < profile.stages() && !profile.has(stage, OpKind::backward) &&
-         !profile.has(stage, OpKind::input_gradient) && !profile.has(stage, OpKind::weight_gradient)) {
-    ++stage;
-  }
-  return stage < profile.stages() ? stage : 0;
-}
-
 void refuse_missing_kinds(const StageProfile& profile, const std::string& source) {
   const int forward_only = forward_only_stages(profile);
   for (int stage = 0; stage < profile.stages(); ++stage) {

@@ -226,4 +226,13 @@ StageProfile with_stages_on_ranks(const StageProfile& profile, std::span<const i
   return virtual_profile;
 }
 
+int forward_only_stages(const StageProfile& profile) {
+  int stage = 0;
+  while (stage < profile.stages() && !profile.has(stage, OpKind::backward) &&
+         !profile.has(stage, OpKind::input_gradient) && !profile.has(stage, OpKind::weight_gradient)) {
+    ++stage;
+  }
+  return stage < profile.stages() ? stage : 0;
+}
+
 }  // namespace lowgear::profile

@@ -106,4 +106,7 @@ void refuse_settings(const StageProfile& profile, std::string_view who);
 /// or the stages become more than kMaxStages.
 [[nodiscard]] StageProfile with_stages_on_ranks(const StageProfile& profile, std::span<const int> rank_of_stage);
 
+/// How many of the first stages have forwards only, as those whose layers are all frozen; 0 where no stage has more.
+[[nodiscard]] int forward_only_stages(const StageProfile& profile);
+
 }  // namespace lowgear::profile

@@ -177,6 +177,23 @@ TEST_F(StagedDirectoryTest, NamesTheParentThatCannotBeWrittenTo) {
   fs::permissions(folder_.path(), fs::perms::owner_all);
 }
 
+TEST_F(StagedDirectoryTest, NamesWhatItCannotRemove) {
+  write_output("first");
+  fs::permissions(folder_.path(), fs::perms::all);
+  fs::path left;
+  {
+    const OrdinaryUser user;
+    if (::geteuid() != 65534) GTEST_SKIP() << "needs another user's folder";
+    StagedDirectory staged(out_, kMarker);
+    staged.write(kMarker, "second");
+    staged.commit();
+    left = staged.left_behind();
+  }
+  EXPECT_EQ(left.parent_path(), folder_.path());
+  EXPECT_TRUE(fs::exists(left / "plans" / "first.json"));
+  EXPECT_EQ(read_file(out_ / kMarker), "second");
+}
+
 TEST_F(StagedDirectoryTest, RefusesWhatCannotBecomeAFolder) {
   write_file_atomically(out_, "a file");
   EXPECT_THAT(error_of([&] { StagedDirectory(out_, kMarker); }), HasSubstr("exists and is not a folder"));

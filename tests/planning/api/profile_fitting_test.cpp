@@ -71,6 +71,20 @@ TEST(FitProfile, SplitsBackwardsOnlyWhereTheScheduleDoes) {
               HasSubstr("--backward-split"));
 }
 
+TEST(FitProfile, FrozenStagesNeedForwardsAlone) {
+  profile::StageProfile frozen(3);
+  for (const profile::StageOp& op : profile_of(3).ops()) {
+    if (op.stage == 0 && op.kind != OpKind::forward) continue;
+    for (const profile::Measurement& row : op.measurements) frozen.add(op.stage, op.kind, row);
+  }
+  const profile::StageProfile split =
+      fit_profile(frozen, with_frozen_stages(schedule::zb_h1_schedule(3, 4), 1), {.backward_split = 0.4});
+  EXPECT_FALSE(split.has(0, OpKind::input_gradient));
+  EXPECT_TRUE(split.has(1, OpKind::input_gradient));
+  EXPECT_THAT(error_of([&] { (void)fit_profile(frozen, schedule::one_f_one_b_schedule(3, 4), {}); }),
+              HasSubstr("1f1b has backwards of stage 0, and the profile has only its forwards"));
+}
+
 TEST(FitProfile, AddsRecomputationsOnlyWhereTheScheduleHasThem) {
   const schedule::Schedule merak = schedule::make_schedule({"merak-early-recompute", 3, 4, 1, {}});
   const profile::StageProfile plain = fit_profile(profile_of(3), schedule::one_f_one_b_schedule(3, 4), {{}, 0.9});

@@ -191,8 +191,24 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
 
 schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                                  std::span<const double> blocking_power_w) {
-  return is_generator(arguments.schedule) ? generate_schedule(arguments, profile, blocking_power_w)
-                                          : read_schedule(arguments);
+  if (!is_generator(arguments.schedule)) return read_schedule(arguments);
+  const int frozen = profile != nullptr ? forward_only_stages(*profile) : 0;
+  if (frozen > 0 && arguments.schedule == "envpipe") {
+    throw InputError(
+        "the schedule envpipe depends on every stage's backwards, and the profile has none of stage 0: "
+        "give another schedule");
+  }
+  schedule::Schedule schedule = generate_schedule(arguments, profile, blocking_power_w);
+  // The stages of a profile by rank are not those of a schedule that has several of them on a rank.
+  return frozen > 0 && profile->stages() == schedule.stages ? with_frozen_stages(schedule, frozen) : schedule;
+}
+
+std::optional<std::string> frozen_stages_note(const ScheduleArguments& arguments, const schedule::Schedule& schedule) {
+  if (!is_generator(arguments.schedule) || schedule.frozen_stages == 0) return std::nullopt;
+  const bool one = schedule.frozen_stages == 1;
+  return fmt::format("the profile has only forwards of the first {}, as of frozen layers: {} leaves {} backwards out",
+                     one ? "stage" : fmt::format("{} stages", schedule.frozen_stages), schedule.name,
+                     one ? "its" : "their");
 }
 
 profile::ProfileFile load_profile(const std::string& path, profile::ImpossibleUnits units) {
@@ -278,6 +294,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.doubts = doubts_of(input.file, blocking, arguments.gpu_name, arguments.units);
   if (auto doubt = gpu_name_doubt(arguments.gpu_name)) pipeline.doubts.push_back(std::move(*doubt));
+  if (auto note = frozen_stages_note(schedule, pipeline.schedule)) pipeline.doubts.push_back(std::move(*note));
   return input;
 }
 

@@ -59,11 +59,16 @@ struct PipelineInput {
   profile::ProfileFile file = {};  ///< as it was read
 };
 
-/// The schedule as named or as the file has it, messages included where it has them. `profile` and `blocking_power_w`
-/// (by rank) determine EnvPipe's schedule; they are null and empty when they are unknown. Throws InputError when it
+/// The schedule as named or as the file has it, messages included where it has them. A named one has no
+/// backwards of the first stages of which the profile has forwards only. `profile` and `blocking_power_w` (by rank)
+/// determine EnvPipe's schedule; they are null and empty when they are unknown. Throws InputError when it
 /// does not exist, contradicts the other arguments, is larger than memory, or can hang.
 [[nodiscard]] schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                                                std::span<const double> blocking_power_w);
+
+/// Says that `load_schedule` has left out backwards of a named schedule; empty where it has not.
+[[nodiscard]] std::optional<std::string> frozen_stages_note(const ScheduleArguments& arguments,
+                                                            const schedule::Schedule& schedule);
 
 /// Reads the stage profile in this file. Throws InputError.
 [[nodiscard]] profile::ProfileFile load_profile(const std::string& path,

@@ -19,7 +19,6 @@
 #include "app/cli/terminal/table.h"
 #include "app/cli/text/plan_text.h"
 #include "base/core/error.h"
-#include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/numbers/figure_text.h"
 #include "base/core/version.h"
@@ -277,7 +276,7 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   if (!arguments.html.empty()) page = render_page(arguments, input, planner, comparison);
   // The planner does not plan any more.
   progress.reset();
-  if (page) write_file_atomically(arguments.html, *page);
+  if (page) write_named_file(arguments.html, *page, console);
   for (const std::string& finding : comparison.findings) console.warn(finding);
   if (arguments.json) {
     Json json = comparison_json(comparison, published_pct);

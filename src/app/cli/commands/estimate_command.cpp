@@ -19,7 +19,6 @@
 #include "app/cli/text/estimate_pages.h"
 #include "app/cli/text/estimate_text.h"
 #include "base/core/error.h"
-#include "base/core/files/file.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
 #include "planning/profile/profile_file.h"
@@ -131,7 +130,7 @@ ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console)
 
 void emit_profile(const EstimateArguments& arguments, const estimator::JobEstimate& estimate, Console& console) {
   if (arguments.profile.empty()) return;
-  write_file_atomically(arguments.profile, profile::write_profile_file(emitted_file(estimate)));
+  write_named_file(arguments.profile, profile::write_profile_file(emitted_file(estimate)), console);
   console.note(fmt::format("{} contains estimated, not measured figures of one GPU", arguments.profile));
 }
 
@@ -194,7 +193,7 @@ ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
   emit_profile(arguments, result, console);
   if (!arguments.report.empty()) {
     const report::Page page = estimate_page(result, *planned, arguments.planning.prices, arguments.command);
-    write_file_atomically(arguments.report, render_html_page(page));
+    write_named_file(arguments.report, render_html_page(page), console);
   }
   const int gpus = result.job.parallel.gpus();
   if (arguments.json) {

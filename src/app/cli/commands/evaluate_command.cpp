@@ -163,7 +163,7 @@ ExitCode run_evaluate(const EvaluateArguments& arguments, Console& console) {
   }
   if (!arguments.html.empty()) {
     const EvaluationResults results{all.cells, all.extrinsic, all.measured};
-    write_file_atomically(arguments.html, render_html_page(evaluation_page(results, arguments.command)));
+    write_named_file(arguments.html, render_html_page(evaluation_page(results, arguments.command)), console);
   }
   if (arguments.json) {
     console.print_json(json_of(all));

@@ -204,8 +204,8 @@ ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console)
   plan.planner.switch_latency.complete_for_plan(input.switch_latency_s);
   const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
   const std::string replaced = replaced_text(plan.out);
-  folder.commit();
   progress.reset();
+  commit_folder(folder, console);
   if (!replaced.empty()) console.note(replaced);
   if (!arguments.quiet) say_warnings(summary.result.warnings, summary.result.findings, doubts, console);
   if (arguments.json) {
@@ -237,8 +237,8 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   plan.planner.switch_latency.complete_for_plan(input.file.switch_latency_s);
   const PlanSummary summary = make_plans(plan, std::move(input), folder, *progress);
   const std::string replaced = replaced_text(plan.out);
-  folder.commit();
   progress.reset();
+  commit_folder(folder, console);
   if (!replaced.empty()) console.note(replaced);
   if (!arguments.quiet) say_warnings(summary.result.warnings, summary.result.findings, doubts, console);
   if (arguments.json) {
@@ -260,7 +260,7 @@ ExitCode run_steps(const PlanCommandArguments& arguments, const CLI::App& app, C
                           .steps = arguments.steps,
                           .out = arguments.plan.out,
                           .command = command_line(app)},
-                         progress);
+                         progress, console);
   }
   if (!plan.replaced.empty()) console.note(plan.replaced);
   if (!arguments.quiet) {

@@ -130,17 +130,17 @@ void write_work(const ProfileArguments& arguments, const profile::StageProfile& 
 void write_results(const ProfileArguments& arguments, const profile::ProfileFile& file, const std::string& errors,
                    const steps::WorkModel* work, Console& console) {
   if (work == nullptr) remove_old_work(arguments, console);
-  write_file_atomically(arguments.out, profile::write_profile_file(file));
+  write_named_file(arguments.out, profile::write_profile_file(file), console);
   if (work != nullptr) write_work(arguments, file.profile, *work, console);
   write_file_atomically(arguments.errors_path(), errors);
 }
 
 void write_page(const ProfileArguments& arguments, const profile::StageProfile& profile, const std::string& basis,
-                std::vector<std::string> warnings) {
+                std::vector<std::string> warnings, Console& console) {
   if (arguments.html.empty()) return;
   report::Page page = profile_page(profile, basis, arguments.command);
   page.warnings = std::move(warnings);
-  write_file_atomically(arguments.html, render_html_page(page));
+  write_named_file(arguments.html, render_html_page(page), console);
 }
 
 std::string next_text(const ProfileArguments& arguments, const std::optional<RecordedSchedule>& recorded = {}) {
@@ -170,7 +170,7 @@ ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   const power::PredictedClocks filled = fill(file, arguments, nullptr, console);
   const profile::FewClockFit& fit = filled.fit;
   write_results(arguments, file, error_csv(fit, nullptr, file.simulated), nullptr, console);
-  write_page(arguments, file.profile, "given and predicted", std::move(doubts));
+  write_page(arguments, file.profile, "given and predicted", std::move(doubts), console);
   if (arguments.json) {
     Json json = filled_json(fit, file.simulated);
     if (!filled.shares.empty()) json["time_shares"] = time_shares_json(filled.shares);
@@ -263,13 +263,13 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
     if (!filled.shares.empty()) json["time_shares"] = time_shares_json(filled.shares);
     shares = time_shares_table(filled.shares);
     write_results(arguments, file, error_csv(filled.fit, &recorded, file.simulated), work ? &*work : nullptr, console);
-    write_page(arguments, file.profile, basis + " and predicted", recorded.warnings);
+    write_page(arguments, file.profile, basis + " and predicted", recorded.warnings, console);
   } else {
     write_results(arguments, file, error_csv(recorded), work ? &*work : nullptr, console);
-    write_page(arguments, file.profile, basis, recorded.warnings);
+    write_page(arguments, file.profile, basis, recorded.warnings, console);
   }
   write_freqevents(arguments, recordings);
-  if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);
+  if (!blocking.empty()) write_named_file(arguments.blocking_power_out, blocking, console);
   if (work) json["work"] = work->json();
   json["out"] = arguments.out;
   json["errors_out"] = arguments.errors_path();
@@ -303,7 +303,7 @@ ExitCode run_composition(const ProfileArguments& arguments, Console& console) {
   if (arguments.out.empty()) throw InputError("--out is missing: where to write the profile");
   const profile::ComposedProfile composed = composed_of(parts, arguments, console);
   remove_old_work(arguments, console);
-  write_file_atomically(arguments.out, profile::write_profile_file({.profile = composed.profile}));
+  write_named_file(arguments.out, profile::write_profile_file({.profile = composed.profile}), console);
   if (arguments.json) {
     Json json = composed_json(composed);
     json["out"] = arguments.out;

@@ -208,7 +208,7 @@ void take_clocks_of(const api::RunContents& contents, PlannerArguments& planner,
 
 /// The new work as `lowgear plan` would write it.
 void write_plan_folder(const ReplanArguments& arguments, const api::RunContents& contents,
-                       const api::WorkReplan& replan, Progress& progress) {
+                       const api::WorkReplan& replan, Progress& progress, Console& console) {
   const api::PlannedWork& work = replan.after;
   PlanArguments plan;
   plan.out = arguments.out;
@@ -224,7 +224,7 @@ void write_plan_folder(const ReplanArguments& arguments, const api::RunContents&
   const int layers = std::accumulate(work.partition.begin(), work.partition.end(), 0);
   (void)make_plans(plan, std::move(input), folder, progress,
                    changed_work(replan, work_change(arguments.change, layers)));
-  folder.commit();
+  commit_folder(folder, console);
 }
 
 ExitCode run_with_kept_order(const ReplanArguments& arguments, const FollowedPlan& before, Console& console) {
@@ -235,7 +235,7 @@ ExitCode run_with_kept_order(const ReplanArguments& arguments, const FollowedPla
   const api::RunContents& contents = before.contents;
   std::optional<ProgressBar> progress(std::in_place);
   const api::WorkReplan replan = replan_work(replan_request(arguments, before), &*progress);
-  if (!arguments.out.empty()) write_plan_folder(arguments, contents, replan, *progress);
+  if (!arguments.out.empty()) write_plan_folder(arguments, contents, replan, *progress, console);
   progress.reset();
   for (const std::string& warning : contents.run.warnings) console.note(warning);
   if (replan.after.finding) console.warn(*replan.after.finding);
@@ -279,8 +279,8 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
   StagedDirectory folder(arguments.out, std::string(output_file::kRun));
   std::optional<ProgressBar> progress(std::in_place);
   const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
-  folder.commit();
   progress.reset();
+  commit_folder(folder, console);
   say_warnings(summary.result.warnings, summary.result.findings, {}, console);
   if (arguments.json) {
     Json json = joint_plan_json(arguments.out, summary);

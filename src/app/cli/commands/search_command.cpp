@@ -310,7 +310,7 @@ ExitCode run_power_search_command(const SearchArguments& arguments, Console& con
   progress.reset();
   const PowerSearchResult result{request, arguments.facility, found};
   if (!arguments.report.empty()) {
-    write_file_atomically(arguments.report, render_html_page(power_search_page(result, arguments.command)));
+    write_named_file(arguments.report, render_html_page(power_search_page(result, arguments.command)), console);
   }
   if (arguments.json) {
     console.print_json(power_search_json(result));
@@ -330,7 +330,7 @@ ExitCode run_search_command(const SearchArguments& arguments, Console& console) 
   progress.reset();
   if (!arguments.report.empty()) {
     const report::Page page = search_page(request, arguments.prices, found, arguments.command);
-    write_file_atomically(arguments.report, render_html_page(page));
+    write_named_file(arguments.report, render_html_page(page), console);
   }
   if (arguments.json) {
     console.print_json(search_json(request, arguments.prices, found));

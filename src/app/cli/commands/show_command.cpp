@@ -164,6 +164,7 @@ schedule::Schedule runnable_schedule(const ShowArguments& arguments, Console& co
     named.stages = profile->stages();
   }
   schedule::Schedule schedule = with_communication(load_schedule(named, profile ? &*profile : nullptr, power_w));
+  if (const auto note = frozen_stages_note(named, schedule)) console.warn(*note);
   (void)build_dag(schedule);  // refuses an order that contradicts the data
   require_runnable(schedule, arguments.schedule.grouping);
   return schedule;
@@ -191,7 +192,7 @@ ExitCode show_schedule(const ShowArguments& arguments, Console& console) {
   const schedule::Schedule schedule = runnable_schedule(arguments, console);
   const std::vector<schedule::HeldPeaks> peaks = held_peaks(schedule);
   const bool with_inputs = recomputes(schedule);
-  if (!arguments.out.empty()) write_file_atomically(arguments.out, write_torch_csv(schedule));
+  if (!arguments.out.empty()) write_named_file(arguments.out, write_torch_csv(schedule), console);
   const std::string safe = verdict(schedule, arguments.schedule.grouping);
   if (arguments.json) {
     Json json = {{"schedule", schedule.name},

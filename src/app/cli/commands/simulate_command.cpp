@@ -397,7 +397,7 @@ ExitCode run_simulate(SimulateArguments arguments, Console& console) {
   const Simulation result = simulate(arguments, planned);
   for (const std::string& warning : result.warnings) console.warn(warning);
   if (!arguments.trace.empty()) {
-    write_file_atomically(arguments.trace, write_trace(arguments, planned, result));
+    write_named_file(arguments.trace, write_trace(arguments, planned, result), console);
   }
   if (arguments.json) {
     console.print_json(simulation_json(arguments, planned, result));

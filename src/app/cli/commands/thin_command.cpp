@@ -67,7 +67,7 @@ ExitCode run_thin(const ThinArguments& arguments, Console& console) {
     }
   }
   folder.write(kRecord, result.dump() + '\n');
-  folder.commit();
+  commit_folder(folder, console);
   if (arguments.json) {
     console.print_json(result);
   } else {

@@ -86,6 +86,7 @@ StepsPipeline load_steps_pipeline(PipelineArguments arguments, int stages, int m
                       "profile those stages, or keep one stage, which then stands for all");
   }
   pipeline.schedule = without_communication(load_schedule(named, &pipeline.profile, {}));
+  if (auto note = frozen_stages_note(named, pipeline.schedule)) pipeline.doubts.push_back(std::move(*note));
   pipeline.profile = api::fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.shares);
   pipeline.predicted = predicted_rows_of(file.profile, file.predicted, pipeline.profile);
   pipeline.simulated = file.simulated;
@@ -275,7 +276,7 @@ bool plans_steps(const CLI::App& app) {
   return true;
 }
 
-StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
+StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress, Console& console) {
   const StepsInput input = load_input(request.steps);
   StepsPipeline pipeline = load_steps_pipeline(request.pipeline, input.recorded.stages, input.recorded.microbatches);
   SwitchLatencyArgument latency = request.switch_latency;
@@ -342,7 +343,7 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress) {
   folder.write(output_file::kReplicas, write_replicas_table(plan.run));
   if (predicted.deals_are_given) folder.write(output_file::kAmounts, write_amounts_table(*input.lengths));
   folder.write(output_file::kReport, steps_page(plan));
-  folder.commit();
+  commit_folder(folder, console);
   return plan;
 }
 

@@ -6,6 +6,7 @@
 
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/planner_arguments.h"
+#include "app/cli/terminal/console.h"
 #include "base/core/formats/json.h"
 #include "base/core/progress.h"
 #include "planning/steps/step_folder.h"
@@ -49,7 +50,7 @@ struct StepsPlan {
 };
 
 /// Plans every step, and writes the folder. Throws InputError.
-[[nodiscard]] StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress);
+[[nodiscard]] StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress, Console& console);
 
 /// The result in words, and as JSON (text/steps_text.cpp).
 [[nodiscard]] std::string steps_text(const StepsPlan& plan);

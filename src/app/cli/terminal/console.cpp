@@ -12,7 +12,9 @@
 #include <system_error>
 
 #include "base/core/error.h"
+#include "base/core/files/file.h"
 #include "base/core/files/file_descriptor.h"
+#include "base/core/files/memory_files.h"
 
 namespace lowgear::cli {
 namespace {
@@ -34,6 +36,19 @@ void write_text(int file_descriptor, std::string_view name, std::string_view tex
 
 bool colours_allowed(int file_descriptor) {
   return ::isatty(file_descriptor) == 1 && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+}
+
+void write_named_file(const std::filesystem::path& path, std::string_view content, Console& console) {
+  const bool replaces = MemoryFiles::keeper_of(path) == nullptr && file_exists(path);
+  write_file_atomically(path, content);
+  if (replaces) console.note(fmt::format("replaced {}", printable(path.string())));
+}
+
+void commit_folder(StagedDirectory& folder, Console& console) {
+  folder.commit();
+  if (folder.left_behind().empty()) return;
+  console.warn(fmt::format("{}: the earlier output was moved here and could not be removed; remove it as its owner",
+                           printable(folder.left_behind().string(), std::string_view::npos)));
 }
 
 TerminalConsole::TerminalConsole(int output) : output_(output) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
+#include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/log.h"
 
@@ -40,6 +42,12 @@ class Console {
   /// Drops notes from now on.
   void mute_notes() { set_level(LogLevel::warning); }
 };
+
+/// Writes a file that an option names, as `write_file_atomically`; notes it where another was there.
+void write_named_file(const std::filesystem::path& path, std::string_view content, Console& console);
+
+/// Commits the folder; warns of an earlier output that could not be removed.
+void commit_folder(StagedDirectory& folder, Console& console);
 
 /// The console of a program: results to standard output, remarks to standard error.
 class TerminalConsole final : public Console {

@@ -98,7 +98,7 @@ cli::ExitCode report_runs(const ReportArguments& arguments, const std::string& c
   const experiment::ArmComparison comparison = compare_arms(std::move(input.arms), options);
   for (const std::string& warning : comparison.warnings) console.warn(warning);
   if (!arguments.html.empty()) {
-    write_file_atomically(arguments.html, render_html_page(arms_page(comparison, command)));
+    cli::write_named_file(arguments.html, render_html_page(arms_page(comparison, command)), console);
   }
   if (arguments.json) {
     console.print_json(arms_json(comparison));
@@ -135,7 +135,7 @@ cli::ExitCode report_month(const ReportArguments& arguments, const std::string& 
       .account = account_of(usage_of(arguments, month, console), month),
       .factors = {.usd_per_kwh = arguments.prices.usd_per_kwh, .co2_g_per_kwh = arguments.prices.co2_g_per_kwh}};
   if (!arguments.html.empty()) {
-    write_file_atomically(arguments.html, render_html_page(account_page(priced, command)));
+    cli::write_named_file(arguments.html, render_html_page(account_page(priced, command)), console);
   }
   if (arguments.json) {
     console.print_json(account_json(priced));

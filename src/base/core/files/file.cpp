@@ -436,6 +436,8 @@ void StagedDirectory::commit() {
       require_listed(target_);
     }
     remove_listed_files(staging_);
+    std::error_code unknown;
+    if (fs::exists(staging_, unknown)) left_behind_ = staging_;
   } else if (error_number != 0) {
     throw_write_error(target_, error_number);
   }

@@ -97,6 +97,8 @@ class StagedDirectory {
   /// system refuses, and InputError when foreign files were added to the target meanwhile; the target is then
   /// unchanged.
   void commit();
+  /// Where `commit` has put the earlier output, if the system refused to remove all of it; else empty.
+  [[nodiscard]] const std::filesystem::path& left_behind() const { return left_behind_; }
 
  private:
   void check_target() const;
@@ -105,6 +107,7 @@ class StagedDirectory {
 
   std::filesystem::path target_;
   std::filesystem::path staging_;
+  std::filesystem::path left_behind_;
   std::string marker_;
   std::vector<std::filesystem::path> made_parents_;  ///< innermost first
   bool committed_ = false;

@@ -15,7 +15,7 @@
     byId('headline').replaceChildren(element('strong', {text: withMinus(report.headline || '')}));
     byId('cards').replaceChildren(...report.cards.map((card) => element('div', {class: 'card'}, [
       element('h3', {text: card.name}), element('p', {class: 'value', text: withMinus(card.value)}),
-      element('p', {class: 'detail', text: withMinus(card.detail)})])));
+      element('p', {class: 'detail'}, withWholeOptions(withMinus(card.detail)))])));
     byId('warnings').replaceChildren(...report.warnings.map((text) => element('li', {}, withWholeOptions(text))));
     byId('warnings').hidden = report.warnings.length === 0;
   };

@@ -9,8 +9,9 @@ const element = (tag, options = {}, children = []) => {
   return node;
 };
 
-// The parts of a text: options of a command (--blocking-power 95) stay on one line.
-const withWholeOptions = (text) => text.split(/(--[a-z][a-z-]*(?: [\d.]+)?)/).map((part, i) =>
+// The parts of a text: options of a command (--blocking-power 95) stay on one line. A word is an option's value where
+// another option follows it.
+const withWholeOptions = (text) => text.split(/(--[a-z][a-z-]*(?: (?:[\d.]+|[a-z]+(?= --)))?)/).map((part, i) =>
   (i % 2 ? element('span', {class: 'option', text: part}) : part));
 
 const readout = (() => {

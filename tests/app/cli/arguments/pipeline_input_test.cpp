@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "app/cli/run_lowgear.h"
@@ -34,6 +35,25 @@ TEST(LoadSchedule, EnvPipeDependsOnTheProfile) {
   EXPECT_GT(peak_in_flight_activations(free)[0], peak_in_flight_activations(tight)[0]);
   EXPECT_EQ(schedule::peak_in_flight_activations(tight),
             schedule::peak_in_flight_activations(schedule::one_f_one_b_schedule(3, 8)));
+}
+
+TEST(LoadSchedule, NamedOnesLeaveOutTheBackwardsOfFrozenStages) {
+  profile::StageProfile profile(3);
+  for (const profile::StageOp& op : profile_of(3).ops()) {
+    if (op.stage == 0 && op.kind != OpKind::forward) continue;
+    for (const profile::Measurement& row : op.measurements) profile.add(op.stage, op.kind, row);
+  }
+  ScheduleArguments arguments;
+  arguments.stages = 3;
+  arguments.microbatches = 8;
+  const schedule::Schedule frozen = load_schedule(arguments, &profile, {});
+  EXPECT_EQ(frozen, with_frozen_stages(schedule::one_f_one_b_schedule(3, 8), 1));
+  EXPECT_EQ(frozen_stages_note(arguments, frozen),
+            "the profile has only forwards of the first stage, as of frozen layers: 1f1b leaves its backwards out");
+  const profile::StageProfile whole = profile_of(3);
+  EXPECT_EQ(frozen_stages_note(arguments, load_schedule(arguments, &whole, {})), std::nullopt);
+  arguments.schedule = "envpipe";
+  EXPECT_THAT(error_of([&] { (void)load_schedule(arguments, &profile, {}); }), HasSubstr("give another schedule"));
 }
 
 using testing::AllOf;

@@ -238,6 +238,7 @@ TEST(Estimate, EmitsAProfileUnderThePowerLimit) {
   const std::string usual = (folder.path() / "usual.csv").string();
   const std::string limited = (folder.path() / "limited.csv").string();
   EXPECT_EQ(run_estimate({"--tp", "8", "--emit-profile", usual}).exit_code, 0);
+  EXPECT_THAT(run_estimate({"--tp", "8", "--emit-profile", usual}).err, HasSubstr("replaced " + usual));
   EXPECT_EQ(run_estimate({"--tp", "8", "--power-limit-w", "500", "--emit-profile", limited}).exit_code, 0);
   const auto power_w = [](const std::string& path) {
     const profile::StageProfile profile = profile::read_profile_file(read_file(path), path).profile;

@@ -280,6 +280,19 @@ TEST_F(PlanCommand, SaysWhatItPlansAndWhichRunItReplaces) {
               HasSubstr("replaced " + out() + " (6 microbatches, 3 stages, 1f1b, of profile.csv)"));
 }
 
+TEST_F(PlanCommand, PlansAProfileOfFrozenStages) {
+  std::string frozen;
+  for (const std::string& line : lines_of(small_profile(3))) {
+    if (!line.starts_with("0,backward,")) frozen += line + '\n';
+  }
+  write_text(profile_, frozen);
+  const ProgramResult result = plan({"--plans", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("1f1b leaves its backwards out"));
+  EXPECT_THAT(text("schedule.csv"), testing::Not(HasSubstr("0B")));
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+}
+
 TEST_F(PlanCommand, SaysWhatToDoNext) {
   const ProgramResult result = plan();
   EXPECT_THAT(result.out, HasSubstr("\nnext      "));
