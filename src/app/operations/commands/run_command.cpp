@@ -433,7 +433,7 @@ cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::st
     }
   }
   if (asked != 0 && !failure.empty()) {
-    console.note(fmt::format("stopped by signal {} ({})", asked, ::sigdescr_np(asked)));
+    console.note(fmt::format("stopped by signal {} ({})", asked, ::strsignal(asked)));
   }
   if (result.attached && !result.told && needs_of(arguments).agent && speaks_for_job()) {
     console.note(
