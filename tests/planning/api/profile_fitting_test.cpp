@@ -72,8 +72,9 @@ TEST(FitProfile, SplitsBackwardsOnlyWhereTheScheduleDoes) {
 }
 
 TEST(FitProfile, FrozenStagesNeedForwardsAlone) {
+  const profile::StageProfile whole = profile_of(3);
   profile::StageProfile frozen(3);
-  for (const profile::StageOp& op : profile_of(3).ops()) {
+  for (const profile::StageOp& op : whole.ops()) {
     if (op.stage == 0 && op.kind != OpKind::forward) continue;
     for (const profile::Measurement& row : op.measurements) frozen.add(op.stage, op.kind, row);
   }

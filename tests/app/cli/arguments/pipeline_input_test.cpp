@@ -38,8 +38,9 @@ TEST(LoadSchedule, EnvPipeDependsOnTheProfile) {
 }
 
 TEST(LoadSchedule, NamedOnesLeaveOutTheBackwardsOfFrozenStages) {
+  const profile::StageProfile whole = profile_of(3);
   profile::StageProfile profile(3);
-  for (const profile::StageOp& op : profile_of(3).ops()) {
+  for (const profile::StageOp& op : whole.ops()) {
     if (op.stage == 0 && op.kind != OpKind::forward) continue;
     for (const profile::Measurement& row : op.measurements) profile.add(op.stage, op.kind, row);
   }
@@ -50,7 +51,6 @@ TEST(LoadSchedule, NamedOnesLeaveOutTheBackwardsOfFrozenStages) {
   EXPECT_EQ(frozen, with_frozen_stages(schedule::one_f_one_b_schedule(3, 8), 1));
   EXPECT_EQ(frozen_stages_note(arguments, frozen),
             "the profile has only forwards of the first stage, as of frozen layers: 1f1b leaves its backwards out");
-  const profile::StageProfile whole = profile_of(3);
   EXPECT_EQ(frozen_stages_note(arguments, load_schedule(arguments, &whole, {})), std::nullopt);
   arguments.schedule = "envpipe";
   EXPECT_THAT(error_of([&] { (void)load_schedule(arguments, &profile, {}); }), HasSubstr("give another schedule"));
