@@ -139,7 +139,7 @@ export class Figures {
     if (plansItself(job)) return void showPrediction(plan, job, basis);
     const purposes = {baseline: 'full clocks, for the baseline', profile: 'full clocks, other clocks in single iterations',
       train: 'for training', full_clocks: store.withdrawal() || 'in place of a plan'};
-    plan.show('Plan', job.plan_version ? store.planName(job.plan_version) : 'none yet', job.plan_version
+    plan.show('Plan', job.plan_version ? store.planName(job.plan_version) : isOver(job) ? 'none' : 'none yet', job.plan_version
       ? `${purposes[job.purpose] || job.purpose} · ${reachText(job)}` : 'ranks follow no plan', '',
     job.plan_version ? `version ${job.plan_version} in the API` : '');
   }

@@ -1,7 +1,7 @@
 // The frontier and the job's points on it.
 import shared from './shared.js';
 import {TableBehind, panel, zoomTools} from './parts.js';
-import {basisOf, counted, invalidFigures, kInvalidFigures} from './words.js';
+import {basisOf, counted, invalidFigures, isOver, kInvalidFigures} from './words.js';
 
 const {dataTable, element, frontierPlot, units} = shared;
 
@@ -54,7 +54,8 @@ export class FrontierPanel {
     for (const node of [this.box, this.caption, this.legend, this.table.node, this.tools]) node.hidden = !ready;
     this.empty.hidden = ready;
     if (!ready) {
-      this.empty.textContent = invalid ? kInvalidFigures : 'The frontier appears after profiling and the first plan.';
+      this.empty.textContent = invalid ? kInvalidFigures : isOver(summary) ? 'The job ended before its first plan.'
+        : 'The frontier appears after profiling and the first plan.';
       return;
     }
     const model = modelOf(frontier, summary);

@@ -2,7 +2,7 @@
 import shared from './shared.js';
 import {LineChart} from './line_chart.js';
 import {TableBehind, panel, setText} from './parts.js';
-import {basisOf, counted, guardLimit_pct, guardText, invalidFigures, kInvalidFigures, plansItself, predictionError_pct,
+import {basisOf, counted, guardLimit_pct, guardText, invalidFigures, isOver, kInvalidFigures, plansItself, predictionError_pct,
   versusPlan_pct} from './words.js';
 
 const {dataTable, element, units} = shared;
@@ -87,7 +87,8 @@ class IterationPanel {
     const points = iterations.map((iteration) => ({x: iteration.iteration, y: iteration[this.member], iteration,
       isAside: store.isProfiling(iteration)}));
     const invalid = invalidFigures(summary);
-    setText(this.empty, invalid ? kInvalidFigures : 'No iteration has been reported yet.');
+    setText(this.empty, invalid ? kInvalidFigures : iterations.length ? 'No iteration has a value that counts.'
+      : isOver(summary) ? 'No iteration was reported.' : 'No iteration has been reported yet.');
     const hasValues = !invalid && points.some(({y}) => units.isNumber(y));
     for (const node of [this.chart.node, this.caption, this.table.node, this.legend]) node.hidden = !hasValues;
     this.empty.hidden = hasValues;

@@ -47,7 +47,7 @@ const two = (cell, first, second) => {
 
 const versusText = (job) => {
   if (!plansItself(job)) {
-    return !units.isNumber(job.time_s) ? '' : `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`;
+    return !units.isNumber(job.time_s) || !units.isNumber(job.planned_time_s) ? '' : `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`;
   }
   if (!job.prediction) return '';
   if (!job.prediction.iterations) return 'more than twice the predictions';

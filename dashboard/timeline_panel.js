@@ -1,7 +1,7 @@
 // The planned iteration, rank by rank.
 import shared from './shared.js';
 import {TableBehind, panel, zoomTools} from './parts.js';
-import {invalidFigures, kInvalidFigures} from './words.js';
+import {invalidFigures, isOver, kInvalidFigures} from './words.js';
 
 const {dataTable, element, interaction, timelineData, timelineLegend, timelinePlot, units} = shared;
 
@@ -44,7 +44,8 @@ export class TimelinePanel {
     const invalid = invalidFigures(store.summary);
     const plan = withdrawal || invalid ? null : store.plan;
     this.empty.textContent = invalid ? kInvalidFigures
-      : withdrawal ? `Full clocks: ${withdrawal}.` : 'The timeline appears with the first plan.';
+      : withdrawal ? `Full clocks: ${withdrawal}.`
+        : isOver(store.summary) ? 'The job ended before its first plan.' : 'The timeline appears with the first plan.';
     const drawn = [this.keys, this.overview, this.box, this.caption, this.table.node, this.tools];
     for (const node of drawn) node.hidden = !plan;
     this.empty.hidden = Boolean(plan);

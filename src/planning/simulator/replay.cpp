@@ -15,7 +15,7 @@ namespace lowgear::simulator {
 
 namespace {
 
-/// Laps after which a rank whose lags do not settle is taken as it is.
+/// Laps in which the lags of a rank settle, or never do. As many more then show what its iterations differ by.
 constexpr int kMaxLaps = 16;
 
 /// The clock of a GPU that follows requests late.
@@ -42,6 +42,10 @@ OpCost cost_near_clock(const profile::StageProfile& profile, const schedule::Com
 }
 
 OpCost times(const OpCost& cost, double work) { return {cost.time_s * work, cost.energy_j * work}; }
+
+OpCost largest(const OpCost& one, const OpCost& other) {
+  return {std::max(one.time_s, other.time_s), std::max(one.energy_j, other.energy_j)};
+}
 
 double work_of(const IterationWork& iteration, std::size_t op) {
   return iteration.work.empty() ? 1.0 : iteration.work[op];
@@ -84,15 +88,15 @@ void run_rank(const schedule::PipelineDag& dag, const profile::StageProfile& pro
   const std::vector<OpCost> own(costs.begin() + static_cast<std::ptrdiff_t>(begin),
                                 costs.begin() + static_cast<std::ptrdiff_t>(end));
   LaggingClock clock{follows_itself ? choices.clocks_mhz[end - 1] : iteration.clocks_before_mhz[rank], std::nullopt};
-  LaggingClock at_lap_begin;
-  int laps = 0;
-  do {
-    at_lap_begin = clock;
+  for (int lap = 0; lap < 2 * kMaxLaps; ++lap) {
+    const LaggingClock at_lap_begin = clock;
     for (std::size_t i = begin; i < end; ++i) {
       const OpRequest request{choices.clocks_mhz[i], choices.setting(i), own[i - begin]};
-      costs[i] = run_op(profile, dag.ops[i], request, work_of(iteration, i), latency_s, clock);
+      const OpCost cost = run_op(profile, dag.ops[i], request, work_of(iteration, i), latency_s, clock);
+      costs[i] = lap < kMaxLaps ? cost : largest(costs[i], cost);
     }
-  } while (follows_itself && clock != at_lap_begin && ++laps < kMaxLaps);
+    if (!follows_itself || clock == at_lap_begin) return;
+  }
 }
 
 }  // namespace

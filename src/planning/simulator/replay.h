@@ -38,8 +38,9 @@ struct IterationWork {
 ///   - an op that asks for yet another clock redirects the change but does not start its lag anew;
 ///   - an op that asks for the clock in effect calls the change off.
 /// Iterations follow each other: the first op of a rank finds the state that its last one left, unless
-/// `iteration.clocks_before_mhz` says which clock it finds. Where a lag spans so
-/// many ops that iterations differ, the costs are those of the first that ends as it began, or of the 16th. An op's
+/// `iteration.clocks_before_mhz` says which clock it finds. Where a lag spans so many ops that iterations differ, the
+/// costs are those of the first that ends as it began; where none of 16 does, the largest time and the largest energy
+/// of each op in the next 16, so that no iteration takes longer. An op's
 /// cost at a clock of another op that it was not measured at is that of its nearest measured clock below (so that its
 /// time is not made shorter than it is), or of its lowest where it has none below. A setting takes effect at once; at a
 /// clock at which the op was not measured with its setting, it runs with the fastest one. With latency 0 it is

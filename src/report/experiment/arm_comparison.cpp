@@ -292,6 +292,24 @@ void check_arms(const std::vector<Arm>& arms, const std::string& baseline) {
       fmt::format("--baseline: there is no arm {}; the arms are {}", quote(baseline), fmt::join(names, ", ")));
 }
 
+/// A run whose marks end after the work that is compared is valid as a whole, and its figures for that work are not.
+void require_valid_until(const std::vector<Arm>& arms, double work) {
+  for (const Arm& arm : arms) {
+    for (const ArmRun& run : arm.runs) {
+      const std::size_t compared = std::max<std::size_t>(1, ends_of_steps(run.record, work).size());
+      const RunStep& last = run.record.steps[compared - 1];
+      if (!last.invalid) continue;
+      throw_input_error(
+          {run.record.source, 0, 0},
+          fmt::format(
+              "step {}, the last one that is compared, is marked invalid: up to there the real computation took "
+              "longer than the kernels of the simulated GPUs",
+              last.number),
+          "leave the run out, or compare it with runs that do as much work");
+    }
+  }
+}
+
 /// Leaves out of all runs the steps that one lacks before its end: a slow one would count in the others alone.
 void leave_out_lacking(std::vector<Arm>& arms, std::vector<std::string>& warnings) {
   std::map<std::int64_t, std::ptrdiff_t> runs_with;  // by number of a step
@@ -406,6 +424,7 @@ ArmComparison compare_arms(std::vector<Arm> arms, const ComparisonOptions& optio
   leave_out_lacking(arms, comparison.warnings);
 
   const Common common = common_of(arms, options);
+  require_valid_until(arms, common.work);
   const std::vector<Quantity> wanted = wanted_quantities(arms, common);
   const Arm& baseline = *std::ranges::find(arms, comparison.baseline, &Arm::name);
   comparison.basis = baseline.runs.front().record.basis;

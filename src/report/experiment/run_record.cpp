@@ -86,7 +86,8 @@ void read_step(const JsonView& line, RunRecord& run, RunValidity& validity) {
                .work = number_in(line.at("tokens"), 1, kMostTokens),
                .time_s = number_in(line.at("time_s"), 0, kMostTimeS),
                .energy_j = std::nullopt,
-               .loss = std::nullopt};
+               .loss = std::nullopt,
+               .invalid = line.has("invalid") && line.at("invalid").boolean()};
   if (line.has("loss")) step.loss = line.at("loss").number();
   if (line.has("held_out_loss")) step.held_out_loss = line.at("held_out_loss").number();
   if (line.has("energy_j")) {
@@ -99,11 +100,10 @@ void read_step(const JsonView& line, RunRecord& run, RunValidity& validity) {
     run.basis = basis;
   }
   run.policy = line.has("policy") ? line.at("policy").text() : "";
-  const auto is_set = [&line](std::string_view member) { return line.has(member) && line.at(member).boolean(); };
   validity.add({.time_s = step.time_s,
                 .simulated = run.basis == Basis::simulated,
-                .invalid = is_set("invalid"),
-                .continued = is_set("continued")});
+                .invalid = step.invalid,
+                .continued = line.has("continued") && line.at("continued").boolean()});
   run.steps.push_back(step);
 }
 

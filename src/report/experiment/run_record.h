@@ -61,6 +61,7 @@ struct RunStep {
   std::optional<double> energy_j;                      ///< of all GPUs
   std::optional<double> loss;                          ///< mean over the step's tokens, nats
   std::optional<double> held_out_loss = std::nullopt;  ///< measured after the step, nats
+  bool invalid = false;  ///< marked: times and energies of the run up to here do not count
 };
 
 /// A GPU in the iterations of a run.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -201,6 +202,30 @@ TEST(CostsWithSwitchLatency, StayBetweenTheCostsOfTheClocks) {
       EXPECT_GE(costs[op].energy_j, measurements.back().energy_j - 1e-9);
     }
   }
+}
+
+TEST(CostsWithSwitchLatency, AreAtLeastThoseOfEachIterationWhereTheseNeverBecomeAlike) {
+  constexpr std::array kClocksMhz{1400, 1050, 700};
+  constexpr std::size_t kIterations = 48;
+  std::mt19937 random(3);
+  int unlike = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<int> clocks_mhz(2 * (1 + random() % 4));
+    std::generate(clocks_mhz.begin(), clocks_mhz.end(), [&] { return kClocksMhz[random() % 3]; });
+    const double latency_s = std::uniform_real_distribution<double>(0, 20)(random);
+    const std::size_t ops = clocks_mhz.size();
+    std::vector<int> all_mhz;
+    for (std::size_t i = 0; i < kIterations * ops; ++i) all_mhz.push_back(clocks_mhz[i % ops]);
+    const std::vector<double> one = seconds(lagging_costs(clocks_mhz, latency_s));
+    const std::vector<double> all = seconds(lagging_costs(all_mhz, latency_s));
+    bool is_alike = true;
+    for (std::size_t i = all.size() - 8 * ops; i < all.size(); ++i) {
+      EXPECT_GE(one[i % ops], all[i] - 1e-9) << "op " << i << " of round " << round;
+      is_alike = is_alike && std::abs(all[i] - all[i - ops]) < 1e-9;
+    }
+    unlike += is_alike ? 0 : 1;
+  }
+  EXPECT_GT(unlike, 0) << "the test shows nothing";
 }
 
 TEST(CostsWithSwitchLatency, RefuseLatenciesThatAreNone) {

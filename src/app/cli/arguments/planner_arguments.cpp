@@ -108,8 +108,8 @@ void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument) {
   app.add_option_function<std::string>(
          "--switch-latency", read,
          fmt::format(
-             "Time that a clock change takes, in ms, or {0} (default: the profile's, else {0}, and figures for {1} "
-             "are shown, too)",
+             "Time that a clock change takes, in ms, or {0} (default: the profile's, else {0}; figures for {1} are "
+             "shown, too, where clocks are not requested ahead)",
              kInstant, profile::kAssumedSwitchLatencyS * kMsPerS))
       ->type_name("MS|instant");
 }
