@@ -253,6 +253,15 @@ class TestPlan(InAFolder):
         for above, below in zip(result.frontier, result.lower_bound):
             self.assertLessEqual(below.energy_j, above.energy_j * (1 + 1e-12))
 
+    def test_a_searched_order_is_printed_drawn_and_saved(self):
+        result = plan(schedule="auto")
+        self.assertEqual(result.method, "exact")
+        self.assertIn("exact", repr(result))
+        self.assertIn("<svg", result._repr_svg_())
+        self.assertIn("<table", result._repr_html_())
+        result.save(self.folder / "saved")
+        self.assertTrue(lowgear.verify(self.folder / "saved"))
+
     def test_the_folder_of_a_user(self):
         out = self.folder / "out"
         result = plan(out=out)

@@ -149,7 +149,7 @@ Client::~Client() {
   if (recording_) recording_->finish(lost(), failure_text_.empty() ? failure_ : failure_text_);
   watch_recording();
   leave_mark();
-  if (served_) served_->set_failure(failure_);
+  if (served_ && has_failed()) served_->set_failure(failure_);
   served_.reset();
   lease_.reset();
 }
@@ -209,6 +209,9 @@ void Client::keep_record() {
   std::filesystem::rename(next, beside_mark(kRecordInfix), unknown);
 }
 
+/// A person's Ctrl-C is no failure of the rank.
+bool Client::has_failed() const { return !failure_.empty() && failure_ != "KeyboardInterrupt"; }
+
 /// Tells `lowgear run`, at whose mark the client began, what was followed, and what ended the recording and the rank.
 /// No problem with it concerns the training.
 void Client::leave_mark() {
@@ -217,8 +220,7 @@ void Client::leave_mark() {
   if (options_.rank.rank == 0) text = followed();
   if (!text.empty()) text += '\n';
   if (recording_ended_) text += recording_->problem() + '\n';
-  // A person's Ctrl-C is no failure of the rank.
-  if (!failure_.empty() && failure_ != "KeyboardInterrupt") {
+  if (has_failed()) {
     text += fmt::format("rank {} failed ({})\n", options_.rank.rank, failure_);
   }
   std::error_code unknown;

@@ -261,6 +261,7 @@ class Client {
 
   [[nodiscard]] IterationAnswer offer(IterationPlan plan);
   void leave_mark();
+  [[nodiscard]] bool has_failed() const;
   void watch_recording();
   void watch_agent();
   void keep_record();

@@ -108,7 +108,7 @@ def save_files(files: Mapping[str, bytes], folder: PathLike) -> None:
         raise FileExistsError(f"{folder}: exists already; name another folder, or delete it first") from None
     for name, content in files.items():
         path = root / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
 

@@ -234,6 +234,18 @@ TEST(CompareArms, LeavesOutInvalidRunsAndTheirBlocks) {
   EXPECT_THAT(refusal(arms), HasSubstr("\"b\" has no valid run"));
 }
 
+TEST(CompareArms, RefusesWorkThatEndsWhileARunIsMarkedInvalid) {
+  RunRecord recovered = run_of(1);
+  for (int i = 0; i < 4; ++i) recovered.steps[static_cast<std::size_t>(i)].invalid = true;
+  const auto against = [&](std::size_t steps) {
+    RunRecord shorter = run_of(1);
+    shorter.steps.resize(steps);
+    return std::vector<Arm>{{"a", {{recovered, {}, {}}}}, {"b", {{shorter, {}, {}}}}};
+  };
+  EXPECT_THAT(refusal(against(4)), HasSubstr("step 3, the last one that is compared, is marked invalid"));
+  EXPECT_EQ(refusal(against(5)), "no error");
+}
+
 TEST(CompareArms, WarnsOfRunsOnTheSameGpusAtTheSameTime) {
   RunRecord a = run_of(1);
   RunRecord b = run_of(1);

@@ -325,7 +325,11 @@ Json joint_plan_json(const std::string& out, const JointPlanSummary& summary) {
     plans.back()["joint_gap_pct"] = or_null(plan::gap_pct(plan.energy_j, plan.joint_bound_j));
   }
   Json orders = Json::array();
+  planner::FrontierMethod method = planner::FrontierMethod::exact;
+  double epsilon = 0;
   for (std::size_t i = 0; i < result.orders.size(); ++i) {
+    if (result.orders[i].frontier.method != planner::FrontierMethod::exact) method = result.orders[i].frontier.method;
+    epsilon = std::max(epsilon, result.orders[i].frontier.epsilon);
     const api::JointOrder& order = result.run.orders[i];
     orders.push_back({{"order", i},
                       {"name", order.name},
@@ -342,7 +346,9 @@ Json joint_plan_json(const std::string& out, const JointPlanSummary& summary) {
                {"orders_tried", result.orders_tried},
                {"orders", orders},
                {"frontier",
-                {{"points", result.frontier.size()},
+                {{"method", name(method)},
+                 {"points", result.frontier.size()},
+                 {"epsilon", epsilon},
                  {"fastest_s", result.frontier.front().time_s},
                  {"slowest_s", result.frontier.back().time_s}}},
                {"baseline",

@@ -298,7 +298,8 @@ std::string headline_of(const ArmComparison& comparison) {
 std::string per_work_text(const ArmComparison& comparison) {
   return fmt::format(
       "over the equal work without the first {0} {1}s of a run (if it has more), in which memory is allocated and "
-      "clocks settle; all other quantities count those that every run has{2}",
+      "clocks settle; all other quantities count those that every run has, but for MHz and °C, which are means of the "
+      "whole run{2}",
       experiment::kSettlingSteps, comparison.unit == experiment::WorkUnit::token ? "step" : "iteration",
       comparison.unit == experiment::WorkUnit::token ? ""
                                                      : "; an iteration of a recording lasts until the next one begins");
