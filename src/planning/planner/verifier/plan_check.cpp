@@ -249,6 +249,12 @@ class PlanCheck {
     if (replayed.time_s > plan.deadline_s * (1 + kReplayRounding)) {
       fail(fmt::format("it takes {} s, longer than its deadline of {} s", replayed.time_s, plan.deadline_s));
     }
+    if (plan.clock_lead_s > 0 && plan.clock_lead_s >= replayed.time_s) {
+      fail(
+          fmt::format("its clocks are requested {} s ahead, and its iteration takes {} s: agents request less than one "
+                      "iteration ahead",
+                      plan.clock_lead_s, replayed.time_s));
+    }
   }
 
   void check_op_times(const Replay& replayed) {

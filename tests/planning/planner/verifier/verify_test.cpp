@@ -301,6 +301,8 @@ const auto kPlanTampering = std::to_array<Tampering>({
        scale_member(plan_text(f), "deadline_s", 0.9);
        scale_cell(f.plans_table.text, 2, 1, 0.9);
      }},
+    {"LeadOfAWholeIteration",
+     [](PlanFolder& f) { plan_text(f).insert(plan_text(f).find("  \"switches\""), "  \"clock_lead_s\": 9,\n"); }},
     {"BoundAndGapInBothPlaces",
      [](PlanFolder& f) {
        scale_member(plan_text(f), "lower_bound_j", 1 + 1e-6);
