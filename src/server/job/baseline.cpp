@@ -56,9 +56,11 @@ IterationMeans means_without(std::span<const JobIteration> iterations, HasStalle
   Sum time_s;
   Sum energy_j;
   double meter_error2_j2 = 0;
+  bool is_shared = false;
   for (const JobIteration& iteration : iterations) {
     if (has_stalled(iteration)) continue;
     time_s.add(iteration.time_s);
+    is_shared = is_shared || iteration.is_shared;
     if (!iteration.energy_j) continue;
     energy_j.add(*iteration.energy_j);
     meter_error2_j2 += iteration.energy_error_j * iteration.energy_error_j;
@@ -69,7 +71,8 @@ IterationMeans means_without(std::span<const JobIteration> iterations, HasStalle
                        .time_s = time_s.mean(),
                        .time_error_s = time_s.error(),
                        .time_spread_s = time_s.spread(),
-                       .energy_j = {}};
+                       .energy_j = {},
+                       .is_shared = is_shared};
   if (energy_j.count() > means.unmeasured) {
     means.energy_j = energy_j.mean();
     means.energy_error_j = std::max(energy_j.error(), std::sqrt(meter_error2_j2) / energy_j.count());
@@ -210,7 +213,8 @@ void BaselineMeasurement::restore(const JsonView& state) {
                            .time_error_s = baseline.at("time_error_s").number(),
                            .time_spread_s = baseline.at("time_spread_s").number(),
                            .energy_j = {},
-                           .energy_error_j = baseline.at("energy_error_j").number()};
+                           .energy_error_j = baseline.at("energy_error_j").number(),
+                           .is_shared = has_value(baseline, "is_shared") && baseline.at("is_shared").boolean()};
   if (has_value(baseline, "energy_j")) result_->energy_j = baseline.at("energy_j").number();
 }
 
@@ -223,7 +227,8 @@ void BaselineMeasurement::write_state(Json& state) const {
                        {"time_spread_s", result_->time_spread_s},
                        {"energy_j", or_null(result_->energy_j)},
                        {"energy_error_j", result_->energy_error_j},
-                       {"iterations", result_->iterations}};
+                       {"iterations", result_->iterations},
+                       {"is_shared", result_->is_shared}};
 }
 
 }  // namespace lowgear::server

@@ -24,6 +24,7 @@ struct IterationMeans {
   double time_spread_s = 0;        ///< standard deviation of single iterations
   std::optional<double> energy_j;  ///< of those that have it; empty unless more than half of them do
   double energy_error_j = 0;       ///< from the scatter, or from the errors of the meters where that is more
+  bool is_shared = false;          ///< in one of them another job had GPUs of this one
 
   /// Whether the time is known to worse than 10 %: stalls decide it, and comparisons with it mean nothing.
   [[nodiscard]] bool is_uncertain() const { return time_error_s > 0.1 * time_s; }

@@ -31,6 +31,7 @@ struct JobIteration {
   std::optional<double> units_time_s{};      ///< until the last unit of any rank; empty unless all ranks report it
   std::optional<double> predicted_time_s{};  ///< of the longest replica's units at full clocks; empty: not known
   bool full_clocks = false;                  ///< some rank had no clocks of its own for the iteration's lengths
+  bool is_shared = false;                    ///< another job had GPUs of this one as it ended
 };
 
 inline constexpr int kMixedPlans = -1;

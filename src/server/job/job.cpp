@@ -111,7 +111,8 @@ void Job::report(const protocol::RankReports& reported, double now_s, std::optio
 
 /// Those that are complete by now.
 void Job::take_iterations(double now_s) {
-  while (const auto iteration = record_.history.next(now_s)) {
+  while (auto iteration = record_.history.next(now_s)) {
+    iteration->is_shared = record_.ranks.shares_with_other_jobs();
     count(*iteration, now_s);
     JobTransitions(record_, outbox_, now_s).take(*iteration);
   }

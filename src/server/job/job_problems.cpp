@@ -156,6 +156,11 @@ void add_no_comparison(const JobRecord& job, std::vector<JobProblem>& problems) 
                            -compared->slowdown * 100),
                fmt::format("{}; on simulated GPUs see that its kernels run on them (docs/simgpu.md)", kAlone));
   }
+  if (baseline->is_shared && !job.ranks.shares_with_other_jobs()) {
+    return add(kBaselineUncertain,
+               "another job had GPUs of this one while iterations at full clocks were measured: no saving is stated",
+               std::string(kAlone));
+  }
   if (compared->has_baselines_clocks) {
     if (job.plans.training() == nullptr) return;  // no plan was possible, as the state says
     const bool is_withdrawn = job.plans.newest()->purpose == protocol::PlanPurpose::full_clocks;

@@ -49,13 +49,11 @@ void JobRecord::count_usage(const JobIteration& iteration, double now_s, std::ve
   names.gpu = spec.gpu;
   names.simulated = ranks.simulated();
   // The energy of jobs that share a GPU says nothing about the savings of one of them.
-  const std::optional<Comparison> compared = comparison_of(*this);
   const bool is_doubtful = !invalid.empty() || ranks.shares_with_other_jobs();
   // Full clocks in place of a plan save nothing, and their scatter around the baseline is no loss.
   const PlanVersion* newest = plans.newest();
   const bool has_plan = newest != nullptr && newest->purpose != protocol::PlanPurpose::full_clocks;
-  const bool compares =
-      has_plan && stated_baseline(*this) != nullptr && !is_doubtful && !(compared && compared->has_slow_baseline());
+  const bool compares = has_plan && !is_doubtful && may_state_saving(*this, iteration);
   usage.add(iteration, names, compares ? baseline.result() : std::nullopt, is_doubtful, now_s, rows);
 }
 
@@ -186,26 +184,43 @@ const IterationMeans* stated_baseline(const JobRecord& job) {
   return baseline && !baseline->is_uncertain() && job.invalid.empty() ? &*baseline : nullptr;
 }
 
+namespace {
+
+/// Times only.
+Comparison compare(const IterationMeans& now, const IterationMeans& baseline) {
+  Comparison comparison;
+  const double time_ratio = now.time_s / baseline.time_s;
+  comparison.slowdown = time_ratio - 1;
+  // A single iteration has no scatter; it is as uncertain as one of the baseline.
+  const double time_error_s = now.iterations == 1 ? baseline.time_spread_s : now.time_error_s;
+  comparison.slowdown_error =
+      time_ratio * std::hypot(time_error_s / now.time_s, baseline.time_error_s / baseline.time_s);
+  comparison.is_uncertain = now.is_uncertain();
+  comparison.is_shared = now.is_shared || baseline.is_shared;
+  return comparison;
+}
+
+}  // namespace
+
+bool may_state_saving(const JobRecord& job, const JobIteration& iteration) {
+  const IterationMeans* const baseline = stated_baseline(job);
+  if (baseline == nullptr || !compare(means_of({&iteration, 1}), *baseline).may_state_saving()) return false;
+  const std::optional<Comparison> compared = comparison_of(job);
+  return !compared || compared->may_state_saving();
+}
+
 std::optional<Comparison> comparison_of(const JobRecord& job) {
   const IterationMeans now = present_means(job);
   const PlanVersion* newest = job.plans.newest();
   const IterationMeans* const baseline = stated_baseline(job);
   const bool trains = newest != nullptr && protocol::is_for_training(newest->purpose) && now.iterations > 0;
   if (!trains || baseline == nullptr) return std::nullopt;
-  Comparison comparison;
-  const double time_ratio = now.time_s / baseline->time_s;
-  comparison.slowdown = time_ratio - 1;
-  // A single iteration has no scatter; it is as uncertain as one of the baseline.
-  const bool is_single = now.iterations == 1;
-  const double time_error_s = is_single ? baseline->time_spread_s : now.time_error_s;
-  comparison.slowdown_error =
-      time_ratio * std::hypot(time_error_s / now.time_s, baseline->time_error_s / baseline->time_s);
+  Comparison comparison = compare(now, *baseline);
   comparison.has_baselines_clocks = newest->only_mhz && holds_full_clocks(*newest, job);
-  comparison.is_uncertain = now.is_uncertain();
-  if (comparison.has_slow_baseline() || comparison.has_baselines_clocks || comparison.is_uncertain) return comparison;
-  if (now.energy_j && baseline->energy_j && !job.ranks.shares_with_other_jobs()) {
+  comparison.is_shared = comparison.is_shared || job.ranks.shares_with_other_jobs();
+  if (comparison.may_state_saving() && now.energy_j && baseline->energy_j) {
     const double ratio = *now.energy_j / *baseline->energy_j;
-    const double single_j = is_single ? baseline->energy_error_j * std::sqrt(baseline->iterations) : 0;
+    const double single_j = now.iterations == 1 ? baseline->energy_error_j * std::sqrt(baseline->iterations) : 0;
     const double energy_error_j = std::max(now.energy_error_j, single_j);
     comparison.saved = 1 - ratio;
     comparison.saved_error =

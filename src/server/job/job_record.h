@@ -125,10 +125,15 @@ struct Comparison {
   double saved_error = 0;
   bool has_baselines_clocks = false;  ///< the plan in effect: only something else than clocks can make a difference
   bool is_uncertain = false;          ///< iterations stalled: their mean time is known to worse than 10 %
+  bool is_shared = false;             ///< another job had GPUs of this one, in the baseline or since
 
   /// Whether iterations by the plan take so much less time than the baseline that something else than clocks has slowed
   /// the baseline: no order of a plan saves a quarter of the time.
   [[nodiscard]] bool has_slow_baseline() const { return slowdown < -0.25 && slowdown < -3 * slowdown_error; }
+  /// Whether a difference of energies says what the plan saves.
+  [[nodiscard]] bool may_state_saving() const {
+    return !has_slow_baseline() && !has_baselines_clocks && !is_uncertain && !is_shared;
+  }
 };
 
 /// Whether the job has a plan to train by, which its ranks should follow.
@@ -144,8 +149,9 @@ struct Comparison {
 /// The measured baseline; null without one, where it is uncertain, and where times and energies mean nothing.
 [[nodiscard]] const IterationMeans* stated_baseline(const JobRecord& job);
 
-/// Compares with that baseline only; empty without one. `saved` is empty where a GPU's energy is also that of another
-/// job, with a baseline that was too slow, at the baseline's clocks, and where iterations stalled.
+/// Compares with that baseline only; empty without one. `saved` is empty unless it `may_state_saving`.
 [[nodiscard]] std::optional<Comparison> comparison_of(const JobRecord& job);
+/// Whether the energy of the iteration, of a plan or a trial, can be compared with that baseline.
+[[nodiscard]] bool may_state_saving(const JobRecord& job, const JobIteration& iteration);
 
 }  // namespace lowgear::server

@@ -25,6 +25,15 @@ std::vector<std::string> kinds(const JobRecord& job) {
   return kinds;
 }
 
+/// Whether the usage of another iteration that is like the last one has a baseline.
+bool counts_against_baseline(JobRecord job) {
+  JobIteration next = job.history.kept().back();
+  ++next.iteration;
+  std::vector<StoredUsage> rows;
+  job.count_usage(next, 0, rows);
+  return rows.at(0).row.has_baseline();
+}
+
 /// Every setter fails, or the agent was killed: the job's clocks are those of a plan, which no rank follows any more.
 TEST(JobProblems, ShowClocksThatNobodySets) {
   SimulatedJob training(small_job(4));
@@ -141,7 +150,10 @@ TEST(JobProblems, StateNoSavingAgainstABaselineThatSomethingElseHasSlowed) {
   training.train();
   training.run(30);
   ASSERT_TRUE(summary_json(training.record())["saved_pct"].is_number());
+  EXPECT_TRUE(counts_against_baseline(training.record()));
   training.slow_all(1);
+  training.run(1);
+  EXPECT_FALSE(counts_against_baseline(training.record())) << "by its own time";
   for (int i = 0; i < 60 && problems_of(training.record()).empty(); ++i) training.run(1);
   ASSERT_THAT(kinds(training.record()), Contains("baseline_too_slow"));
   EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_null());
@@ -152,6 +164,25 @@ TEST(JobProblems, StateNoSavingAgainstABaselineThatSomethingElseHasSlowed) {
   EXPECT_THAT(problems_of(training.record()), IsEmpty());
 }
 
+TEST(JobProblems, StateNoSavingAgainstABaselineThatWasMeasuredOnSharedGpus) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  training.job().set_shared(0, SharedGpu{.counts_here = true, .text = "rank 0 shares"}, training.now_s());
+  ASSERT_TRUE(training.run_until(JobState::profiling));
+  training.job().set_shared(0, std::nullopt, training.now_s());
+  training.run(1);
+  EXPECT_FALSE(counts_against_baseline(training.record())) << "a trial";
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(30);
+  EXPECT_FALSE(counts_against_baseline(training.record()));
+  EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_null());
+  ASSERT_THAT(kinds(training.record()), ElementsAre("baseline_uncertain"));
+  EXPECT_THAT(problems_of(training.record())[0].text, HasSubstr("another job had GPUs of this one"));
+  training.restart_server();
+  training.run(1);
+  EXPECT_FALSE(counts_against_baseline(training.record()));
+}
+
 /// The clocks of a stage that nothing waits for are the highest.
 TEST(JobProblems, StateNoSavingOfAPlanThatHasTheClocksOfTheBaseline) {
   SimulatedJob training(small_job(1));
@@ -159,6 +190,7 @@ TEST(JobProblems, StateNoSavingOfAPlanThatHasTheClocksOfTheBaseline) {
   training.run(20);
   ASSERT_EQ(training.record().plans.training()->only_mhz, training.rank_spec(0).clocks_mhz.front());
   ASSERT_THAT(kinds(training.record()), ElementsAre("baselines_clocks"));
+  EXPECT_FALSE(counts_against_baseline(training.record()));
   EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_null());
 }
 
