@@ -24,27 +24,26 @@ void count_plan(JobIteration& whole, int version) {
   whole.newest_version = std::max(whole.newest_version, version);
 }
 
-/// The mean of the ranks: the longest times would add up to more than the time of the job, as one rank waits in this
-/// iteration and another one in the next. Without the slowest rank where it is far above the others.
+/// The time of the slowest rank, or of the next one where that is far above it.
 void take_time(JobIteration& whole) {
   int slowest = -1;
   double first_s = 0;
   double second_s = 0;
-  double others_s = 0;
   for (std::size_t rank = 0; rank < whole.reports.size(); ++rank) {
     if (!whole.reports[rank]) continue;
-    double time_s = whole.reports[rank]->time_s;
+    const double time_s = whole.reports[rank]->time_s;
     if (slowest < 0 || time_s > first_s) {
-      std::swap(time_s, first_s);
+      second_s = slowest < 0 ? second_s : first_s;
+      first_s = time_s;
       slowest = static_cast<int>(rank);
+    } else {
+      second_s = std::max(second_s, time_s);
     }
-    second_s = std::max(second_s, time_s);
-    others_s += time_s;
   }
-  whole.time_s = (first_s + others_s) / whole.ranks;
+  whole.time_s = first_s;
   if (whole.ranks < 2 || first_s <= kTimesApart * second_s + kApartS) return;
   whole.apart = {slowest, first_s};
-  whole.time_s = others_s / (whole.ranks - 1);
+  whole.time_s = second_s;
 }
 
 /// All ranks predict the same time, but one that has planned too late knows none.

@@ -18,7 +18,7 @@ struct JobIteration {
   int plan_version = 0;            ///< of all ranks that follow one, 0: none does; kMixedPlans when they differ
   int newest_version = 0;          ///< that any rank follows; 0: none does
   int ranks = 0;                   ///< that reported it
-  double time_s = 0;               ///< mean of the ranks
+  double time_s = 0;               ///< of the slowest rank
   std::optional<double> energy_j;  ///< sum over GPUs; empty unless every rank of the job measured it
   double energy_error_j = 0;
   /// By rank, of those that reported; otherwise empty.

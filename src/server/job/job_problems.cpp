@@ -292,7 +292,7 @@ void add_times_apart(const JobRecord& job, std::vector<JobProblem>& problems) {
        .is_critical = false,
        .ranks = {apart.rank},
        .text = fmt::format(
-           "rank {} has reported {:.4g} s for iteration {}, and the other ranks {:.4g} s on average: the "
+           "rank {} has reported {:.4g} s for iteration {}, and the other ranks {:.4g} s at most: the "
            "time of the others counts, and the energy is not known{}",
            apart.rank, apart.time_s, apart.last, apart.others_s,
            apart.iterations > 1 ? fmt::format("; this happened {} times before", apart.iterations - 1) : ""),
