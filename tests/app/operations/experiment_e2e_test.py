@@ -47,10 +47,17 @@ class ExperimentTest(ProgramTest):
         return [json.loads(line) for line in lines]
 
     def check_figures(self, report, quantity, member, turns):
-        """Compares a quantity with what the runs themselves state: `turns` are those of each arm's two blocks."""
+        """Compares a quantity with what the runs themselves state of the work that all have done, in whole steps: `turns` are
+        those of each arm's two blocks."""
+        def total(steps):
+            return sum(step["tokens"] for step in steps)
+
+        work = min(total(self.metrics(turn)) for blocks in turns.values() for block in blocks for turn in block)
+
         def per_token(turn):
-            steps = self.metrics(turn)[2:]
-            return sum(step[member] for step in steps) / sum(step["tokens"] for step in steps)
+            compared = [step for i, step in enumerate(self.metrics(turn)) if total(self.metrics(turn)[:i]) < work]
+            steps = compared[2:] or compared
+            return sum(step[member] for step in steps) / total(steps)
 
         values = {arm: [statistics.mean(map(per_token, block)) for block in blocks] for arm, blocks in turns.items()}
         baseline = values[report["baseline"]]
