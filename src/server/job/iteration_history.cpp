@@ -71,7 +71,7 @@ void IterationHistory::keep(const JobIteration& iteration, int due_version) {
                     .last = iteration.iteration,
                     .rank = iteration.apart->first,
                     .time_s = iteration.apart->second,
-                    .others_s = iteration.time_s};
+                    .other_s = iteration.time_s};
   }
   for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
     const auto& report = iteration.reports[rank];

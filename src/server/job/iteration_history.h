@@ -44,7 +44,7 @@ struct TimesApart {
   std::int64_t last = -1;
   int rank = 0;  ///< of the last one
   double time_s = 0;
-  double others_s = 0;
+  double other_s = 0;  ///< of the rank that counts
 };
 
 /// A job's iterations: from the reports of its ranks to the last ones that are complete.

@@ -24,26 +24,20 @@ void count_plan(JobIteration& whole, int version) {
   whole.newest_version = std::max(whole.newest_version, version);
 }
 
-/// The time of the slowest rank, or of the next one where that is far above it.
-void take_time(JobIteration& whole) {
-  int slowest = -1;
-  double first_s = 0;
-  double second_s = 0;
-  for (std::size_t rank = 0; rank < whole.reports.size(); ++rank) {
-    if (!whole.reports[rank]) continue;
-    const double time_s = whole.reports[rank]->time_s;
-    if (slowest < 0 || time_s > first_s) {
-      second_s = slowest < 0 ? second_s : first_s;
-      first_s = time_s;
-      slowest = static_cast<int>(rank);
-    } else {
-      second_s = std::max(second_s, time_s);
-    }
+/// Without that of a rank whose time is far above those of all others.
+void take_time(JobIteration& whole, SlowestRank& slowest) {
+  std::vector<double> times_s(whole.reports.size());
+  for (std::size_t rank = 0; rank < times_s.size(); ++rank) {
+    if (whole.reports[rank]) times_s[rank] = whole.reports[rank]->time_s;
   }
-  whole.time_s = first_s;
-  if (whole.ranks < 2 || first_s <= kTimesApart * second_s + kApartS) return;
-  whole.apart = {slowest, first_s};
-  whole.time_s = second_s;
+  const auto longest = std::ranges::max_element(times_s);
+  const double longest_s = std::exchange(*longest, 0);
+  if (whole.ranks >= 2 && longest_s > kTimesApart * std::ranges::max(times_s) + kApartS) {
+    whole.apart = {static_cast<int>(longest - times_s.begin()), longest_s};
+  } else {
+    *longest = longest_s;
+  }
+  whole.time_s = slowest.take(times_s);
 }
 
 /// All ranks predict the same time, but one that has planned too late knows none.
@@ -216,7 +210,8 @@ std::optional<JobIteration> IterationLog::next(double now_s) {
     energy_j += *report->energy_j;
     whole.energy_error_j += report->energy_error_j;
   }
-  take_time(whole);
+  if (std::exchange(newest_version_, whole.newest_version) != whole.newest_version) slowest_ = {};
+  take_time(whole, slowest_);
   take_prediction(whole);
   if (measured == ranks_ && !whole.apart) whole.energy_j = energy_j;
   return whole;

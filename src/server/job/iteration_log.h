@@ -9,6 +9,7 @@
 
 #include "base/core/formats/json.h"
 #include "protocol/rank_reports.h"
+#include "server/job/slowest_rank.h"
 
 namespace lowgear::server {
 
@@ -18,7 +19,7 @@ struct JobIteration {
   int plan_version = 0;            ///< of all ranks that follow one, 0: none does; kMixedPlans when they differ
   int newest_version = 0;          ///< that any rank follows; 0: none does
   int ranks = 0;                   ///< that reported it
-  double time_s = 0;               ///< of the slowest rank
+  double time_s = 0;               ///< of the SlowestRank
   std::optional<double> energy_j;  ///< sum over GPUs; empty unless every rank of the job measured it
   double energy_error_j = 0;
   /// By rank, of those that reported; otherwise empty.
@@ -112,6 +113,8 @@ class IterationLog {
   std::size_t open_reports_ = 0;  ///< in all of them, with the ranks that have passed them
   std::int64_t highest_ = -1;     ///< that any rank has reported
   double heard_s_ = 0;            ///< when the last report came
+  int newest_version_ = 0;        ///< in the last iteration that was closed
+  SlowestRank slowest_;           ///< since that plan
 };
 
 }  // namespace lowgear::server

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 
@@ -38,6 +40,23 @@ TEST(IterationLog, PutsAllRanksTogether) {
   EXPECT_EQ(iteration->time_s, 3.0);
   EXPECT_EQ(iteration->energy_j, 30.0);
   EXPECT_EQ(iteration->plan_version, 1);
+}
+
+TEST(IterationLog, TakesTheTimesOfOneRankUntilThePlanChanges) {
+  IterationLog log(2);
+  auto next_s = [&, iteration = 0](double first_s, double second_s, int plan_version) mutable {
+    for (const auto& [rank, time_s] : {std::pair(0, first_s), std::pair(1, second_s)}) {
+      protocol::RankReports of_rank = reports(rank, iteration, 1, time_s);
+      of_rank.reports[0].plan_version = plan_version;
+      (void)log.add(of_rank, 0);
+    }
+    ++iteration;
+    return log.next(0)->time_s;
+  };
+  EXPECT_EQ(next_s(1, 2, 1), 2);
+  EXPECT_EQ(next_s(1, 2, 1), 2);
+  EXPECT_EQ(next_s(2, 1, 1), 1) << "the other rank waits in turn";
+  EXPECT_EQ(next_s(2, 1, 2), 2);
 }
 
 TEST(IterationLog, KnowsNoEnergyUnlessAllHaveMeasuredIt) {
