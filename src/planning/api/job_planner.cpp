@@ -384,6 +384,7 @@ JobPlan JobPlanner::assemble(const Replan& split, GroupPlans made) const {
   job.power = power_of(split, made.plans, job.time_s);
   for (plan::Plan& plan : made.plans) {
     plan.gpu_name = job_.gpu_name;
+    plan.simulated = job_.pipeline->simulated;
     plan.clock_lead_s = job_.clock_lead_s;
     job.expected_compute_s.push_back(expected_compute_s(plan));
   }

@@ -130,8 +130,7 @@ std::shared_ptr<const PipelineModel> pipeline_model(const JobRecord& job, const 
                                                              .gpu = job.spec.gpu,
                                                              .measured = profile,
                                                              .clocks_mhz = job.ranks.common_clocks(),
-                                                             .switch_latency_s = job.spec.switch_latency_ms / 1e3,
-                                                             .simulated = job.ranks.simulated()});
+                                                             .switch_latency_s = job.spec.switch_latency_ms / 1e3});
 }
 
 namespace {

@@ -22,6 +22,7 @@ plan::Plan plan_of_rank(const plan::Plan& plan, int pp_rank) {
   return {.policy = plan.policy,
           .schedule = plan.schedule,
           .gpu_name = plan.gpu_name,
+          .simulated = plan.simulated,
           .microbatches = plan.microbatches,
           .deadline_s = plan.deadline_s,
           .time_s = plan.time_s,

@@ -137,7 +137,8 @@ api::ProfiledPipeline pipeline_of(const PipelineModel& model) {
   api::ProfiledPipeline pipeline{.profile = filled_profile(model.measured, model.schedule.stages, model.clocks_mhz),
                                  .schedule = model.schedule,
                                  .dag = build_dag(model.schedule),
-                                 .blocking_power_w = blocking_by_rank(model.measured, model.schedule)};
+                                 .blocking_power_w = blocking_by_rank(model.measured, model.schedule),
+                                 .simulated = model.measured.simulated};
   const std::string doubts =
       cell_doubts(measured_rows(model.measured, model.schedule.stages), pipeline.blocking_power_w);
   if (!doubts.empty()) pipeline.doubts.push_back(doubts);

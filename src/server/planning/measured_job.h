@@ -63,7 +63,6 @@ struct PipelineModel {
   std::vector<int> clocks_mhz;  ///< that every GPU of the job supports, highest first
   /// From asking for a clock until it is in effect: agents ask by that much ahead, so that plans are as without it.
   double switch_latency_s = 0;
-  bool simulated = false;
 };
 
 /// Of models whose pipelines are the same it is equal, whatever their replicas.

@@ -43,7 +43,8 @@ TEST(PlanVersion, RefusesReplicasWithoutAPlan) {
 }
 
 TEST(RankPlanTexts, GivesEachRankItsOwnOps) {
-  const PlanVersion of = version();
+  PlanVersion of = version();
+  of.plans[1].simulated = true;
   RankPlanTexts texts(of);
   const Json plan = Json::parse(*texts.text(1, 1, 200));
   EXPECT_EQ(plan["version"], 3);
@@ -53,6 +54,7 @@ TEST(RankPlanTexts, GivesEachRankItsOwnOps) {
   const plan::Plan own = plan::read_plan(plan["plan"].dump(), "plan");
   ASSERT_EQ(own.ranks[0].size(), of.plans[1].ranks[1].size());
   EXPECT_EQ(own.ranks[0][0].clock_mhz, 900);
+  EXPECT_TRUE(own.simulated);
 }
 
 TEST(RankPlanTexts, MakesATextOnceForAllThatGetTheSame) {

@@ -70,6 +70,14 @@ TEST(MeasuredJob, SavesEnergyWithoutTakingLonger) {
   ASSERT_FALSE(plan.frontier.empty());
   EXPECT_TRUE(std::ranges::is_sorted(plan.frontier));
   EXPECT_EQ(plan.expected_compute_s.at(0).size(), 4U);
+  EXPECT_FALSE(plan.plans.at(0).simulated);
+}
+
+TEST(MeasuredJob, SaysThatAProfileIsOfSimulatedGpus) {
+  PipelineModel simulated = *model(2, 1, 6);
+  simulated.measured.simulated = true;
+  const MeasuredJob planner(std::make_shared<const PipelineModel>(simulated));
+  EXPECT_TRUE(planner.plan({}).plan.plans.at(0).simulated);
 }
 
 TEST(MeasuredJob, RefusesACellThatNoGpuCanHaveRun) {
