@@ -8,6 +8,7 @@
 
 #include "base/core/formats/json.h"
 #include "server/job/job_documents.h"
+#include "server/job/job_problems.h"
 #include "server/job/rank_registry.h"
 
 namespace lowgear::server {
@@ -20,6 +21,16 @@ Json timeline_of(const JobRecord& job) {
   if (job_units(job.spec) <= kArchivedUnits) return timeline_json(job);
   const int version = job.plans.training_version();
   return {{"job", job.id}, {"plan_version", version == 0 ? Json(nullptr) : Json(version)}, {"plan", nullptr}};
+}
+
+/// As `invalid_text`, by the summary.
+Json invalid_of(const FinishedJob& job) {
+  const Json summary = parse_json(job.summary, "archive");
+  const auto problems = summary.find("problems");
+  if (problems == summary.end()) return nullptr;  // of an earlier version
+  const auto invalid =
+      std::ranges::find_if(*problems, [](const Json& each) { return each.at("kind") == kFiguresInvalid; });
+  return invalid == problems->end() ? Json(nullptr) : invalid->at("text");
 }
 
 }  // namespace
@@ -115,10 +126,10 @@ std::string show_finished_job(const FinishedJob& job, const StoredArchive& archi
 }
 
 std::string show_frontier(const FinishedJob& job, const StoredArchive& archive) {
-  if (!archive.frontier.empty()) return archive.frontier;
-  const Json empty = {
-      {"job", job.id}, {"vertices", Json::array()}, {"operating_point", nullptr}, {"measured", nullptr}};
-  return empty.dump();
+  Json frontier = {{"job", job.id}, {"vertices", Json::array()}, {"operating_point", nullptr}, {"measured", nullptr}};
+  if (!archive.frontier.empty()) frontier = parse_json(archive.frontier, "archive");
+  frontier["invalid"] = invalid_of(job);
+  return frontier.dump();
 }
 
 std::string show_timeline(const FinishedJob& job, const StoredArchive& archive) {
@@ -137,7 +148,7 @@ std::string show_iterations(const FinishedJob& job, const StoredArchive& archive
       if (view.at(i).at("iteration").integer() > after) list.push_back(all.at(i));
     }
   }
-  const Json document = {{"job", job.id}, {"iterations", std::move(list)}};
+  const Json document = {{"job", job.id}, {"iterations", std::move(list)}, {"invalid", invalid_of(job)}};
   return document.dump();
 }
 

@@ -232,7 +232,8 @@ Json frontier_json(const JobRecord& job) {
   return {{"job", job.id},
           {"vertices", std::move(vertices)},
           {"operating_point", std::move(operating_point)},
-          {"measured", std::move(measured)}};
+          {"measured", std::move(measured)},
+          {"invalid", or_null(invalid_text(job))}};
 }
 
 Json timeline_json(const JobRecord& job) {
@@ -260,7 +261,7 @@ Json iterations_json(const JobRecord& job, std::int64_t after, std::size_t limit
   const auto begin = std::ranges::upper_bound(job.history.kept(), after, {}, &JobIteration::iteration);
   for (auto it = begin; it != job.history.kept().end() && list.size() < limit; ++it)
     list.push_back(iteration_json(job, *it));
-  return {{"job", job.id}, {"iterations", std::move(list)}};
+  return {{"job", job.id}, {"iterations", std::move(list)}, {"invalid", or_null(invalid_text(job))}};
 }
 
 Json gpu_json(const JobRecord& job, int rank) {

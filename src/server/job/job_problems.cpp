@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "base/core/numbers/figure_text.h"
@@ -79,16 +80,14 @@ std::vector<int> ranks_that(const JobRecord& job, Holds holds) {
   return ranks;
 }
 
-/// By the training program itself.
 void add_invalid(const JobRecord& job, std::vector<JobProblem>& problems) {
-  if (job.invalid.empty()) return;
+  const auto text = invalid_text(job);
+  if (!text) return;
   problems.push_back(
       {.kind = kFiguresInvalid,
        .is_critical = false,
        .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
-       .text = fmt::format(
-           "times, energies and savings mean nothing, so no savings and no means of iterations are shown: {}",
-           job.invalid),
+       .text = *text,
        .todo = fmt::format("{}start the run again when nothing else runs on its machines, with longer kernels "
                            "(simulated_gpu.layer_forward_s) or with a smaller model",
                            job.is_over() ? "" : "if it lasts, ")});
@@ -345,6 +344,11 @@ void add_differing(const JobRecord& job, std::vector<JobProblem>& problems) {
 }
 
 }  // namespace
+
+std::optional<std::string> invalid_text(const JobRecord& job) {
+  if (job.invalid.empty()) return std::nullopt;
+  return "times, energies and savings mean nothing, so no savings and no means of iterations are shown: " + job.invalid;
+}
 
 std::string text_of(const HeldUp& held_up) {
   const std::string later = held_up.iterations == 1   ? " lacks"

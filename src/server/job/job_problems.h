@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,8 @@ inline constexpr std::string_view kPowerLimitDiffers = "power_limit_differs";
 
 /// At present; critical ones first.
 [[nodiscard]] std::vector<JobProblem> problems_of(const JobRecord& job);
+/// Text of the problem kFiguresInvalid; empty: the job does not have it.
+[[nodiscard]] std::optional<std::string> invalid_text(const JobRecord& job);
 /// Of iterations that do not count, or not yet: `iteration 57 and 3 later ones lack the reports of rank 2`
 [[nodiscard]] std::string text_of(const HeldUp& held_up);
 [[nodiscard]] Json to_json(const std::vector<JobProblem>& problems, const JobRecord& job);

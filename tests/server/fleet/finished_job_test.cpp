@@ -38,6 +38,14 @@ TEST_F(FinishedJobTest, ShowsWhatTheJobHasShown) {
   EXPECT_EQ(Json::parse(show_iterations(job, archive, 7, 1'000)), iterations_json(live, 7, 1'000));
 }
 
+TEST_F(FinishedJobTest, SaysThatFiguresAreInvalid) {
+  Json summary = Json::parse(job.summary);
+  summary["problems"] = Json::array({{{"kind", "figures_invalid"}, {"text", "short kernels"}}});
+  job.summary = summary.dump();
+  EXPECT_EQ(Json::parse(show_frontier(job, archive))["invalid"], "short kernels");
+  EXPECT_EQ(Json::parse(show_iterations(job, archive, -1, 10))["invalid"], "short kernels");
+}
+
 TEST_F(FinishedJobTest, ShowsWhatHasExpiredAsEmpty) {
   archive.ranks.clear();
   archive.frontier.clear();

@@ -86,6 +86,7 @@ TEST(JobProblems, StateNoFigureThatTheTrainingProgramCallsInvalid) {
   }
   EXPECT_FALSE(job_snapshot(training.record()).baseline);
   EXPECT_TRUE(frontier_json(training.record())["measured"].is_null());
+  EXPECT_EQ(frontier_json(training.record())["invalid"], problems_of(training.record())[0].text);
   training.settle();
   const std::size_t decisions = training.decisions().size();
   training.slow_all(1.5);
@@ -96,6 +97,7 @@ TEST(JobProblems, StateNoFigureThatTheTrainingProgramCallsInvalid) {
   training.run(30);
   EXPECT_THAT(problems_of(training.record()), IsEmpty());
   EXPECT_TRUE(summary_json(training.record())["saved_pct"].is_number());
+  EXPECT_TRUE(iterations_json(training.record(), -1, 1)["invalid"].is_null());
   training.job().add_decisions(validity(3, "invalid"), training.now_s());
   training.job().finish("over", training.now_s());
   EXPECT_THAT(problems_of(training.record())[0].todo, StartsWith("start the run again"));
