@@ -291,9 +291,8 @@ void add_times_apart(const JobRecord& job, std::vector<JobProblem>& problems) {
        .is_critical = false,
        .ranks = {apart.rank},
        .text = fmt::format(
-           "rank {} has reported {:.4g} s for iteration {}: {:.4g} s count, the time of another rank, and the energy "
-           "is "
-           "not known{}",
+           "rank {} has reported {:.4g} s for iteration {}: {:.4g} s count, the time of another rank, and the "
+           "energy is not known{}",
            apart.rank, apart.time_s, apart.last, apart.other_s,
            apart.iterations > 1 ? fmt::format("; this happened {} times before", apart.iterations - 1) : ""),
        .todo = "ranks that train in step wait for each other: see what this rank measures as an iteration"});
