@@ -18,7 +18,6 @@
 #include "base/core/monotonic_clock.h"
 #include "client/marks/stream_driver.h"
 #include "client/rank/gpu_choice.h"
-#include "client/server/rank_note.h"
 #include "client/server/server_addresses.h"
 #include "client/server/server_messages.h"
 #include "hardware/gpu/nvml_survey.h"
@@ -136,6 +135,9 @@ Client::Client(Options options, const Environment& environment)
     keep_record();
   });
   if (!mark_file_.empty()) std::ofstream(mark_file_, std::ios::app);
+  if (served_) return;  // which has a note of its own
+  note_.emplace(mark_file_, random_text());
+  note_->write({.rank = options_.rank.rank});
 }
 
 Client::~Client() {
@@ -228,6 +230,7 @@ void Client::leave_mark() {
     std::ofstream(mark_file_, std::ios::app) << text;
   }
   std::filesystem::remove(beside_mark(kRecordInfix), unknown);
+  if (note_) note_->remove();
 }
 
 void Client::open_recording() {
