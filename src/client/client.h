@@ -294,7 +294,7 @@ class Client {
   std::string failure_text_;  ///< empty: not known
   int exceptions_ = std::uncaught_exceptions();
   std::string mark_file_;                              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
-  std::optional<RankNote> note_;                       ///< where no server takes the end
+  RankNote note_;                                      ///< until the mark has the last word
   std::chrono::steady_clock::time_point recorded_at_;  ///< of the record next to the mark; of that thread
   std::atomic<bool> had_plan_{false};                  ///< the program has loaded one
   std::string plans_ = "plans";

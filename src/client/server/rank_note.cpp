@@ -125,10 +125,12 @@ GoneRanks finish_gone_ranks(const fs::path& mark, const std::string& failure, mi
     if (fs::file_size(entry.path(), removed) == 0 || removed) continue;  // it has not registered, or its end is known
     try {
       const NotedRank rank = read_note(entry.path());
-      gone.numbers.insert(rank.rank);
-      if (rank.addresses.empty() || !gone.problem.empty()) continue;
-      if (std::chrono::steady_clock::now() > end) throw Error("it takes too long");
-      finish_rank(rank, failure);
+      if (rank.addresses.empty()) {
+        gone.numbers.insert(rank.rank);
+      } else if (gone.problem.empty()) {
+        if (std::chrono::steady_clock::now() > end) throw Error("it takes too long");
+        finish_rank(rank, failure);
+      }
     } catch (const Error& error) {
       gone.problem = error.what();
     }

@@ -22,7 +22,7 @@ inline constexpr std::string_view kRecordInfix = ".last-";
 
 /// Which rank a process is, and where it has registered.
 struct NotedRank {
-  std::vector<http::Endpoint> addresses = {};  ///< empty: it has no server
+  std::vector<http::Endpoint> addresses = {};  ///< empty: the note is not for a server
   http::TlsClientFiles tls = {};
   std::filesystem::path token_file = {};  ///< empty: none is sent
   std::string job = {};
@@ -30,8 +30,8 @@ struct NotedRank {
   std::string rank_key = {};
 };
 
-/// A file next to the mark of `lowgear run` that names a rank while its process has not told its server, or else the
-/// mark, that it is over. The process holds a lock on the file as long as it lives.
+/// A file next to the mark of `lowgear run` that names a rank while its process has not told that it is over: its
+/// server, or, by a second file, the mark. The process holds a lock on the file as long as it lives.
 class RankNote {
  public:
   /// No mark: no note. Nor where the mark's folder is not there, as on another machine.
@@ -48,8 +48,8 @@ class RankNote {
 
 /// Ranks whose processes ended without a word.
 struct GoneRanks {
-  std::set<int> numbers;
-  std::string problem;  ///< why a server was not told; empty: all were
+  std::set<int> numbers;  ///< that left none at the mark
+  std::string problem;    ///< why a server was not told; empty: all were
 };
 
 /// Tells the servers that the ranks are over whose notes lie next to the mark and whose processes are gone. `failure`

@@ -35,6 +35,8 @@ class RankNoteTest : public testing::Test {
                   .job = "j-1",
                   .rank = 3,
                   .rank_key = "k"});
+      RankNote other(mark(), "def");
+      other.write({.rank = 4});
       (void)!::write(written[1], "x", 1);
       for (;;) ::pause();
     }
@@ -62,7 +64,7 @@ TEST_F(RankNoteTest, SpeaksForAProcessThatIsGoneAndForNoOther) {
   kill_rank(rank);
   const GoneRanks gone = finished.get();
   EXPECT_EQ(gone.problem, "");
-  EXPECT_EQ(gone.numbers, std::set{3});
+  EXPECT_EQ(gone.numbers, std::set{4});
   ASSERT_EQ(server.count("/finish"), 1U);
   EXPECT_EQ(server.bodies("/finish").at(0), (Json{{"rank", 3}, {"failure", "signal 9"}}));
 }
