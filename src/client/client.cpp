@@ -18,7 +18,6 @@
 #include "base/core/monotonic_clock.h"
 #include "client/marks/stream_driver.h"
 #include "client/rank/gpu_choice.h"
-#include "client/server/rank_note.h"
 #include "client/server/server_addresses.h"
 #include "client/server/server_messages.h"
 #include "hardware/gpu/nvml_survey.h"
@@ -117,7 +116,8 @@ Client::Client(Options options, const Environment& environment)
       start_ns_(event_time_ns()),
       gpu_(open_rank_gpu(options_.gpu, options_.rank.local_rank, environment)),
       place_(pipeline_rank(options_.place), known_stage(options_.place)),
-      mark_file_(environment("LOWGEAR_ATTACHED_MARK").value_or("")) {
+      mark_file_(environment("LOWGEAR_ATTACHED_MARK").value_or("")),
+      note_(mark_file_, random_text()) {
   heed_log_level(environment);
   if (!options_.recording.folder.empty()) open_recording();
   if (gpu_.gpu != nullptr && !options_.agent_socket.empty()) open_lease();
@@ -136,6 +136,7 @@ Client::Client(Options options, const Environment& environment)
     keep_record();
   });
   if (!mark_file_.empty()) std::ofstream(mark_file_, std::ios::app);
+  note_.write({.rank = options_.rank.rank});
 }
 
 Client::~Client() {
@@ -228,6 +229,7 @@ void Client::leave_mark() {
     std::ofstream(mark_file_, std::ios::app) << text;
   }
   std::filesystem::remove(beside_mark(kRecordInfix), unknown);
+  note_.remove();
 }
 
 void Client::open_recording() {

@@ -23,6 +23,7 @@
 #include "client/rank/gpu_choice.h"
 #include "client/rank/job_place.h"
 #include "client/rank/rank_environment.h"
+#include "client/server/rank_note.h"
 #include "client/server/served_rank.h"
 #include "hardware/gpu/gpu.h"
 #include "hardware/measure/energy_meter.h"
@@ -293,6 +294,7 @@ class Client {
   std::string failure_text_;  ///< empty: not known
   int exceptions_ = std::uncaught_exceptions();
   std::string mark_file_;                              ///< LOWGEAR_ATTACHED_MARK; empty: no program reads it
+  RankNote note_;                                      ///< until the mark has the last word
   std::chrono::steady_clock::time_point recorded_at_;  ///< of the record next to the mark; of that thread
   std::atomic<bool> had_plan_{false};                  ///< the program has loaded one
   std::string plans_ = "plans";

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -84,6 +85,9 @@ class ClientTest : public testing::Test {
   fs::path folder_;
   Options options_;
   Environment no_environment_ = [](std::string_view) { return std::nullopt; };
+  Environment marked_ = [this](std::string_view name) {
+    return name == "LOWGEAR_ATTACHED_MARK" ? std::optional((folder_ / "mark").string()) : std::nullopt;
+  };
 };
 
 TEST_F(ClientTest, TellsTheAgentWhatBegins) {
@@ -177,12 +181,9 @@ TEST_F(ClientTest, ContinuesWithoutAnAgent) {
 
 TEST_F(ClientTest, SaysAtItsEndWhatItFollowed) {
   const fs::path mark = folder_ / "mark";
-  const Environment environment = [&](std::string_view name) {
-    return name == "LOWGEAR_ATTACHED_MARK" ? std::optional(mark.string()) : std::nullopt;
-  };
   {
     TestAgent agent(options_.agent_socket);
-    Client client(options_, environment);
+    Client client(options_, marked_);
     run_units(client, 1);
     EXPECT_EQ(client.followed(), "") << "it was given no plan";
     client.load_plan(plan(), 0, false);
@@ -197,7 +198,7 @@ TEST_F(ClientTest, SaysAtItsEndWhatItFollowed) {
   EXPECT_EQ(read_file(mark), "plans were followed in 2 of 4 iterations\n");
   fs::remove(mark);
   {
-    Client client(options_, environment);
+    Client client(options_, marked_);
     EXPECT_THROW(client.load_plan(plan(), 0, false), Error);
     run_units(client, 1);
   }
@@ -273,9 +274,6 @@ TEST_F(ClientTest, StatesALongReasonWithTheRemedyAtItsEnd) {
 
 TEST_F(ClientTest, KeepsARecordForAnEndWithoutAWord) {
   const fs::path mark = folder_ / "mark";
-  const Environment environment = [&](std::string_view name) {
-    return name == "LOWGEAR_ATTACHED_MARK" ? std::optional(mark.string()) : std::nullopt;
-  };
   const auto record = [&] {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
       if (entry.path().filename().string().starts_with("mark.last-")) return read_file(entry.path());
@@ -284,13 +282,30 @@ TEST_F(ClientTest, KeepsARecordForAnEndWithoutAWord) {
   };
   TestAgent agent(options_.agent_socket);
   {
-    Client client(options_, environment);
+    Client client(options_, marked_);
     client.load_plan(plan(), 1, false);
     run_units(client, 1);
     EXPECT_TRUE(eventually([&] { return record() == "plans were followed in 1 of 1 iterations\n"; }));
   }
   EXPECT_EQ(record(), "") << "it has left its last line";
   EXPECT_EQ(read_file(mark), "plans were followed in 1 of 1 iterations\n");
+}
+
+TEST_F(ClientTest, IsNamedWithoutAServerWhereItLeavesNoWord) {
+  options_.agent_socket.clear();
+  for (const bool closes : {true, false}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      auto client = std::make_unique<Client>(options_, marked_);
+      if (closes) client.reset();
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    const std::set<int> gone = finish_gone_ranks(folder_ / "mark", "", 0ms).numbers;
+    EXPECT_EQ(gone, closes ? std::set<int>() : std::set{options_.rank.rank});
+  }
 }
 
 TEST_F(ClientTest, SaysWhyThePlanIsRefused) {
@@ -428,11 +443,8 @@ TEST_F(ClientTest, RecordsWhatTheProfilerReads) {
 TEST_F(ClientTest, RecordsTheTextOfItsFailureAndTellsOthersItsKindAlone) {
   options_.agent_socket.clear();
   options_.recording.folder = folder_ / "run";
-  const Environment environment = [&](std::string_view name) {
-    return name == "LOWGEAR_ATTACHED_MARK" ? std::optional((folder_ / "mark").string()) : std::nullopt;
-  };
   {
-    Client client(options_, environment);
+    Client client(options_, marked_);
     client.set_failure("RuntimeError");
     client.set_failure_text("token abc: unknown");
   }
@@ -714,14 +726,11 @@ TEST_F(ClientTest, RecordsAResumedJobBesideWhatThereIs) {
 TEST_F(ClientTest, ContinuesWhenTheDiskIsFull) {
   options_.recording.folder = folder_ / "run";
   options_.agent_socket.clear();
-  const Environment environment = [&](std::string_view name) {
-    return name == "LOWGEAR_ATTACHED_MARK" ? std::optional((folder_ / "mark").string()) : std::nullopt;
-  };
   const pid_t child = fork();
   if (child == 0) {
     signal(SIGXFSZ, SIG_IGN);
     const bool is_kept = freopen((folder_ / "said").c_str(), "w", stderr) != nullptr;
-    auto client = std::make_unique<Client>(options_, environment);
+    auto client = std::make_unique<Client>(options_, marked_);
     const rlimit limit{.rlim_cur = 4096, .rlim_max = 4096};
     setrlimit(RLIMIT_FSIZE, &limit);
     for (int i = 0; i < 100; ++i) run_units(*client, 20);

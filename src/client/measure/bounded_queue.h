@@ -42,7 +42,6 @@ class BoundedQueue {
     return true;
   }
 
-  [[nodiscard]] std::uint64_t pushed() const { return pushed_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
 
  private:

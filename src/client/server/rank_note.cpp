@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/core/error.h"
@@ -31,6 +31,16 @@ bool lock_note(const FileDescriptor& file) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   return ::fcntl(file.get(), F_SETLK, &lock) == 0;
+}
+
+/// Whether its process is gone by then.
+bool await_end(const FileDescriptor& note, std::chrono::steady_clock::time_point patience_ends) {
+  constexpr milliseconds kLook{10};
+  while (!lock_note(note)) {
+    if (std::chrono::steady_clock::now() >= patience_ends) return false;
+    std::this_thread::sleep_for(kLook);
+  }
+  return true;
 }
 
 NotedRank read_note(const fs::path& path) {
@@ -102,27 +112,29 @@ void RankNote::remove() {
   file_.reset();
 }
 
-GoneRanks finish_gone_ranks(const fs::path& mark, const std::string& failure) {
+GoneRanks finish_gone_ranks(const fs::path& mark, const std::string& failure, milliseconds patience) {
   GoneRanks gone;
-  const auto end = std::chrono::steady_clock::now() + kAllAnswers;
+  const auto patience_ends = std::chrono::steady_clock::now() + patience;
+  const auto end = patience_ends + kAllAnswers;
   std::error_code unknown;
   for (const fs::directory_entry& entry : fs::directory_iterator(mark.parent_path(), unknown)) {
     if (!entry.path().filename().string().starts_with(prefix_of(mark))) continue;
     const FileDescriptor file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!file || !lock_note(file)) continue;
-    std::error_code no_size;
-    if (fs::file_size(entry.path(), no_size) == 0) continue;  // it has not registered
+    if (!file || !await_end(file, patience_ends)) continue;
+    std::error_code removed;
+    if (fs::file_size(entry.path(), removed) == 0 || removed) continue;  // it has not registered, or its end is known
     try {
       const NotedRank rank = read_note(entry.path());
-      gone.numbers.push_back(rank.rank);
-      if (!gone.problem.empty()) continue;
-      if (std::chrono::steady_clock::now() > end) throw Error("it takes too long");
-      finish_rank(rank, failure);
+      if (rank.addresses.empty()) {
+        gone.numbers.insert(rank.rank);
+      } else if (gone.problem.empty()) {
+        if (std::chrono::steady_clock::now() > end) throw Error("it takes too long");
+        finish_rank(rank, failure);
+      }
     } catch (const Error& error) {
       gone.problem = error.what();
     }
   }
-  std::ranges::sort(gone.numbers);
   return gone;
 }
 

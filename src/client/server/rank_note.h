@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,25 +20,25 @@ inline constexpr std::string_view kNoPlanFollowed = "no plan was followed";
 /// leaves its last line at the mark.
 inline constexpr std::string_view kRecordInfix = ".last-";
 
-/// As which rank a process has registered, and where.
+/// Which rank a process is, and where it has registered.
 struct NotedRank {
-  std::vector<http::Endpoint> addresses;
-  http::TlsClientFiles tls;
-  std::filesystem::path token_file;  ///< empty: none is sent
-  std::string job;
+  std::vector<http::Endpoint> addresses = {};  ///< empty: the note is not for a server
+  http::TlsClientFiles tls = {};
+  std::filesystem::path token_file = {};  ///< empty: none is sent
+  std::string job = {};
   int rank = 0;
-  std::string rank_key;
+  std::string rank_key = {};
 };
 
-/// A file next to the mark of `lowgear run` that names a registered rank while its process has not told the server that
-/// it is over. The process holds a lock on the file as long as it lives.
+/// A file next to the mark of `lowgear run` that names a rank while its process has not told that it is over: its
+/// server, or, by a second file, the mark. The process holds a lock on the file as long as it lives.
 class RankNote {
  public:
   /// No mark: no note. Nor where the mark's folder is not there, as on another machine.
   RankNote(const std::filesystem::path& mark, std::string_view instance);
 
   void write(const NotedRank& rank);
-  /// The server knows the end.
+  /// The end is known.
   void remove();
 
  private:
@@ -46,12 +48,14 @@ class RankNote {
 
 /// Ranks whose processes ended without a word.
 struct GoneRanks {
-  std::vector<int> numbers;  ///< lowest first
-  std::string problem;       ///< why a server was not told; empty: all were
+  std::set<int> numbers;  ///< that left none at the mark
+  std::string problem;    ///< why a server was not told; empty: all were
 };
 
 /// Tells the servers that the ranks are over whose notes lie next to the mark and whose processes are gone. `failure`
-/// has ended them; empty: none is known. Takes a few seconds at most.
-[[nodiscard]] GoneRanks finish_gone_ranks(const std::filesystem::path& mark, const std::string& failure);
+/// has ended them; empty: none is known. A signal to all processes may end the command before its ranks: waits for
+/// those that live, `patience` at most, and a few seconds for servers.
+[[nodiscard]] GoneRanks finish_gone_ranks(const std::filesystem::path& mark, const std::string& failure,
+                                          std::chrono::milliseconds patience);
 
 }  // namespace lowgear::client

@@ -230,7 +230,7 @@ class Refused(ExperimentTest):
 
     def test_wrong_input_is_reported_where_it_stands(self):
         arms = "arms:\n  - {name: a}\n  - {name: b, settings: [%s]}\n"
-        self.assertIn("e.yaml:5:5: arms[1]: --set \"stepps=4\"", self.refusal("seeds: [1]\n" + arms % "stepps=4"))
+        self.assertIn("e.yaml:5:5: arms[1]: setting \"stepps=4\"", self.refusal("seeds: [1]\n" + arms % "stepps=4"))
         self.assertIn("e.yaml:5:5: arms[1]:", self.refusal("seeds: [1]\n" + arms % "energy.plan=none.json"))
         self.assertIn("e.yaml:2:8", self.refusal("seeds: []\n" + arms % "steps=4"))
         self.assertIn("no section simulated_gpu",

@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <future>
+#include <set>
 #include <string>
 
 #include "base/core/temporary_folder.h"
@@ -15,6 +18,8 @@
 
 namespace lowgear::client {
 namespace {
+
+constexpr std::chrono::milliseconds kNoPatience{0};
 
 class RankNoteTest : public testing::Test {
  protected:
@@ -27,11 +32,11 @@ class RankNoteTest : public testing::Test {
     if (child == 0) {
       RankNote note(mark(), "abc");
       note.write({.addresses = {http::Endpoint::parse(std::string("unix:") + std::string(folder_ / "server.sock"))},
-                  .tls = {},
-                  .token_file = {},
                   .job = "j-1",
                   .rank = 3,
                   .rank_key = "k"});
+      RankNote other(mark(), "def");
+      other.write({.rank = 4});
       (void)!::write(written[1], "x", 1);
       for (;;) ::pause();
     }
@@ -52,24 +57,26 @@ class RankNoteTest : public testing::Test {
 TEST_F(RankNoteTest, SpeaksForAProcessThatIsGoneAndForNoOther) {
   const pid_t rank = start_rank();
   FakeServer server(folder_ / "server.sock");
-  EXPECT_EQ(finish_gone_ranks(mark(), "signal 9").problem, "");
+  EXPECT_EQ(finish_gone_ranks(mark(), "signal 9", kNoPatience).problem, "");
   EXPECT_EQ(server.count("/finish"), 0U) << "it lives";
+  auto finished =
+      std::async(std::launch::async, [this] { return finish_gone_ranks(mark(), "signal 9", std::chrono::hours(1)); });
   kill_rank(rank);
-  const GoneRanks gone = finish_gone_ranks(mark(), "signal 9");
+  const GoneRanks gone = finished.get();
   EXPECT_EQ(gone.problem, "");
-  EXPECT_EQ(gone.numbers, std::vector{3});
+  EXPECT_EQ(gone.numbers, std::set{4});
   ASSERT_EQ(server.count("/finish"), 1U);
   EXPECT_EQ(server.bodies("/finish").at(0), (Json{{"rank", 3}, {"failure", "signal 9"}}));
 }
 
 TEST_F(RankNoteTest, SaysThatTheServerIsAway) {
   kill_rank(start_rank());
-  EXPECT_THAT(finish_gone_ranks(mark(), "").problem, testing::HasSubstr("server.sock"));
+  EXPECT_THAT(finish_gone_ranks(mark(), "", kNoPatience).problem, testing::HasSubstr("server.sock"));
 }
 
-TEST_F(RankNoteTest, IsGoneOnceTheServerKnowsTheEnd) {
+TEST_F(RankNoteTest, IsGoneOnceTheEndIsKnown) {
   RankNote note(mark(), "abc");
-  note.write({.addresses = {}, .tls = {}, .token_file = {}, .job = "j-1", .rank = 0, .rank_key = "k"});
+  note.write({.rank = 0});
   EXPECT_FALSE(std::filesystem::is_empty(folder_.path()));
   note.remove();
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
@@ -77,8 +84,8 @@ TEST_F(RankNoteTest, IsGoneOnceTheServerKnowsTheEnd) {
 
 TEST_F(RankNoteTest, NeedsNoFolder) {
   RankNote note(folder_ / "absent" / "mark", "abc");
-  note.write({.addresses = {}, .tls = {}, .token_file = {}, .job = "j-1", .rank = 0, .rank_key = "k"});
-  EXPECT_EQ(finish_gone_ranks(folder_ / "absent" / "mark", "").numbers, std::vector<int>());
+  note.write({.rank = 0});
+  EXPECT_EQ(finish_gone_ranks(folder_ / "absent" / "mark", "", kNoPatience).numbers, std::set<int>());
 }
 
 }  // namespace

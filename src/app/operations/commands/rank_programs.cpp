@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -163,9 +164,10 @@ RendezvousFolder::~RendezvousFolder() {
   fs::remove_all(path_, ignored);
 }
 
-std::vector<int> finish_gone_ranks(const fs::path& mark, const std::string& failure, cli::Console& console) {
-  client::GoneRanks gone =
-      client::finish_gone_ranks(mark, failure.empty() ? "" : fmt::format("{}; {}", protocol::kNoWordOfRank, failure));
+std::set<int> finish_gone_ranks(const fs::path& mark, const std::string& failure, cli::Console& console) {
+  constexpr std::chrono::seconds kEnding{1};
+  client::GoneRanks gone = client::finish_gone_ranks(
+      mark, failure.empty() ? "" : fmt::format("{}; {}", protocol::kNoWordOfRank, failure), kEnding);
   if (!gone.problem.empty()) {
     console.warn(fmt::format("the server was not told which ranks have ended, and notices it by their silence: {}",
                              printable(gone.problem, 1000)));

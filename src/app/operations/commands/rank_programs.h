@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,9 +67,8 @@ struct RankWatch {
 inline constexpr const char* kMarkVariable = "LOWGEAR_ATTACHED_MARK";
 
 /// Tells the servers of ranks whose processes are gone without a word that they are over, and says where that fails.
-/// `failure` has ended them; empty: none is known. Returns those ranks, as far as they had registered with a server.
-std::vector<int> finish_gone_ranks(const std::filesystem::path& mark, const std::string& failure,
-                                   cli::Console& console);
+/// `failure` has ended them; empty: none is known. Returns those that left no word at the mark.
+std::set<int> finish_gone_ranks(const std::filesystem::path& mark, const std::string& failure, cli::Console& console);
 
 /// Runs all ranks, prints their output, and ends them in order after a signal. Throws Interrupted after that,
 /// and Error, or InputError where a rank found the input wrong, when one has failed.

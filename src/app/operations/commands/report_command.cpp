@@ -8,15 +8,14 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/plan/plan_folder.h"
 #include "app/operations/commands/arm_input.h"
+#include "app/operations/commands/run_checks.h"
 #include "app/operations/commands/usage_account.h"
 #include "app/operations/commands/verbs.h"
 #include "app/operations/text/arm_text.h"
-#include "base/core/environment.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/folder_manifest.h"
 #include "base/core/files/memory_files.h"
-#include "base/http/client/client.h"
 #include "client/server/server_addresses.h"
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"
@@ -114,9 +113,7 @@ std::vector<usage::UsageRow> usage_of(const ReportArguments& arguments, const us
     throw InputError("--month: name a server with --server, or a file that it has exported with --usage");
   }
   if (!arguments.server.address.empty()) {
-    const auto exposure =
-        http::token_exposure(http::token_file_from_environment(process_environment(), arguments.server.token_file));
-    if (exposure) console.warn(*exposure);
+    warn_of_token(arguments.server.token_file, console);
     return ask_usage({.address = client::absolute_server_addresses(arguments.server.address),
                       .token_file = arguments.server.token_file},
                      month);

@@ -120,6 +120,11 @@ std::vector<std::string> missing_needs(const AttachedNeeds& needs) {
   return missing;
 }
 
+void warn_of_token(const fs::path& named, cli::Console& console) {
+  const auto exposure = http::token_exposure(http::token_file_from_environment(process_environment(), named));
+  if (exposure) console.warn(*exposure);
+}
+
 Recordings recordings_in(const fs::path& folder) {
   Recordings found;
   std::error_code error;

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -346,6 +347,8 @@ struct AttachedResult {
   bool told = false;     ///< by its clients, which saw the mark
   std::string followed;  ///< what the clients of first ranks say of plans, one line each; empty: nothing
   std::string problem;   ///< why a client could not be opened, as a rank says; empty: none says so
+  std::string failure;   ///< how the command has failed; empty: it has not
+  std::set<int> gone;    ///< ranks that left no word
 };
 
 /// Null where no folder can be made for the mark. Training does not depend on that: without --strict it says so.
@@ -372,18 +375,32 @@ std::string records_next_to(const fs::path& mark) {
   return lines;
 }
 
-AttachedResult run_marked(const RunArguments& arguments, const std::map<std::string, std::string>& variables,
-                          const fs::path& mark) {
-  const std::string recording = needs_of(arguments).recording.string();
-  const Recordings before = recordings_in(recording);
+/// How the command has failed; empty: it has not.
+std::string failure_of(const measure::CommandResult& command) {
+  if (command.signal != 0) return fmt::format("its command was ended by signal {}", command.signal);
+  if (command.shell_status() == 0) return "";
+  return fmt::format("its command ended with exit status {}", command.shell_status());
+}
+
+measure::CommandResult run_marked(const std::vector<std::string>& command,
+                                  const std::map<std::string, std::string>& variables, const fs::path& mark) {
   // NOLINTBEGIN(concurrency-mt-unsafe): there is no other thread
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
   ::setenv(kMarkVariable, mark.c_str(), 1);
   // NOLINTEND(concurrency-mt-unsafe)
-  measure::SignalGuard guard(arguments.command);
+  measure::SignalGuard guard(command);
   cli::throw_if_interrupted();  // by a signal from before
+  return measure::run_command(command, measure::CommandOutput::standard_output, guard);
+}
+
+AttachedResult run_and_read(const RunArguments& arguments, const std::map<std::string, std::string>& variables,
+                            const fs::path& mark, cli::Console& console) {
+  const std::string recording = needs_of(arguments).recording.string();
+  const Recordings before = recordings_in(recording);
   AttachedResult result;
-  result.command = measure::run_command(arguments.command, measure::CommandOutput::standard_output, guard);
+  result.command = run_marked(arguments.command, variables, mark);
+  result.failure = failure_of(result.command);
+  result.gone = finish_gone_ranks(mark, result.failure, console);
   std::error_code unknown;
   // Ranks on other machines may share the folder of recordings, and not the mark.
   result.told = fs::exists(mark, unknown);
@@ -396,43 +413,30 @@ AttachedResult run_marked(const RunArguments& arguments, const std::map<std::str
   return result;
 }
 
-/// How the command has failed; empty: it has not.
-std::string failure_of(const measure::CommandResult& command) {
-  if (command.signal != 0) return fmt::format("its command was ended by signal {}", command.signal);
-  if (command.shell_status() == 0) return "";
-  return fmt::format("its command ended with exit status {}", command.shell_status());
-}
-
 /// Ends as the command did; after a good end without anything attached it says so.
 cli::ExitCode run_and_look(const RunArguments& arguments, const std::map<std::string, std::string>& variables,
                            cli::Console& console) {
   std::unique_ptr<RendezvousFolder> folder = mark_folder(arguments, console);
   if (!folder) become_command(arguments.command, variables);
   const fs::path outer = outer_mark();
-  const AttachedResult result = run_marked(arguments, variables, folder->file());
+  const AttachedResult result = run_and_read(arguments, variables, folder->file(), console);
+  folder.reset();
   if (result.attached && !outer.empty()) std::ofstream(outer).flush();
-  const std::string failure = failure_of(result.command);
-  const std::vector<int> gone = finish_gone_ranks(folder->file(), failure, console);
   const int asked = result.command.asked;
-  if (!gone.empty() && !failure.empty() && asked == 0) {
+  if (!result.gone.empty() && !result.failure.empty() && asked == 0) {
     console.note(
         fmt::format("rank{} {}: no last word (killed by SIGKILL, or ended by the launcher after another failed); {}",
-                    gone.size() > 1 ? "s" : "", fmt::join(gone, ", "), failure));
+                    result.gone.size() > 1 ? "s" : "", fmt::join(result.gone, ", "), result.failure));
   }
-  folder.reset();
   std::istringstream followed(result.followed);
-  bool is_unfollowed = false;  // a plan that this command named
+  const bool must_follow = arguments.strict && !asked_for(arguments.plan, "LOWGEAR_PLAN").empty();
+  bool is_unfollowed = false;
   for (std::string line; std::getline(followed, line);) {
-    const bool is_fault = arguments.strict && !asked_for(arguments.plan, "LOWGEAR_PLAN").empty() &&
-                          line.starts_with(client::kNoPlanFollowed);
-    if (is_fault) {
-      is_unfollowed = true;
-      console.error(printable(line, kLongestLine));
-    } else {
-      console.note(printable(line, kLongestLine));
-    }
+    const bool is_fault = must_follow && line.starts_with(client::kNoPlanFollowed);
+    is_unfollowed = is_unfollowed || is_fault;
+    is_fault ? console.error(printable(line, kLongestLine)) : console.note(printable(line, kLongestLine));
   }
-  if (asked != 0 && !failure.empty()) {
+  if (asked != 0 && !result.failure.empty()) {
     console.note(fmt::format("stopped by signal {} ({})", asked, ::strsignal(asked)));
   }
   if (result.attached && !result.told && needs_of(arguments).agent && speaks_for_job()) {

@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -22,7 +21,6 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 #include "base/core/formats/yaml.h"
-#include "base/http/client/client.h"
 #include "client/rank/gpu_choice.h"
 #include "client/rank/rank_environment.h"
 #include "client/server/server_addresses.h"
@@ -261,11 +259,7 @@ std::optional<cli::ExitCode> translate_foreign(const TrainArguments& arguments, 
 /// What is missing for plans, and a token that is no secret, one line each, before anything starts. Training does not
 /// depend on an agent where a server has the plans; a plan of a file cannot be followed without.
 void warn_of_needs(const launcher::TrainConfig& config, cli::Console& console) {
-  if (config.server) {
-    const std::string named = config.server->token_file.value_or("");
-    const auto exposure = http::token_exposure(http::token_file_from_environment(process_environment(), named));
-    if (exposure) console.warn(*exposure);
-  }
+  if (config.server) warn_of_token(config.server->token_file.value_or(""), console);
   if (!config.plan && !config.step_clocks && !config.server) return;
   for (const std::string& line : missing_needs({.servers = {}, .agent = true, .recording = {}})) {
     if (config.plan) throw Error(fmt::format("{}; nothing was started, as --plan cannot be followed", line));
@@ -274,23 +268,10 @@ void warn_of_needs(const launcher::TrainConfig& config, cli::Console& console) {
   }
 }
 
-/// A setting that another option than --set has made is not called by --set, which the user has not written.
-launcher::TrainConfig config_of(const TrainArguments& arguments, const std::vector<std::string>& settings) {
-  try {
-    return launcher::read_train_config(arguments.config, settings);
-  } catch (const LocatedError& error) {
-    const auto is_place = [&](const std::string& setting) {
-      return error.where().source == fmt::format("--set {}", quote(setting));
-    };
-    if (std::ranges::none_of(settings, is_place) || std::ranges::any_of(arguments.settings, is_place)) throw;
-    throw InputError(error.problem());
-  }
-}
-
 cli::ExitCode run_train(const TrainArguments& arguments, cli::Console& console) {
   if (const auto code = translate_foreign(arguments, console)) return *code;
   const std::vector<std::string> settings = settings_of(arguments);
-  const launcher::TrainConfig config = config_of(arguments, settings);
+  const launcher::TrainConfig config = launcher::read_train_config(arguments.config, settings);
   if (arguments.require_server && !config.server) {
     throw InputError("--require-server: no server is named; add --server ADDRESS");
   }

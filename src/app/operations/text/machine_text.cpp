@@ -196,7 +196,12 @@ std::string diagnosis_text(const std::vector<doctor::Finding>& findings, Colours
     const std::string fix = &*first == &finding ? finding.fix : fmt::format("as for {}, above", first->topic);
     text += fmt::format("{:{}}-> {}\n", "", kMarkWidth + kTopicWidth, fix);
   }
-  if (can_measure(findings)) return text + "\nLowgear can measure here.\n";
+  if (can_measure(findings)) {
+    const bool agent_answers = std::ranges::any_of(findings, [](const doctor::Finding& finding) {
+      return finding.topic == "agent" && finding.level == doctor::FindingLevel::works;
+    });
+    return text + (agent_answers ? "\nLowgear can measure and set clocks here.\n" : "\nLowgear can measure here.\n");
+  }
   std::string broken;
   for (const doctor::Finding& finding : findings) {
     if (finding.level != doctor::FindingLevel::broken) continue;

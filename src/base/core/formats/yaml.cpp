@@ -293,7 +293,7 @@ void refuse_toml(std::string_view text, const std::string& source) {
 void apply_setting(YamlNode& document, const std::string& setting) {
   const std::size_t equals = std::min(setting.find('='), setting.size());
   const auto source = std::make_shared<YamlSource>();
-  source->name = fmt::format("--set {}", quote(setting));
+  source->name = fmt::format("setting {}", quote(setting));
   source->has_lines = false;
   const YamlPlace option{source, 0};
   if (equals == setting.size()) refuse_setting(option, "there is no \"=\" in it");

@@ -79,9 +79,9 @@ class YamlView {
   /// parse_yaml refuses.
   [[nodiscard]] static YamlView parse(std::string_view text, const std::string& source);
   /// The same, with settings of a command line that override values of the text or add some:
-  /// `optimizer.learning_rate=1e-4`; an empty value removes the setting. A wrong value is reported at its option,
-  /// `--set "steps=many"`. Throws InputError when one is not of this form, or its path goes through something that is
-  /// no map.
+  /// `optimizer.learning_rate=1e-4`; an empty value removes the setting. A wrong value is reported at its
+  /// setting, `setting "steps=many"`. Throws InputError when one is not of this form, or its path goes through
+  /// something that is no map.
   [[nodiscard]] static YamlView parse(std::string_view text, const std::string& source,
                                       std::span<const std::string> settings);
   /// The same with settings that were taken apart. A wrong value is reported at its origin.

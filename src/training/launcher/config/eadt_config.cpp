@@ -160,7 +160,7 @@ std::string problem_of(std::string_view setting, const std::string& value) {
     (void)parse_train_config(kJob, "", "", std::span(&given, 1));
   } catch (const InputError& error) {
     const std::string_view what = error.what();
-    const std::string where = fmt::format("--set {}: ", quote(given));
+    const std::string where = fmt::format("setting {}: ", quote(given));
     return std::string(what.substr(what.starts_with(where) ? where.size() : 0));
   }
   return "";

@@ -237,6 +237,11 @@ TEST(RunCommand, EndsWithWhatTheClientsFollowed) {
   const ProgramResult failed = of("echo no plan was followed >> \"$LOWGEAR_ATTACHED_MARK\"; exit 7");
   EXPECT_EQ(failed.exit_code, 7);
   EXPECT_THAT(failed.err, HasSubstr("no plan was followed\n"));
+  const std::string note = R"({"addresses": [], "ca": "", "certificate": "", "key": "", "token_file": "", "job": "", )"
+                           R"("rank": 1, "rank_key": ""})";
+  const ProgramResult silent = of("echo '" + note + "' > \"$LOWGEAR_ATTACHED_MARK.rank-x\"; exit 3");
+  EXPECT_THAT(silent.err, HasSubstr("rank 1: no last word (killed by SIGKILL, or ended by the launcher after another "
+                                    "failed); its command ended with exit status 3"));
 }
 
 TEST(RunCommand, EndsAlikeByEachSignalWithTheRecordOfRanksThatLeftNoWord) {

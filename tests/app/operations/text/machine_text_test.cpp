@@ -73,6 +73,8 @@ TEST(DiagnosisJson, HoldsWhatIsKnownOfThePython) {
 
 TEST(DiagnosisText, EndsWithWhatCannotBeMeasured) {
   doctor::MachineFacts facts = doctor::good_machine();
+  EXPECT_THAT(diagnosis_text(diagnose(facts), Colours::off), HasSubstr("Lowgear can measure and set clocks here."));
+  facts.agent = doctor::AgentReach::absent;
   EXPECT_THAT(diagnosis_text(diagnose(facts), Colours::off), HasSubstr("Lowgear can measure here."));
   facts.nvml->problems = {"GPU number 1: handle: GPU is lost"};
   EXPECT_THAT(diagnosis_text(diagnose(facts), Colours::off), HasSubstr("cannot measure here because of: GPU;"));

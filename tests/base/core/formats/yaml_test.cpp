@@ -239,22 +239,22 @@ TEST(YamlSettings, KeepWhatIsQuoted) {
   EXPECT_EQ(parse_text("a: 1\n", {R"(path="/tmp/a: b #c=d")"}).at("path").text(), "/tmp/a: b #c=d");
 }
 
-TEST(YamlSettings, AreReportedAtTheirOption) {
+TEST(YamlSettings, AreReportedAsTheyAreGiven) {
   EXPECT_EQ(error_of([] { (void)parse_text("steps: 1\n", {"steps=many"}).at("steps").integer_in(1, 9); }),
-            "--set \"steps=many\": steps: expected a whole number from 1 to 9, not \"many\"");
+            "setting \"steps=many\": steps: expected a whole number from 1 to 9, not \"many\"");
   EXPECT_EQ(error_of([] { parse_text("steps: 1\n", {"stepz=3"}).require_only({"steps"}); }),
-            "--set \"stepz=3\": \"stepz\" is not a setting; did you mean steps?");
+            "setting \"stepz=3\": \"stepz\" is not a setting; did you mean steps?");
 }
 
 TEST(YamlSettings, RefusesWhatIsNoSetting) {
   const std::string hint = "write PATH=VALUE, such as optimizer.learning_rate=1e-4";
-  EXPECT_EQ(parse_error("a: 1\n", {"a"}), "--set \"a\": there is no \"=\" in it; " + hint);
-  EXPECT_EQ(parse_error("a: 1\n", {""}), "--set \"\": there is no \"=\" in it; " + hint);
-  EXPECT_EQ(parse_error("a: 1\n", {"=1"}), "--set \"=1\": a part of its path is empty; " + hint);
-  EXPECT_EQ(parse_error("a: 1\n", {"b..c=1"}), "--set \"b..c=1\": a part of its path is empty; " + hint);
-  EXPECT_EQ(parse_error("a: 1\n", {"a.b=1"}), "--set \"a.b=1\": the parent of \"b\" is not a map; " + hint);
+  EXPECT_EQ(parse_error("a: 1\n", {"a"}), "setting \"a\": there is no \"=\" in it; " + hint);
+  EXPECT_EQ(parse_error("a: 1\n", {""}), "setting \"\": there is no \"=\" in it; " + hint);
+  EXPECT_EQ(parse_error("a: 1\n", {"=1"}), "setting \"=1\": a part of its path is empty; " + hint);
+  EXPECT_EQ(parse_error("a: 1\n", {"b..c=1"}), "setting \"b..c=1\": a part of its path is empty; " + hint);
+  EXPECT_EQ(parse_error("a: 1\n", {"a.b=1"}), "setting \"a.b=1\": the parent of \"b\" is not a map; " + hint);
   EXPECT_THAT(parse_error("a: 1\n", {repeated("b.", 100'000) + "c=1"}), HasSubstr("there is no such setting"));
-  EXPECT_THAT(parse_error("a: 1\n", {"a=[1"}), StartsWith("--set \"a=[1\": "));
+  EXPECT_THAT(parse_error("a: 1\n", {"a=[1"}), StartsWith("setting \"a=[1\": "));
   EXPECT_THAT(parse_error("a: 1\n", {"a=&x [*x]"}), HasSubstr("aliases are not supported"));
 }
 

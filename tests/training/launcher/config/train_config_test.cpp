@@ -142,7 +142,7 @@ TEST(TrainConfig, TakesTokensOfOneFileOrSeveral) {
   EXPECT_THAT(config.tokens, ElementsAre("/jobs/b.bin", "/a.bin"));
   EXPECT_EQ(config.token_type, dataset::TokenType::uint32);
   EXPECT_EQ(error_when({kNoMadeUp, "data.tokens=[]"}),
-            "--set \"data.tokens=[]\": data.tokens: a text of 0 files; name 1 to 4096");
+            "setting \"data.tokens=[]\": data.tokens: a text of 0 files; name 1 to 4096");
   EXPECT_THAT(error_when({kNoMadeUp, "data.tokens=[a.bin, {b: c}]"}), HasSubstr("data.tokens[1]: expected a text"));
   EXPECT_THAT(error_when({kNoMadeUp, "data.tokens=a.bin", "data.token_type=int16"}),
               HasSubstr("data.token_type: unknown type of tokens \"int16\"; there are uint16, uint32"));
@@ -174,7 +174,7 @@ TEST(TrainConfig, SettingsCountMoreThanTheFile) {
   EXPECT_EQ(config.optimizer.learning_rate, 0.5);
   EXPECT_EQ(config.model.head_dim, 32);
   EXPECT_EQ(error_when({"steps=0"}),
-            "--set \"steps=0\": steps: expected a whole number from 1 to 1000000000, not \"0\"");
+            "setting \"steps=0\": steps: expected a whole number from 1 to 1000000000, not \"0\"");
 }
 
 TEST(TrainConfig, NamesUnknownSettingsAndWhatMayBeMeant) {
@@ -193,8 +193,8 @@ TEST(TrainConfig, NamesUnknownSettingsAndWhatMayBeMeant) {
 
 TEST(TrainConfig, NamesMissingSettings) {
   EXPECT_EQ(error_of([] { (void)parse("steps: 1\n"); }), "train.yaml:1:1: \"model\" is missing");
-  EXPECT_EQ(error_when({"steps="}), "--set \"steps=\": steps: a value is missing");
-  EXPECT_EQ(error_when({"model.layers="}), "--set \"model.layers=\": model.layers: a value is missing");
+  EXPECT_EQ(error_when({"steps="}), "setting \"steps=\": steps: a value is missing");
+  EXPECT_EQ(error_when({"model.layers="}), "setting \"model.layers=\": model.layers: a value is missing");
   EXPECT_EQ(error_with("checkpoint: {every: 3}"), "train.yaml:4:13: checkpoint: \"folder\" is missing");
   EXPECT_EQ(error_with("simulated_gpu: {load: 1}"), "train.yaml:4:16: simulated_gpu: \"layer_forward_s\" is missing");
   EXPECT_EQ(error_with("energy: {recording: r, profile: {iterations: 3}}"),
@@ -440,11 +440,12 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(TrainConfig, RefusesModelsThatCannotBe) {
   EXPECT_EQ(error_when({"model.heads=5"}),
-            "--set \"model.heads=5\": model.heads: 5 heads do not divide a hidden size of 64 into even parts");
+            "setting \"model.heads=5\": model.heads: 5 heads do not divide a hidden size of 64 into even parts");
   EXPECT_THAT(error_when({"model.heads=64"}), HasSubstr("64 heads do not divide a hidden size of 64 into even parts"));
-  EXPECT_EQ(error_when({"model.kv_heads=3"}),
-            "--set \"model.kv_heads=3\": model.kv_heads: 3 heads of keys do not divide 4 heads; give a divisor of the "
-            "number of heads");
+  EXPECT_EQ(
+      error_when({"model.kv_heads=3"}),
+      "setting \"model.kv_heads=3\": model.kv_heads: 3 heads of keys do not divide 4 heads; give a divisor of the "
+      "number of heads");
   EXPECT_THAT(error_when({"model.kv_heads=8"}), HasSubstr("expected a whole number from 1 to 4"));
   EXPECT_THAT(error_when({"model.architecture=bert"}),
               HasSubstr("unknown architecture \"bert\"; there are llama, gpt2"));
@@ -475,7 +476,7 @@ TEST(TrainConfig, ReadsClocksOfSteps) {
 
 TEST(TrainConfig, RefusesContradictions) {
   EXPECT_EQ(error_when({"data.sequence_length=33", "model.max_positions=32"}),
-            "--set \"data.sequence_length=33\": data.sequence_length: the model has 32 positions");
+            "setting \"data.sequence_length=33\": data.sequence_length: the model has 32 positions");
   EXPECT_EQ(
       error_when({"data.tokens=x.bin"}),
       "train.yaml:2:7: data: give either tokens or synthetic_tokens; tokens: FILE.bin, or synthetic_tokens: 1000000");
@@ -495,7 +496,7 @@ TEST(TrainConfig, RefusesContradictions) {
 
 TEST(TrainConfig, RefusesAnExportOverWhatElseTheRunWritesOrReads) {
   EXPECT_EQ(error_when({"export=out", "checkpoint.folder=out/ckpt"}),
-            "--set \"export=out\": export: /jobs/out and /jobs/out/ckpt, which is checkpoint.folder, overlap; name a "
+            "setting \"export=out\": export: /jobs/out and /jobs/out/ckpt, which is checkpoint.folder, overlap; name a "
             "folder for the export alone");
   EXPECT_THAT(error_when({"export=out/", "checkpoint.folder=./out"}), HasSubstr("which is checkpoint.folder, overlap"));
   EXPECT_THAT(error_when({"export=ckpt/out", "checkpoint.folder=a/../ckpt"}), HasSubstr("which is checkpoint.folder"));
