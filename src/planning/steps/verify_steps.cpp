@@ -36,8 +36,8 @@ class StepCheck {
   explicit StepCheck(const StepFolder& folder)
       : folder_(folder),
         file_(read_steps_file(folder.run)),
-        profile_(profile::read_profile_file(folder.profile.text, folder.profile.name, profile::ImpossibleUnits::accept)
-                     .profile),
+        profile_file_(
+            profile::read_profile_file(folder.profile.text, folder.profile.name, profile::ImpossibleUnits::accept)),
         schedule_(schedule::read_torch_csv(folder.schedule.text, folder.schedule.name)),
         dag_(build_dag(schedule_)),
         pipeline_(schedule_, profile_, powers_for(schedule_)) {
@@ -86,6 +86,7 @@ class StepCheck {
         findings_.add(fmt::format("{}: step {} is not in {}", folder_.replicas.name, key.first, folder_.steps.name));
     }
     report_.failures = findings_.list();
+    report_.simulated = profile_file_.simulated;
     return report_;
   }
 
@@ -379,7 +380,8 @@ class StepCheck {
 
   const StepFolder& folder_;
   StepsFile file_;
-  profile::StageProfile profile_;
+  profile::ProfileFile profile_file_;
+  const profile::StageProfile& profile_ = profile_file_.profile;
   schedule::Schedule schedule_;
   schedule::PipelineDag dag_;
   planner::verifier::Pipeline pipeline_;

@@ -280,12 +280,13 @@ VerifyReport verify(const JointFolder& folder, Progress* progress) {
   const JsonView run_view(json, folder.run.name);
   const JsonView joint = run_view.at("joint");
   const std::vector<int> limits = stated_limits(joint, run);
-  const profile::StageProfile profile = profile::read_profile_file(folder.profile.text, folder.profile.name).profile;
+  const profile::ProfileFile file = profile::read_profile_file(folder.profile.text, folder.profile.name);
+  const profile::StageProfile& profile = file.profile;
   if (profile.stages() != run.ranks) {
     throw_input_error({folder.profile.name, 0, 0},
                       fmt::format("has {} stages for {} ranks", profile.stages(), run.ranks), "plan again");
   }
-  VerifyReport report;
+  VerifyReport report{.simulated = file.simulated};
   Findings findings;
   for (std::size_t i = 0; i < folder.orders.size(); ++i) {
     const PlanFolder order = order_folder(folder, i);

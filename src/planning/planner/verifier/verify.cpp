@@ -131,10 +131,11 @@ void check_plans(const PlanFolder& folder, const PlanBasis& basis, Progress* pro
 VerifyReport verify(const PlanFolder& folder, Progress* progress) {
   const RunSettings run = verifier::read_run_settings(folder.run.text, folder.run.name);
   const schedule::Schedule schedule = read_schedule(folder, run);
-  const profile::StageProfile profile = profile::read_profile_file(folder.profile.text, folder.profile.name).profile;
+  const profile::ProfileFile file = profile::read_profile_file(folder.profile.text, folder.profile.name);
+  const profile::StageProfile& profile = file.profile;
   const Pipeline pipeline(schedule, profile, run.blocking_power_w);
 
-  VerifyReport report;
+  VerifyReport report{.simulated = file.simulated};
   Findings findings;
   const std::optional<ProvenFrontier> proven =
       verifier::prove_frontier(pipeline, folder.certificate, findings, progress);

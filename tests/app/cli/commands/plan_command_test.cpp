@@ -246,6 +246,12 @@ TEST_F(PlanCommand, TamperingFailsVerification) {
   const ProgramResult without_report = run_lowgear({"verify", out()});
   EXPECT_EQ(without_report.exit_code, 1);
   EXPECT_THAT(without_report.err, HasSubstr("report.html: is listed in lowgear-files.json and is gone; plan again"));
+  std::filesystem::remove(folder_ / "out" / "plans" / "00001.json");
+  const ProgramResult without_plan = run_lowgear({"verify", out()});
+  EXPECT_EQ(without_plan.exit_code, 1);
+  EXPECT_THAT(without_plan.out, HasSubstr("NOT verified"));
+  EXPECT_THAT(without_plan.err, HasSubstr("plans/00001.json: is listed in lowgear-files.json and is gone; plan again"));
+  ASSERT_EQ(plan().exit_code, 0);
   const auto last_digit_of = [&](const std::string& name) {
     std::string changed = text(name);
     const std::size_t digit = changed.find_last_of("0123456789");
