@@ -62,6 +62,13 @@ class StepCheck {
   }
 
   StepVerifyReport check(Progress& progress) {
+    report_.simulated = profile_file_.simulated;
+    if (auto fault = planner::verifier::blocking_power_fault(file_.blocking_power_w, folder_.run.name,
+                                                             profile_file_.columns.blocking_power_w,
+                                                             folder_.profile.name, rank_of_stage(schedule_))) {
+      report_.failures.push_back(std::move(*fault));
+      return report_;
+    }
     for (ReplicaRow& row : read_replicas_table(folder_.replicas)) {
       const std::string where = fmt::format("{}:{}", folder_.replicas.name, row.line);
       const StepDeal key{row.step, row.deal};
@@ -86,7 +93,6 @@ class StepCheck {
         findings_.add(fmt::format("{}: step {} is not in {}", folder_.replicas.name, key.first, folder_.steps.name));
     }
     report_.failures = findings_.list();
-    report_.simulated = profile_file_.simulated;
     return report_;
   }
 
@@ -350,6 +356,7 @@ class StepCheck {
     if (differ(bound_j, step.bound_j)) {
       fail(fmt::format("the bound is stated as {:.9g} J, and its flows prove {:.9g} J", step.bound_j, bound_j));
     }
+    if (bound_j <= 0) return fail("its bound is not above 0 J");
     const double energy_j = step.predicted.plan.energy_j;
     const double gap_pct = kPercentOf * (energy_j / bound_j - 1);
     report_.max_gap_pct = std::max(report_.max_gap_pct, gap_pct);

@@ -266,6 +266,14 @@ TEST_F(PlanCommand, TamperingFailsVerification) {
   const ProgramResult json = run_lowgear({"verify", out(), "--json"});
   EXPECT_EQ(json.exit_code, 1);
   EXPECT_EQ(parse_json(json.out, "stdout")["ok"], false);
+  ASSERT_EQ(plan().exit_code, 0);
+  Json run = parse_json(text("run.json"), "run.json");
+  run["blocking_power_w"][1] = 60;
+  write_text(folder_ / "out" / "run.json", run.dump());
+  const ProgramResult other_power = run_lowgear({"verify", out()});
+  EXPECT_EQ(other_power.exit_code, 1);
+  EXPECT_THAT(other_power.err, HasSubstr("run.json: blocking_power_w[1] is 60 W, but "));
+  EXPECT_THAT(other_power.err, HasSubstr("profile.csv states 70 W for stage 1; plan again"));
 }
 
 TEST_F(PlanCommand, VerifyMissesPlansThatTheTableLost) {
