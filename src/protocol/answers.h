@@ -7,7 +7,7 @@
 
 #include "base/core/formats/json.h"
 
-/// The server's responses to ranks (docs/server-api.md), except plans. There are readers of those that ranks read, which
+/// The server's responses to ranks (docs/server-api.md), except plans. There are readers of those that ranks read. They
 /// throw InputError with the JSON path when a required member is missing; others have defaults, as another release may
 /// leave them out.
 namespace lowgear::protocol {
