@@ -43,15 +43,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case 'i':
         check(text, protocol::read_reports_answer);
         break;
-      case 'c':
-        check(text, protocol::read_cells_answer);
-        break;
-      case 'd':
-        check(text, protocol::read_decisions_answer);
-        break;
-      case 'f':
-        check(text, protocol::read_finish_answer);
-        break;
       default:
         check_error(text);
     }

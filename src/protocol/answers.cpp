@@ -59,19 +59,7 @@ ReportsAnswer read_reports_answer(const JsonView& answer) {
 }
 
 Json to_json(const CellsAnswer& answer) { return {{"accepted", answer.accepted}}; }
-
-CellsAnswer read_cells_answer(const JsonView& answer) {
-  return {.accepted = static_cast<std::size_t>(answer.at("accepted").integer_in(0, INT32_MAX))};
-}
-
 Json to_json(const DecisionsAnswer& answer) { return {{"accepted", answer.accepted}}; }
-
-DecisionsAnswer read_decisions_answer(const JsonView& answer) {
-  return {.accepted = static_cast<std::size_t>(answer.at("accepted").integer_in(0, INT32_MAX))};
-}
-
 Json to_json(const FinishAnswer& answer) { return {{"state", answer.state}}; }
-
-FinishAnswer read_finish_answer(const JsonView& answer) { return {.state = answer.at("state").text()}; }
 
 }  // namespace lowgear::protocol

@@ -7,8 +7,9 @@
 
 #include "base/core/formats/json.h"
 
-/// The server's responses to ranks (docs/server-api.md), except plans. Readers throw InputError with the JSON path when
-/// a required member is missing; others have defaults, as another release may leave them out.
+/// The server's responses to ranks (docs/server-api.md), except plans. There are readers of those that ranks read. They
+/// throw InputError with the JSON path when a required member is missing; others have defaults, as another release may
+/// leave them out.
 namespace lowgear::protocol {
 
 /// To POST /v1/jobs.
@@ -52,25 +53,19 @@ struct ReportsAnswer {
 /// To POST .../profile.
 struct CellsAnswer {
   std::size_t accepted = 0;  ///< cells
-  friend bool operator==(const CellsAnswer&, const CellsAnswer&) = default;
 };
 [[nodiscard]] Json to_json(const CellsAnswer& answer);
-[[nodiscard]] CellsAnswer read_cells_answer(const JsonView& answer);
 
 /// To POST .../decisions.
 struct DecisionsAnswer {
   std::size_t accepted = 0;  ///< decisions
-  friend bool operator==(const DecisionsAnswer&, const DecisionsAnswer&) = default;
 };
 [[nodiscard]] Json to_json(const DecisionsAnswer& answer);
-[[nodiscard]] DecisionsAnswer read_decisions_answer(const JsonView& answer);
 
 /// To POST .../finish, and to DELETE of a job.
 struct FinishAnswer {
   std::string state;  ///< of the job
-  friend bool operator==(const FinishAnswer&, const FinishAnswer&) = default;
 };
 [[nodiscard]] Json to_json(const FinishAnswer& answer);
-[[nodiscard]] FinishAnswer read_finish_answer(const JsonView& answer);
 
 }  // namespace lowgear::protocol

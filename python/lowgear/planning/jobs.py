@@ -97,7 +97,7 @@ def search(
     with most tokens a second within a power.
 
     Args:
-        job: as `estimate` takes it; its own layout is ignored.
+        job: as `estimate` takes it; its own layout has to be possible, and is not used otherwise.
         power: of a facility, in W; the result is then a PowerSearchResult, and gpus the largest number to try.
         options: every option of `lowgear search`, with underscores. Most used: model, gpu (names), gpus, global_batch
             (sequences), seq (tokens), objective (`time`, `energy`, `cost`), top (layouts to plan), operators (folder of

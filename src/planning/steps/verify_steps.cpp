@@ -36,8 +36,8 @@ class StepCheck {
   explicit StepCheck(const StepFolder& folder)
       : folder_(folder),
         file_(read_steps_file(folder.run)),
-        profile_(profile::read_profile_file(folder.profile.text, folder.profile.name, profile::ImpossibleUnits::accept)
-                     .profile),
+        profile_file_(
+            profile::read_profile_file(folder.profile.text, folder.profile.name, profile::ImpossibleUnits::accept)),
         schedule_(schedule::read_torch_csv(folder.schedule.text, folder.schedule.name)),
         dag_(build_dag(schedule_)),
         pipeline_(schedule_, profile_, powers_for(schedule_)) {
@@ -62,6 +62,13 @@ class StepCheck {
   }
 
   StepVerifyReport check(Progress& progress) {
+    report_.simulated = profile_file_.simulated;
+    if (auto fault = planner::verifier::blocking_power_fault(file_.blocking_power_w, folder_.run.name,
+                                                             profile_file_.columns.blocking_power_w,
+                                                             folder_.profile.name, rank_of_stage(schedule_))) {
+      report_.failures.push_back(std::move(*fault));
+      return report_;
+    }
     for (ReplicaRow& row : read_replicas_table(folder_.replicas)) {
       const std::string where = fmt::format("{}:{}", folder_.replicas.name, row.line);
       const StepDeal key{row.step, row.deal};
@@ -349,6 +356,7 @@ class StepCheck {
     if (differ(bound_j, step.bound_j)) {
       fail(fmt::format("the bound is stated as {:.9g} J, and its flows prove {:.9g} J", step.bound_j, bound_j));
     }
+    if (bound_j <= 0) return fail("its bound is not above 0 J");
     const double energy_j = step.predicted.plan.energy_j;
     const double gap_pct = kPercentOf * (energy_j / bound_j - 1);
     report_.max_gap_pct = std::max(report_.max_gap_pct, gap_pct);
@@ -379,7 +387,8 @@ class StepCheck {
 
   const StepFolder& folder_;
   StepsFile file_;
-  profile::StageProfile profile_;
+  profile::ProfileFile profile_file_;
+  const profile::StageProfile& profile_ = profile_file_.profile;
   schedule::Schedule schedule_;
   schedule::PipelineDag dag_;
   planner::verifier::Pipeline pipeline_;

@@ -22,12 +22,13 @@ struct StepFolder {
 };
 
 struct StepVerifyReport {
-  std::vector<std::string> failures;  ///< the first ones, at most 20
-  std::size_t steps = 0;              ///< that are planned
-  std::size_t safe_steps = 0;         ///< that run at full clocks
-  std::size_t replicas = 0;           ///< plans that were replayed and bounded, over steps and deals
-  double max_gap_pct = 0;             ///< of a step's energy above its bound
-  double latest = 0;                  ///< largest share by which a step's predicted time exceeds that of full clocks
+  std::vector<std::string> failures = {};  ///< the first ones, at most 20
+  std::size_t steps = 0;                   ///< that are planned
+  std::size_t safe_steps = 0;              ///< that run at full clocks
+  std::size_t replicas = 0;                ///< plans that were replayed and bounded, over steps and deals
+  double max_gap_pct = 0;                  ///< of a step's energy above its bound
+  double latest = 0;       ///< largest share by which a step's predicted time exceeds that of full clocks
+  bool simulated = false;  ///< the profile is of simulated GPUs
 
   [[nodiscard]] bool ok() const { return failures.empty(); }
 };

@@ -182,15 +182,15 @@ std::vector<ArmQuantity> quantities_of(const Arm& arm, const Arm& baseline, std:
 /// Means over all runs, at ends of steps of the run with the fewest: between them its losses would be those of earlier
 /// work.
 std::vector<LearningPoint> curve_of(const Arm& arm, const Common& common) {
-  std::vector<double> ends = ends_of_steps(arm.runs.front().record, common.work);
-  for (const ArmRun& run : arm.runs) {
-    std::vector<double> others = ends_of_steps(run.record, common.work);
-    if (others.size() < ends.size()) ends = std::move(others);
-  }
-  const std::size_t points = std::min(kCurvePoints, ends.size());
+  const auto steps_of = [&](const ArmRun& run) { return steps_within(run.record, common.work); };
+  const ArmRun& fewest = *std::ranges::min_element(arm.runs, {}, steps_of);
+  const std::size_t steps = steps_of(fewest);
+  const std::size_t points = std::min(kCurvePoints, steps);
   std::vector<LearningPoint> curve;
-  for (std::size_t i = 1; i <= points; ++i) {
-    LearningPoint point{.work = ends[i * ends.size() / points - 1]};
+  double end = 0;
+  for (std::size_t i = 1, step = 0; i <= points; ++i) {
+    for (; step < i * steps / points; ++step) end += fewest.record.steps[step].work;
+    LearningPoint point{.work = end};
     bool complete = true;
     for (const ArmRun& run : arm.runs) {
       const auto loss = loss_at_work(run.record, point.work, common.window());
@@ -296,7 +296,7 @@ void check_arms(const std::vector<Arm>& arms, const std::string& baseline) {
 void require_valid_until(const std::vector<Arm>& arms, double work) {
   for (const Arm& arm : arms) {
     for (const ArmRun& run : arm.runs) {
-      const std::size_t compared = std::max<std::size_t>(1, ends_of_steps(run.record, work).size());
+      const std::size_t compared = std::max<std::size_t>(1, steps_within(run.record, work));
       const RunStep& last = run.record.steps[compared - 1];
       if (!last.invalid) continue;
       throw_input_error(

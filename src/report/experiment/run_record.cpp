@@ -313,37 +313,32 @@ RunSums all_sums(const RunRecord& run) {
   return sums;
 }
 
-RunSums sums_at_work(const RunRecord& run, double work) {
+RunSums sums_at_work(const RunRecord& run, double work, int first) {
+  double done = 0;
   RunSums sums;
   for (const RunStep& step : run.steps) {
-    const double share = std::min(1.0, (work - sums.work) / step.work);
+    const double share = std::min(1.0, (work - done) / step.work);
     if (share <= kRounding) break;
-    add(sums, step, share);
+    done += share * step.work;
+    if (step.number >= first) add(sums, step, share);
   }
   return sums;
 }
 
-std::vector<double> ends_of_steps(const RunRecord& run, double work) {
-  std::vector<double> ends;
+std::size_t steps_within(const RunRecord& run, double work) {
   double end = 0;
+  std::size_t steps = 0;
   for (const RunStep& step : run.steps) {
     end += step.work;
     if (end > work * (1 + kRounding)) break;
-    ends.push_back(end);
+    ++steps;
   }
-  return ends;
+  return steps;
 }
 
 RunSums mean_per_work(const RunRecord& run, double work, int settling) {
-  RunSums all;
-  RunSums settled;
-  for (const RunStep& step : run.steps) {
-    const double share = std::min(1.0, (work - all.work) / step.work);
-    if (share <= kRounding) break;
-    add(all, step, share);
-    if (step.number >= settling) add(settled, step, share);
-  }
-  const RunSums& sums = settled.work > 0 ? settled : all;
+  RunSums sums = sums_at_work(run, work, settling);
+  if (sums.work == 0) sums = sums_at_work(run, work);
   return {.work = 1, .time_s = sums.time_s / sums.work, .energy_j = sums.energy_j / sums.work};
 }
 

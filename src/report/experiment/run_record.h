@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -118,11 +119,12 @@ struct RunSums {
 };
 
 [[nodiscard]] RunSums all_sums(const RunRecord& run);
-/// Sums up to this amount of work, which the run has done; the step in which it is reached counts in proportion.
-[[nodiscard]] RunSums sums_at_work(const RunRecord& run, double work);
+/// Sums up to this amount of work, which the run has done, over the steps whose numbers are not below `first`; the step
+/// in which it is reached counts in proportion.
+[[nodiscard]] RunSums sums_at_work(const RunRecord& run, double work, int first = 0);
 
-/// The work at the end of each step within `work`.
-[[nodiscard]] std::vector<double> ends_of_steps(const RunRecord& run, double work);
+/// The number of whole steps within `work`.
+[[nodiscard]] std::size_t steps_within(const RunRecord& run, double work);
 
 /// Energy and time per unit of this work, without steps whose numbers are below `settling` unless there are no others.
 [[nodiscard]] RunSums mean_per_work(const RunRecord& run, double work, int settling);

@@ -98,9 +98,10 @@ profile::Partition followed_partition(const FollowedPlan& plan, const std::strin
       order.name, chunks));
 }
 
-/// What to plan jointly: the changed work, its layers divided so that the costliest stage takes least time, from where
-/// the search moves them on. Throws InputError when a stage would have frozen layers alone, the plan has several stages
-/// on a rank and no profile by rank, and as `changed_profile` and `layer_profile_of` do.
+/// What to plan jointly: the changed work on the layers of the plan, from where the search moves them on. Where those
+/// leave the first rank nothing to train, which the search needs, the given partition is the balanced one instead.
+/// Throws InputError when a stage would have frozen layers alone, the plan has several stages on a rank and no profile
+/// by rank, and as `changed_profile` and `layer_profile_of` do.
 JointInput joint_input(const FollowedPlan& plan, const FreeOrderChange& change) {
   const api::RunFile& run = plan.contents.run;
   if (!plan.by_rank) {
@@ -110,15 +111,22 @@ JointInput joint_input(const FollowedPlan& plan, const FreeOrderChange& change) 
                     plan.contents.schedule.name));
   }
   const int ranks = plan.contents.schedule.rank_count();
-  const profile::Partition given = partition_by_rank(plan, change.work.layers);
+  profile::Partition partition = partition_by_rank(plan, change.work.layers);
   const profile::StageProfile measured =
       change.backward_split ? api::split_backward(*plan.by_rank, *change.backward_split) : *plan.by_rank;
-  const profile::LayerProfile layers = layer_profile_of(measured, given);
+  const profile::LayerProfile layers = layer_profile_of(measured, partition);
   profile::LayerProfile changed = changed_profile(layers, work_change(change.work, layers.layers.stages()));
-  const profile::Partition partition = change.keep_partition ? given : balanced_partition(changed, ranks);
   const std::string planned_limit = run.joint ? run.joint->memory_limit : "1f1b";
 
   JointInput input;
+  if (!change.keep_partition && change.work.frozen_layers >= partition.front()) {
+    const profile::Partition balanced = balanced_partition(changed, ranks);
+    input.doubts.push_back(
+        fmt::format("the plan's layers, {} by rank, leave the first rank nothing to train: orders cannot be searched "
+                    "there, and the balanced layers {} count as given",
+                    fmt::join(partition, ","), fmt::join(balanced, ",")));
+    partition = balanced;
+  }
   input.profile_name = run.profile;
   joint::JointProblem& problem = input.problem;
   problem.profile = stage_profile_of(changed, partition);

@@ -18,7 +18,6 @@
 #include "base/core/files/memory_files.h"
 #include "base/core/numbers/figure_text.h"
 #include "planning/api/run_folder.h"
-#include "planning/profile/profile_file.h"
 
 namespace lowgear::cli {
 namespace {
@@ -41,13 +40,15 @@ Json report_json(const VerifyArguments& arguments, const planner::VerifyReport& 
           {"failures", report.failures}};
 }
 
-/// Adds the files that the folder lists and that are gone.
-void add_missing_files(const std::string& folder, std::vector<std::string>& failures) {
-  if (MemoryFiles::holds(folder)) return;
+/// Why the folder cannot be verified: files that it lists are gone.
+std::vector<std::string> missing_files(const std::string& folder) {
+  std::vector<std::string> failures;
+  if (MemoryFiles::holds(folder) || !file_exists(std::filesystem::path(folder) / kFolderManifestName)) return failures;
   for (const std::string& name : listed_files(folder)) {
     if (file_exists(std::filesystem::path(folder) / name)) continue;
     failures.push_back(fmt::format("{}: is listed in {} and is gone; plan again", name, kFolderManifestName));
   }
+  return failures;
 }
 
 constexpr std::string_view kFilesText =
@@ -58,25 +59,26 @@ constexpr std::string_view kFilesText =
 struct Verified {
   planner::VerifyReport report;
   int shown_plan = 0;                      ///< of a folder that passes
-  bool simulated = false;                  ///< its profile is of simulated GPUs
   std::vector<std::string> warnings = {};  ///< with which it was planned, likewise
 };
 
-bool is_simulated(const planner::PlanFolder::File& profile) {
-  return profile::read_profile_file(profile.text, profile.name, profile::ImpossibleUnits::accept).simulated;
-}
-
 template <class Folder, class Contents>
-Verified verified(const VerifyArguments& arguments, const Folder& folder, const Contents& contents_of,
-                  Progress* progress) {
-  Verified result{.report = verify(folder, progress)};
-  add_missing_files(arguments.folder, result.report.failures);
+Verified verified(const Folder& folder, const Contents& contents_of) {
+  ProgressBar progress;
+  Verified result{.report = verify(folder, &progress)};
   if (!result.report.ok()) return result;
   api::RunContents contents = contents_of(folder);
   result.shown_plan = contents.chosen_plan;
-  result.simulated = is_simulated(folder.profile);
   result.warnings = std::move(contents.run.warnings);
   return result;
+}
+
+Verified verified(const std::string& folder) {
+  Verified result{.report = {.failures = missing_files(folder)}};
+  if (!result.report.ok()) return result;
+  if (is_joint_folder(folder)) return verified(read_joint_folder(folder), api::read_joint_contents);
+  return verified(read_plan_folder(folder),
+                  [](const planner::PlanFolder& files) { return api::read_run_contents(files, {}); });
 }
 
 std::string report_text(const VerifyArguments& arguments, const Verified& verified) {
@@ -103,7 +105,7 @@ std::string report_text(const VerifyArguments& arguments, const Verified& verifi
       "  plans     {}: replayed to their figures, {}, largest proven gap {:.3g} %\n"
       "{}{}{}{}next: {}\n",
       arguments.folder, counted(report.vertices, "vertex", "vertices"), report.epsilon * kPercent, report.plans,
-      deadlines, report.max_gap_pct, all_orders, layers, kFilesText, simulated_text(verified.simulated),
+      deadlines, report.max_gap_pct, all_orders, layers, kFilesText, simulated_text(report.simulated),
       training_text(arguments.folder, verified.shown_plan));
 }
 
@@ -113,7 +115,7 @@ Json step_report_json(const VerifyArguments& arguments, const steps::StepVerifyR
           {"latest", report.latest},         {"failures", report.failures}};
 }
 
-std::string step_report_text(const VerifyArguments& arguments, const steps::StepVerifyReport& report, bool simulated) {
+std::string step_report_text(const VerifyArguments& arguments, const steps::StepVerifyReport& report) {
   if (!report.ok()) return fmt::format("{}: NOT verified\n", arguments.folder);
   constexpr double kPercent = 100;
   return fmt::format(
@@ -122,21 +124,19 @@ std::string step_report_text(const VerifyArguments& arguments, const steps::Step
       "clocks by predicted times\n"
       "  replicas  {}: clocks measured, flow conserved; largest proven gap of a step {:.3g} %\n{}{}",
       arguments.folder, report.steps, report.safe_steps, kPercent * report.latest,
-      counted(report.replicas, "plan", "plans"), report.max_gap_pct, kFilesText, simulated_text(simulated));
+      counted(report.replicas, "plan", "plans"), report.max_gap_pct, kFilesText, simulated_text(report.simulated));
 }
 
 ExitCode verify_plan_of_steps(const VerifyArguments& arguments, Console& console) {
-  const steps::StepFolder folder = read_steps_folder(arguments.folder);
-  steps::StepVerifyReport report;
-  {
+  steps::StepVerifyReport report{.failures = missing_files(arguments.folder)};
+  if (report.ok()) {
     ProgressBar progress;
-    report = verify_steps(folder, progress);
-    add_missing_files(arguments.folder, report.failures);
+    report = verify_steps(read_steps_folder(arguments.folder), progress);
   }
   if (arguments.json) {
     console.print_json(step_report_json(arguments, report));
   } else {
-    console.print(step_report_text(arguments, report, report.ok() && is_simulated(folder.profile)));
+    console.print(step_report_text(arguments, report));
     for (const std::string& failure : report.failures) console.error(failure);
   }
   return report.ok() ? ExitCode::ok : ExitCode::failed;
@@ -144,14 +144,7 @@ ExitCode verify_plan_of_steps(const VerifyArguments& arguments, Console& console
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {
   if (is_steps_folder(arguments.folder)) return verify_plan_of_steps(arguments, console);
-  Verified result;
-  {
-    ProgressBar progress;
-    const auto in_one_order = [](const planner::PlanFolder& folder) { return api::read_run_contents(folder, {}); };
-    result = is_joint_folder(arguments.folder)
-                 ? verified(arguments, read_joint_folder(arguments.folder), api::read_joint_contents, &progress)
-                 : verified(arguments, read_plan_folder(arguments.folder), in_one_order, &progress);
-  }
+  const Verified result = verified(arguments.folder);
   if (arguments.json) {
     Json json = report_json(arguments, result.report);
     json["warnings"] = result.warnings;

@@ -297,10 +297,11 @@ std::string joint_plan_text(const std::string& out, const JointPlanSummary& summ
                         order.stages_per_rank == 1 ? "" : " of a stage each", plans_text(result, i));
   }
   text += fmt::format(
-      "plan {:05}: {:.6g} s, {:.6g} J planned, in order {}; against {} with all clocks at their highest ({:.6g} s, "
+      "plan {:05}: {:.6g} s, {:.6g} J planned, in order {}; against {}{} with all clocks at their highest ({:.6g} s, "
       "{:.6g} J): {} energy, {} time\n",
-      shown.number, shown.time_s, shown.energy_j, result.shown.schedule, result.run.reference, baseline.time_s,
-      baseline.energy_j, percent_text(change_pct(baseline.energy_j, shown.energy_j)),
+      shown.number, shown.time_s, shown.energy_j, result.shown.schedule, result.run.reference,
+      result.run.partition ? " on the given layers" : "", baseline.time_s, baseline.energy_j,
+      percent_text(change_pct(baseline.energy_j, shown.energy_j)),
       percent_text(change_pct(baseline.time_s, shown.time_s)));
   if (result.run.partition) {
     text += fmt::format("partition {}\n          {}\n", partition_text(result.run.partition->chosen),

@@ -17,7 +17,7 @@ namespace lowgear::estimator {
 /// The names of the catalogue that another name may mean, such as a name on Hugging Face (`Meta-Llama-3-8B`).
 [[nodiscard]] std::vector<std::string> models_meant_by(std::string_view name);
 
-/// Names of the catalogue as help texts show them: by family, then size.
+/// Names of the catalogue, by family, then size: for the tests, which check each.
 [[nodiscard]] std::vector<std::string> model_names();
 
 }  // namespace lowgear::estimator

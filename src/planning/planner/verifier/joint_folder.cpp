@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -191,15 +192,17 @@ void check_frontier(const JointFolder& folder, Findings& findings) {
   for (std::size_t i = 0; i < joint.size(); ++i) {
     const double energy_j = energy_j_at(own[joint[i].order], joint[i].time_s);
     if (std::abs(energy_j - joint[i].energy_j) <= kTextRounding * joint[i].energy_j) continue;
-    findings.add(fmt::format("{}: row {} states {} J, but order {} needs {} J at that time", folder.frontier.name,
-                             i + 1, joint[i].energy_j, joint[i].order, energy_j));
+    findings.add(fmt::format("{}: row {} states {} J, but order {} {} at that time", folder.frontier.name, i + 1,
+                             joint[i].energy_j, joint[i].order,
+                             std::isinf(energy_j) ? "is slower" : fmt::format("needs {} J", energy_j)));
   }
   for (std::size_t order = 0; order < own.size(); ++order) {
     for (const FrontierPoint& vertex : own[order]) {
       const double energy_j = energy_j_at(joint, vertex.time_s);
       if (energy_j <= vertex.energy_j * (1 + kTextRounding)) continue;
-      findings.add(fmt::format("{}: at {} s it has {} J, and order {} needs only {} J", folder.frontier.name,
-                               vertex.time_s, energy_j, order, vertex.energy_j));
+      findings.add(fmt::format("{}: at {} s it has {}, and order {} needs only {} J", folder.frontier.name,
+                               vertex.time_s, std::isinf(energy_j) ? "no row" : fmt::format("{} J", energy_j), order,
+                               vertex.energy_j));
     }
   }
 }
@@ -227,8 +230,9 @@ double check_bound(const JointFolder& folder, const OrderFreeProof& proof, Findi
   const auto check = [&](const std::string& name, std::size_t row, double time_s, double stated_j) {
     const double proven_j = proof.lower_bound_j_at(time_s);
     if (stated_j <= proven_j + std::abs(proven_j) * kTextRounding) return;
-    findings.add(fmt::format("{}: row {} states that no order uses less than {} J at {} s, but only {} J is proven",
-                             name, row + 1, stated_j, time_s, proven_j));
+    findings.add(fmt::format("{}: row {} states that no order uses less than {} J at {} s, but {} is proven", name,
+                             row + 1, stated_j, time_s,
+                             std::isinf(proven_j) ? "nothing" : fmt::format("only {} J", proven_j)));
   };
   const std::vector<FrontierPoint> curve = read_points(folder.lower_bound, std::nullopt);
   for (std::size_t row = 0; row < curve.size(); ++row) {
@@ -280,12 +284,20 @@ VerifyReport verify(const JointFolder& folder, Progress* progress) {
   const JsonView run_view(json, folder.run.name);
   const JsonView joint = run_view.at("joint");
   const std::vector<int> limits = stated_limits(joint, run);
-  const profile::StageProfile profile = profile::read_profile_file(folder.profile.text, folder.profile.name).profile;
+  const profile::ProfileFile file = profile::read_profile_file(folder.profile.text, folder.profile.name);
+  const profile::StageProfile& profile = file.profile;
   if (profile.stages() != run.ranks) {
     throw_input_error({folder.profile.name, 0, 0},
                       fmt::format("has {} stages for {} ranks", profile.stages(), run.ranks), "plan again");
   }
-  VerifyReport report;
+  VerifyReport report{.simulated = file.simulated};
+  std::vector<int> ranks(run.blocking_power_w.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  if (auto fault = verifier::blocking_power_fault(run.blocking_power_w, folder.run.name, file.columns.blocking_power_w,
+                                                  folder.profile.name, ranks)) {
+    report.failures.push_back(std::move(*fault));
+    return report;
+  }
   Findings findings;
   for (std::size_t i = 0; i < folder.orders.size(); ++i) {
     const PlanFolder order = order_folder(folder, i);

@@ -215,4 +215,16 @@ void Pipeline::sort_ops(const std::string& source) {
   if (order_.size() != ops_.size()) throw InputError(source + ": the dependencies of its computations cycle");
 }
 
+std::optional<std::string> blocking_power_fault(std::span<const double> by_rank_w, std::string_view run_name,
+                                                std::span<const double> by_stage_w, std::string_view profile_name,
+                                                std::span<const int> rank_of_stage) {
+  for (std::size_t stage = 0; stage < std::min(by_stage_w.size(), rank_of_stage.size()); ++stage) {
+    const auto rank = static_cast<std::size_t>(rank_of_stage[stage]);
+    if (by_rank_w[rank] == by_stage_w[stage]) continue;
+    return fmt::format("{}: blocking_power_w[{}] is {} W, but {} states {} W for stage {}; plan again", run_name, rank,
+                       by_rank_w[rank], profile_name, by_stage_w[stage], stage);
+  }
+  return std::nullopt;
+}
+
 }  // namespace lowgear::planner::verifier

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -122,5 +124,13 @@ class Findings {
   static constexpr std::size_t kMost = 20;
   std::vector<std::string> list_;
 };
+
+/// The first rank for which `run_name` states another blocking power than `profile_name` does for one of its stages,
+/// with both numbers. Nothing where the profile states none.
+[[nodiscard]] std::optional<std::string> blocking_power_fault(std::span<const double> by_rank_w,
+                                                              std::string_view run_name,
+                                                              std::span<const double> by_stage_w,
+                                                              std::string_view profile_name,
+                                                              std::span<const int> rank_of_stage);
 
 }  // namespace lowgear::planner::verifier

@@ -249,7 +249,7 @@ class PlanCheck {
     if (replayed.time_s > plan.deadline_s * (1 + kReplayRounding)) {
       fail(fmt::format("it takes {} s, longer than its deadline of {} s", replayed.time_s, plan.deadline_s));
     }
-    if (plan.clock_lead_s > 0 && plan.clock_lead_s >= replayed.time_s) {
+    if (plan.clock_lead_s >= replayed.time_s) {
       fail(
           fmt::format("its clocks are requested {} s ahead, and its iteration takes {} s: agents request less than one "
                       "iteration ahead",
@@ -288,6 +288,7 @@ class PlanCheck {
     if (basis_.proven == nullptr) return;
     const double bound_j = basis_.proven->lower_bound_j(ps_from_s(replayed.time_s));
     compare("the lower bound", *plan.lower_bound_j, *row_.lower_bound_j, bound_j);
+    if (bound_j <= 0) return fail("its lower bound is not above 0 J");
     // Energy and bound may differ by rounding, which the gap shows as a difference in per cent of the bound.
     const double gap_pct = (replayed.energy_j - bound_j) / bound_j * 100;
     const double tolerance_pct = 4 * kReplayRounding * 100;

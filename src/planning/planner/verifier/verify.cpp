@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
@@ -102,7 +103,11 @@ void check_ends_and_distance(const PlanFolder& folder, const RunSettings& run, c
   }
   const double epsilon = proven.epsilon();
   const double allowed = run.exact ? kExact : run.epsilon + kRounding;
-  if (!(epsilon <= allowed)) {
+  if (std::isinf(epsilon)) {
+    findings.add(fmt::format(
+        "{}: the frontier is above its proven bound, which is not above 0 J, or missing for slower iterations",
+        folder.certificate.name));
+  } else if (!(epsilon <= allowed)) {
     findings.add(
         fmt::format("{}: the frontier is up to {} above its proven bound (as a share of it); at most {} is allowed",
                     folder.certificate.name, epsilon, allowed));
@@ -131,10 +136,16 @@ void check_plans(const PlanFolder& folder, const PlanBasis& basis, Progress* pro
 VerifyReport verify(const PlanFolder& folder, Progress* progress) {
   const RunSettings run = verifier::read_run_settings(folder.run.text, folder.run.name);
   const schedule::Schedule schedule = read_schedule(folder, run);
-  const profile::StageProfile profile = profile::read_profile_file(folder.profile.text, folder.profile.name).profile;
+  const profile::ProfileFile file = profile::read_profile_file(folder.profile.text, folder.profile.name);
+  const profile::StageProfile& profile = file.profile;
   const Pipeline pipeline(schedule, profile, run.blocking_power_w);
 
-  VerifyReport report;
+  VerifyReport report{.simulated = file.simulated};
+  if (auto fault = verifier::blocking_power_fault(run.blocking_power_w, folder.run.name, file.columns.blocking_power_w,
+                                                  folder.profile.name, rank_of_stage(schedule))) {
+    report.failures.push_back(std::move(*fault));
+    return report;
+  }
   Findings findings;
   const std::optional<ProvenFrontier> proven =
       verifier::prove_frontier(pipeline, folder.certificate, findings, progress);

@@ -29,7 +29,7 @@ struct PlanFolder {
 
 /// Faults that the checks found; the first ones, at most 20.
 struct VerifyReport {
-  std::vector<std::string> failures;
+  std::vector<std::string> failures = {};
   std::size_t vertices = 0;  ///< frontier vertices proven
   std::size_t plans = 0;     ///< plans replayed and bounded
   double epsilon = 0;        ///< largest relative distance between the frontier and its proven bound
@@ -39,6 +39,7 @@ struct VerifyReport {
   /// Largest proven gap of a plan to all orders that fit into memory, where the order was free.
   std::optional<double> max_joint_gap_pct = {};
   std::optional<int> layers = {};  ///< whose sums are the profiles of both partitions, where layers could move
+  bool simulated = false;          ///< the profile is of simulated GPUs
   [[nodiscard]] bool ok() const { return failures.empty(); }
 };
 

@@ -246,6 +246,12 @@ TEST_F(PlanCommand, TamperingFailsVerification) {
   const ProgramResult without_report = run_lowgear({"verify", out()});
   EXPECT_EQ(without_report.exit_code, 1);
   EXPECT_THAT(without_report.err, HasSubstr("report.html: is listed in lowgear-files.json and is gone; plan again"));
+  std::filesystem::remove(folder_ / "out" / "plans" / "00001.json");
+  const ProgramResult without_plan = run_lowgear({"verify", out()});
+  EXPECT_EQ(without_plan.exit_code, 1);
+  EXPECT_THAT(without_plan.out, HasSubstr("NOT verified"));
+  EXPECT_THAT(without_plan.err, HasSubstr("plans/00001.json: is listed in lowgear-files.json and is gone; plan again"));
+  ASSERT_EQ(plan().exit_code, 0);
   const auto last_digit_of = [&](const std::string& name) {
     std::string changed = text(name);
     const std::size_t digit = changed.find_last_of("0123456789");
@@ -260,6 +266,14 @@ TEST_F(PlanCommand, TamperingFailsVerification) {
   const ProgramResult json = run_lowgear({"verify", out(), "--json"});
   EXPECT_EQ(json.exit_code, 1);
   EXPECT_EQ(parse_json(json.out, "stdout")["ok"], false);
+  ASSERT_EQ(plan().exit_code, 0);
+  Json run = parse_json(text("run.json"), "run.json");
+  run["blocking_power_w"][1] = 60;
+  write_text(folder_ / "out" / "run.json", run.dump());
+  const ProgramResult other_power = run_lowgear({"verify", out()});
+  EXPECT_EQ(other_power.exit_code, 1);
+  EXPECT_THAT(other_power.err, HasSubstr("run.json: blocking_power_w[1] is 60 W, but "));
+  EXPECT_THAT(other_power.err, HasSubstr("profile.csv states 70 W for stage 1; plan again"));
 }
 
 TEST_F(PlanCommand, VerifyMissesPlansThatTheTableLost) {

@@ -157,6 +157,7 @@ TEST_F(ReplanWithFreeOrder, NeedsNoMoreThanTheKeptOrderAndIsVerified) {
   EXPECT_LT(free.at("per_microbatch").at("energy_pct").get<double>(),
             kept.at("per_microbatch").at("against_plan").at("energy_pct").get<double>());
   EXPECT_EQ(free.at("before").at("order"), "1f1b");
+  EXPECT_EQ(free.at("partition").at("given"), Json({4, 4, 4})) << "the layers that the job has";
   const ProgramResult verified = run_lowgear({"verify", new_out()});
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
 }
@@ -169,6 +170,12 @@ TEST_F(ReplanWithFreeOrder, EqualsThePlanOfTheChangedWork) {
   const Json& plan = free.at("plans").at(0);
   EXPECT_NEAR(plan.at("time_s").get<double>(), direct.at("plans").at(0).at("time_s").get<double>(), 1e-9);
   EXPECT_NEAR(plan.at("energy_j").get<double>(), direct.at("plans").at(0).at("energy_j").get<double>(), 1e-6);
+}
+
+TEST_F(ReplanWithFreeOrder, StartsFromBalancedLayersWhereTheFirstRankWouldHaveNothingToTrain) {
+  const Json free = searched(out(), {"--freeze", "4"});
+  EXPECT_GT(free.at("partition").at("given").at(0).get<int>(), 4);
+  EXPECT_THAT(free.at("warnings").dump(), HasSubstr("the plan's layers, 4,4,4 by rank, leave the first rank nothing"));
 }
 
 TEST_F(ReplanWithFreeOrder, StartsFromASearchedPlanWhoseLayersHaveMoved) {
