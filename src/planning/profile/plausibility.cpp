@@ -163,16 +163,23 @@ std::string row_text(const RowFinding& found) {
                      row.setting.empty() ? "" : " with setting " + row.setting, found.what);
 }
 
-/// One line for rows that all draw more than the GPU's limit, as GPUs with a higher one do.
-std::string excess_doubt(std::span<const RowFinding> findings, const ProfileContext& context) {
+/// One line for rows that all draw more than the GPU's limit, as GPUs with a higher one do, or less than one that
+/// waits, as it draws less at low clocks.
+std::string power_doubt(std::span<const RowFinding> findings, double waiting_w, const ProfileContext& context) {
   const auto drawn_w = [](const RowFinding& found) { return found.row.energy_j / found.row.time_s; };
   const auto [least, most] = std::ranges::minmax_element(findings, {}, drawn_w);
-  const std::string place = context.source.empty() ? "" : context.source + ": ";
-  return fmt::format(
-      "{}{} rows draw {:.4g} to {:.4g} W, {}: its limit may be set higher, or the energies are of several GPUs; "
-      "the most at stage {} {}, {} MHz",
-      place, findings.size(), drawn_w(*least), drawn_w(*most), excess_text(context.gpu), most->stage, name(most->kind),
-      most->row.clock_mhz);
+  const bool is_above = findings.front().power == PowerFault::above_limit;
+  const RowFinding& extreme = is_above ? *most : *least;
+  const std::string why =
+      is_above
+          ? excess_text(context.gpu) + ": its limit may be set higher, or the energies are of several GPUs; the most"
+          : fmt::format(
+                "less than the {:.6g} W of a GPU that waits: it may wait with less at low clocks, or these "
+                "rows are predicted too low; the least",
+                waiting_w);
+  return fmt::format("{}{} rows draw {:.4g} to {:.4g} W, {} at stage {} {}, {} MHz",
+                     context.source.empty() ? "" : context.source + ": ", findings.size(), drawn_w(*least),
+                     drawn_w(*most), why, extreme.stage, name(extreme.kind), extreme.row.clock_mhz);
 }
 
 /// One line each for the first rows, and one for all others. Throws InputError where no GPU can have measured one.
@@ -183,11 +190,12 @@ std::vector<std::string> row_doubts(const StageProfile& profile, double waiting_
     throw_input_error({context.source, findings.front().row.line, 0}, row_text(findings.front()),
                       "measure it again or remove the row");
   }
-  const auto others = std::ranges::stable_partition(findings, &RowFinding::exceeds_limit);
-  const auto excessive = static_cast<std::size_t>(others.begin() - findings.begin());
-  if (excessive > kMostRows) {
-    doubts.push_back(excess_doubt(std::span(findings).first(excessive), context));
-    findings.erase(findings.begin(), others.begin());
+  for (const PowerFault fault : {PowerFault::above_limit, PowerFault::below_waiting}) {
+    std::vector<RowFinding> alike;
+    std::ranges::copy_if(findings, std::back_inserter(alike), [&](const auto& found) { return found.power == fault; });
+    if (alike.size() <= kMostRows) continue;
+    doubts.push_back(power_doubt(alike, waiting_w, context));
+    std::erase_if(findings, [&](const RowFinding& found) { return found.power == fault; });
   }
   std::size_t listed = 0;
   for (const RowFinding& found : findings) {

@@ -117,7 +117,7 @@ class RowChecker {
 
  private:
   void add(const StageOp& op, const Measurement& row, std::size_t place, std::string what, bool is_impossible) {
-    findings_.try_emplace(place, RowFinding{op.stage, op.kind, row, std::move(what), is_impossible, false});
+    findings_.try_emplace(place, RowFinding{op.stage, op.kind, row, std::move(what), is_impossible});
   }
 
   /// Of an op's rows, time by clock: of two the longer one, since a row that is too short is the likelier fault here.
@@ -136,13 +136,14 @@ class RowChecker {
     const std::optional<double> limit_w = *gpu_ ? std::optional((*gpu_)->limit_w) : std::nullopt;
     if (power_w > highest_profiled_power_w(*gpu_)) {
       add(op, row, place, fmt::format("{}, {}", draws, excess_text(*gpu_)), power_w > highest_gpu_power_w(limit_w));
-      findings_.at(place).exceeds_limit = true;
+      findings_.at(place).power = PowerFault::above_limit;
     } else if (!is_measurable) {
       return false;
     } else if (power_w < kLeastPowerW) {
       add(op, row, place, draws + ", less than any GPU draws that computes", power_w < kLeastBlockingW);
     } else if (power_w < kBelowWaiting * waiting_w_) {
       add(op, row, place, fmt::format("{}, less than the {:.6g} W of a GPU that waits", draws, waiting_w_), false);
+      findings_.at(place).power = PowerFault::below_waiting;
     } else {
       return false;
     }

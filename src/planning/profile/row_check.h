@@ -35,6 +35,8 @@ inline constexpr int kHighestSmClockMhz = 5000;
 /// `more than the power limit of NVIDIA A40 (300 W)`, or that no GPU draws so much.
 [[nodiscard]] std::string excess_text(const std::optional<NamedPowerLimit>& gpu);
 
+enum class PowerFault { none, above_limit, below_waiting };
+
 /// A row of a profile that contradicts what GPUs do.
 struct RowFinding {
   int stage = 0;
@@ -42,7 +44,7 @@ struct RowFinding {
   Measurement row;
   std::string what;            ///< the row's figure and the one that it contradicts, both with their values
   bool is_impossible = false;  ///< no GPU can have measured it; otherwise it is unlikely
-  bool exceeds_limit = false;  ///< it draws more than the GPU's limit
+  PowerFault power = PowerFault::none;
 };
 
 /// The rows that contradict

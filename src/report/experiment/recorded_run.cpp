@@ -91,19 +91,15 @@ std::vector<std::map<int, Span>> common_spans(const std::vector<Recording>& rank
   return spans;
 }
 
-/// What all ranks take for an iteration, times this, is its part of the time of the job, which is that of the rank that
-/// takes longest for all of them. The longest times of each iteration would add up to more: an iteration does not begin
-/// on all ranks at once.
-double share_of_job(const std::vector<std::map<int, Span>>& spans) {
-  double all_s = 0;
-  double longest_s = 0;
-  for (const auto& of_rank : spans) {
+/// The rank that takes longest for all of them, whose times are those of the job. The longest times of each iteration
+/// would add up to more, as an iteration does not begin on all ranks at once.
+std::size_t longest_rank(const std::vector<std::map<int, Span>>& spans) {
+  const auto total_s = [](const std::map<int, Span>& of_rank) {
     double time_s = 0;
     for (const auto& [number, span] : of_rank) time_s += span.end_s - span.start_s;
-    all_s += time_s;
-    longest_s = std::max(longest_s, time_s);
-  }
-  return all_s > 0 ? longest_s / all_s : 0;
+    return time_s;
+  };
+  return static_cast<std::size_t>(std::ranges::max_element(spans, {}, total_s) - spans.begin());
 }
 
 /// Of the iterations that any of these ranks has begun. A resumed job's are numbered on from its checkpoint.
@@ -119,16 +115,14 @@ int first_number(const std::vector<Recording>& ranks) {
 void add_part(const std::vector<Recording>& ranks, RunRecord& run) {
   const std::vector<std::map<int, Span>> spans = common_spans(ranks);
   const std::int64_t offset = (run.steps.empty() ? 0 : run.steps.back().number + 1) - first_number(ranks);
-  const double share = share_of_job(spans);
-  for (const auto& [number, first] : spans.front()) {
-    RunStep step{.number = offset + number, .work = 1, .time_s = 0, .energy_j = 0, .loss = std::nullopt};
+  for (const auto& [number, span] : spans[longest_rank(spans)]) {
+    const double time_s = span.end_s - span.start_s;
+    RunStep step{.number = offset + number, .work = 1, .time_s = time_s, .energy_j = 0, .loss = std::nullopt};
     std::set<std::string> counted;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
-      const Span& own = spans[i].at(number);
-      step.time_s += share * (own.end_s - own.start_s);
       // Ranks that share a GPU share its counter.
       if (!counted.insert(ranks[i].gpu_uuid).second && !ranks[i].gpu_uuid.empty()) continue;
-      const auto energy_j = energy_of(ranks[i], own);
+      const auto energy_j = energy_of(ranks[i], spans[i].at(number));
       step.energy_j = step.energy_j && energy_j ? std::optional(*step.energy_j + *energy_j) : std::nullopt;
     }
     run.steps.push_back(step);
