@@ -14,6 +14,7 @@
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
 #include "planning/api/plan_replays.h"
+#include "planning/api/profile_fitting.h"
 #include "planning/joint/bound/order_free_bound.h"
 #include "planning/joint/orders/order_search.h"
 #include "planning/planner/frontier/certificate.h"
@@ -105,6 +106,8 @@ class JointPlanning {
     search_orders();
     require_possible();
     make_all_plans();
+    replay_late();
+    note_divided_stages();
     find_faster_than_full_clocks();
     bound_all_orders();
     if (is_example_profile(problem_->profile)) result_.warnings.emplace_back(profile::kExampleProfileNotice);
@@ -284,6 +287,27 @@ class JointPlanning {
     if (number != 0 && !keeps_time(made.time_s, result_.run.baseline.time_s)) return;
     result_.shown_plan = number;
     result_.shown = std::move(made);
+  }
+
+  void note_divided_stages() {
+    for (const PlannedOrder& order : result_.orders) {
+      auto note = divided_stages_note(problem_->ranks(), order.pipeline.schedule);
+      if (!note) continue;
+      result_.warnings.push_back(std::move(*note));
+      return;
+    }
+  }
+
+  /// The baseline changes no clock.
+  void replay_late() {
+    if (!options_->late_s) return;
+    const auto order =
+        static_cast<std::size_t>(result_.plans[static_cast<std::size_t>(result_.shown_plan)].order.value());
+    const ProfiledPipeline& pipeline = result_.orders[order].pipeline;
+    const plan::OpChoices choices = choices_for(result_.shown, pipeline.dag);
+    result_.late = {.switch_latency_s = *options_->late_s,
+                    .plan = figures_of(replay_under(pipeline.problem(), choices, {*options_->late_s, {}})),
+                    .baseline = result_.run.baseline};
   }
 
   /// Another order may be faster than the reference; clocks alone cannot be.

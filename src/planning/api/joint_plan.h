@@ -34,6 +34,7 @@ struct JointPlanResult {
   std::vector<PlanFigures> plans;  ///< numbered from 0, fastest first; each names its order. Bounds are of that order
   int shown_plan = 0;              ///< number of `shown`, as `plan_to_show` has it
   plan::Plan shown;
+  std::optional<LateReplay> late;       ///< of the shown plan
   std::vector<ComparisonRow> policies;  ///< the other policies, which run the reference order or one of their own
   std::vector<std::string> warnings;    ///< warnings for the user, one line each
   std::vector<std::string> findings;    ///< of `warnings`: the plans differ from what was asked for, or are in doubt

@@ -86,6 +86,17 @@ profile::StageProfile fit_profile(profile::StageProfile profile, const schedule:
   return profile;
 }
 
+std::optional<std::string> divided_stages_note(int profiled_stages, const schedule::Schedule& schedule) {
+  if (profiled_stages == schedule.stages) return std::nullopt;
+  return fmt::format(
+      "{} has {} stages and the profile {}: those of a rank are assumed to be equal parts, except that the first and "
+      "the "
+      "last one take what the profile's first and last stage take beyond its middle one (an embedding, a head); "
+      "profile "
+      "these {} stages before relying on the figures",
+      schedule.name, schedule.stages, profiled_stages, schedule.stages);
+}
+
 namespace {
 
 /// Peak memory of `lowgear plan` over its computations, rounded up: measured were 4.1 KB with 64 stages and 512

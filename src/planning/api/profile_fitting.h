@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "planning/profile/stage_profile.h"
@@ -22,6 +23,10 @@ struct FittingShares {
 /// cannot be done.
 [[nodiscard]] profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
                                                 const FittingShares& shares);
+
+/// What `fit_profile` assumes of the stages of a schedule that has several of them on a rank, where the profile has
+/// one; empty for all others.
+[[nodiscard]] std::optional<std::string> divided_stages_note(int profiled_stages, const schedule::Schedule& schedule);
 
 /// `profile` with each backward divided, `share` of it to the input gradient. Throws InputError where a stage is split
 /// already.

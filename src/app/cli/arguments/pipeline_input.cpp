@@ -295,6 +295,9 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   pipeline.doubts = doubts_of(input.file, blocking, arguments.gpu_name, arguments.units);
   if (auto doubt = gpu_name_doubt(arguments.gpu_name)) pipeline.doubts.push_back(std::move(*doubt));
   if (auto note = frozen_stages_note(schedule, pipeline.schedule)) pipeline.doubts.push_back(std::move(*note));
+  if (auto note = api::divided_stages_note(input.file.profile.stages(), pipeline.schedule)) {
+    pipeline.doubts.push_back(std::move(*note));
+  }
   return input;
 }
 

@@ -49,55 +49,6 @@ const api::PlanFigures& shown_plan(const api::PlanResult& result) {
   return result.plans.at(static_cast<std::size_t>(result.shown_plan));
 }
 
-std::string_view latency_source_text(const SwitchLatencyArgument& latency) {
-  switch (latency.source) {
-    case SwitchLatencyArgument::Source::profile:
-      return "the profile's";
-    case SwitchLatencyArgument::Source::assumed:
-      return "assumed: lowgear profile and lowgear doctor --measure-switch-latency measure it";
-    default:
-      return "that of --switch-latency";
-  }
-}
-
-/// Units that may begin before the GPU has made the change of the unit before; empty where all are long enough.
-std::string short_units_text(const plan::Plan& plan, double lead_s) {
-  double shortest_s = lead_s;
-  for (const std::vector<plan::PlannedOp>& ops : plan.ranks) {
-    for (const plan::PlannedOp& op : ops) shortest_s = std::min(shortest_s, op.duration_s);
-  }
-  if (shortest_s >= lead_s) return "";
-  return fmt::format(" where units take longer (the shortest takes {})", duration_text(shortest_s));
-}
-
-/// Effect of clock changes that come late on the plan.
-std::string latency_text(const SwitchLatencyArgument& latency, const api::PlanResult& result) {
-  std::string text = "clocks    " + clock_changes_text(latency.lead_s, latency.late_by_s());
-  if (latency.latency_s == 0.0) return text + '\n';
-  if (result.late) {
-    const api::LateReplay& late = *result.late;
-    text += fmt::format("{}; requested when units begin, the plan would come to {} energy, {} time",
-                        short_units_text(result.shown, latency.lead_s),
-                        percent_text(change_pct(late.baseline.energy_j, late.plan.energy_j)),
-                        percent_text(change_pct(late.baseline.time_s, late.plan.time_s)));
-  }
-  return fmt::format("{}. The switch latency is {}\n", text, latency_source_text(latency));
-}
-
-Json latency_json(const SwitchLatencyArgument& latency, const api::PlanResult& result) {
-  Json json = {{"source", name(latency.source)}, {"latency_s", or_null(latency.latency_s)}};
-  json["planned_with_s"] = latency.late_by_s();
-  json["asked_ahead_s"] = latency.lead_s;
-  if (!result.late) return json;
-  const api::LateReplay& late = *result.late;
-  json["replayed"] = {{"switch_latency_s", late.switch_latency_s},
-                      {"time_s", late.plan.time_s},
-                      {"energy_j", late.plan.energy_j},
-                      {"energy_pct", change_pct(late.baseline.energy_j, late.plan.energy_j)},
-                      {"time_pct", change_pct(late.baseline.time_s, late.plan.time_s)}};
-  return json;
-}
-
 /// Whether full clocks take longer than the plan, by more than rounding.
 bool can_be_slower(const api::PlanFigures& shown, const simulator::PipelineFigures& full_clocks) {
   constexpr double kRounding = 1e-4;
@@ -142,7 +93,7 @@ std::string summary_text(const PlanArguments& arguments, const PlanSummary& summ
                         *result.asked_deadline_s, shown.time_s - *result.asked_deadline_s,
                         change_pct(*result.asked_deadline_s, shown.time_s));
   }
-  text += latency_text(arguments.planner.switch_latency, result);
+  text += latency_text(arguments.planner.switch_latency, result.shown, result.late);
   text += simulated_text(result.pipeline.simulated);
   const std::filesystem::path out = arguments.out;
   text += fmt::format("report    {}\n", (out / output_file::kReport).string());
@@ -150,7 +101,7 @@ std::string summary_text(const PlanArguments& arguments, const PlanSummary& summ
   text += "next      look at the report";
   // Lowgear's own trainer runs neither settings nor recomputations as ops of their own.
   if (!result.pipeline.profile.has_settings() && !recomputes(result.pipeline.schedule)) {
-    text += "; " + training_text(arguments.out, shown.number);
+    text += "; " + training_text(arguments.out, shown.number, {});
   }
   return text + '\n';
 }
@@ -178,7 +129,7 @@ Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
            {{"description", "every op at its highest profiled clock"},
             {"time_s", result.baseline.time_s},
             {"energy_j", result.baseline.energy_j}}},
-          {"switch_latency", latency_json(arguments.planner.switch_latency, result)},
+          {"switch_latency", latency_json(arguments.planner.switch_latency, result.late)},
           {"asked_deadline_s", or_null(result.asked_deadline_s)},
           {"asked_deadline_kept", kept_json(result)},
           {"verified", summary.verified.has_value()},
@@ -209,9 +160,9 @@ ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console)
   if (!replaced.empty()) console.note(replaced);
   if (!arguments.quiet) say_warnings(summary.result.warnings, summary.result.findings, doubts, console);
   if (arguments.json) {
-    console.print_json(joint_plan_json(plan.out, summary));
+    console.print_json(joint_plan_json(plan, summary));
   } else if (!arguments.quiet) {
-    console.print(joint_plan_text(plan.out, summary));
+    console.print(joint_plan_text(plan, summary));
   }
   return ExitCode::ok;
 }

@@ -291,11 +291,11 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
   commit_folder(folder, console);
   say_warnings(summary.result.warnings, summary.result.findings, {}, console);
   if (arguments.json) {
-    Json json = joint_plan_json(arguments.out, summary);
+    Json json = joint_plan_json(plan, summary);
     json.update(replanned_json(from, summary.result));
     console.print_json(json);
   } else {
-    console.print(replanned_text(from, summary.result) + joint_plan_text(arguments.out, summary));
+    console.print(replanned_text(from, summary.result) + joint_plan_text(plan, summary));
   }
   return ExitCode::ok;
 }

@@ -59,6 +59,7 @@ constexpr std::string_view kFilesText =
 struct Verified {
   planner::VerifyReport report;
   int shown_plan = 0;                      ///< of a folder that passes
+  std::optional<int> order = {};           ///< in which it runs, where orders were searched
   std::vector<std::string> warnings = {};  ///< with which it was planned, likewise
 };
 
@@ -69,6 +70,7 @@ Verified verified(const Folder& folder, const Contents& contents_of) {
   if (!result.report.ok()) return result;
   api::RunContents contents = contents_of(folder);
   result.shown_plan = contents.chosen_plan;
+  result.order = std::ranges::find(contents.plans, contents.chosen_plan, &api::PlanFigures::number)->order;
   result.warnings = std::move(contents.run.warnings);
   return result;
 }
@@ -106,7 +108,7 @@ std::string report_text(const VerifyArguments& arguments, const Verified& verifi
       "{}{}{}{}next: {}\n",
       arguments.folder, counted(report.vertices, "vertex", "vertices"), report.epsilon * kPercent, report.plans,
       deadlines, report.max_gap_pct, all_orders, layers, kFilesText, simulated_text(report.simulated),
-      training_text(arguments.folder, verified.shown_plan));
+      training_text(arguments.folder, verified.shown_plan, verified.order));
 }
 
 Json step_report_json(const VerifyArguments& arguments, const steps::StepVerifyReport& report) {

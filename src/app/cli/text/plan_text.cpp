@@ -264,19 +264,75 @@ Json plan_figures_json(const api::PlanFigures& plan) {
   return json;
 }
 
+namespace {
+
+std::string_view latency_source_text(const SwitchLatencyArgument& latency) {
+  switch (latency.source) {
+    case SwitchLatencyArgument::Source::profile:
+      return "the profile's";
+    case SwitchLatencyArgument::Source::assumed:
+      return "assumed: lowgear profile and lowgear doctor --measure-switch-latency measure it";
+    default:
+      return "that of --switch-latency";
+  }
+}
+
+/// Units that may begin before the GPU has made the change of the unit before; empty where all are long enough.
+std::string short_units_text(const plan::Plan& plan, double lead_s) {
+  double shortest_s = lead_s;
+  for (const std::vector<plan::PlannedOp>& ops : plan.ranks) {
+    for (const plan::PlannedOp& op : ops) shortest_s = std::min(shortest_s, op.duration_s);
+  }
+  if (shortest_s >= lead_s) return "";
+  return fmt::format(" where units take longer (the shortest takes {})", duration_text(shortest_s));
+}
+
+}  // namespace
+
+std::string latency_text(const SwitchLatencyArgument& latency, const plan::Plan& shown,
+                         const std::optional<api::LateReplay>& late) {
+  std::string text = "clocks    " + clock_changes_text(latency.lead_s, latency.late_by_s());
+  if (latency.latency_s == 0.0) return text + '\n';
+  if (late) {
+    text += fmt::format("{}; requested when units begin, the plan would come to {} energy, {} time",
+                        short_units_text(shown, latency.lead_s),
+                        percent_text(change_pct(late->baseline.energy_j, late->plan.energy_j)),
+                        percent_text(change_pct(late->baseline.time_s, late->plan.time_s)));
+  }
+  return fmt::format("{}. The switch latency is {}\n", text, latency_source_text(latency));
+}
+
+Json latency_json(const SwitchLatencyArgument& latency, const std::optional<api::LateReplay>& late) {
+  Json json = {{"source", name(latency.source)}, {"latency_s", or_null(latency.latency_s)}};
+  json["planned_with_s"] = latency.late_by_s();
+  json["asked_ahead_s"] = latency.lead_s;
+  if (!late) return json;
+  json["replayed"] = {{"switch_latency_s", late->switch_latency_s},
+                      {"time_s", late->plan.time_s},
+                      {"energy_j", late->plan.energy_j},
+                      {"energy_pct", change_pct(late->baseline.energy_j, late->plan.energy_j)},
+                      {"time_pct", change_pct(late->baseline.time_s, late->plan.time_s)}};
+  return json;
+}
+
 std::string verified_text(const std::string& out, bool is_verified) {
   const std::string check = fmt::format("lowgear verify {}", shell_word(out));
   return is_verified ? fmt::format("verified  by code that the planner does not share; again: {}\n", check)
                      : fmt::format("verified  not yet, since that takes long: {}\n", check);
 }
 
-std::string training_text(const std::string& out, int plan) {
-  const std::string file = shell_word((std::filesystem::path(out) / output_file::plan(plan)).string());
+std::string training_text(const std::string& out, int plan, std::optional<int> order) {
+  const std::filesystem::path folder = out;
+  const std::string file = shell_word((folder / output_file::plan(plan)).string());
+  if (order) {
+    return fmt::format("train in the plan's order: lowgear train CONFIG --schedule {} --plan {}",
+                       shell_word((folder / output_file::of_order(*order, output_file::kSchedule)).string()), file);
+  }
   return fmt::format(
       "train with it: lowgear train CONFIG --plan {0}, or your own job: lowgear run --plan {0} -- COMMAND", file);
 }
 
-std::string joint_plan_text(const std::string& out, const JointPlanSummary& summary) {
+std::string joint_plan_text(const PlanArguments& arguments, const JointPlanSummary& summary) {
   const api::JointPlanResult& result = summary.result;
   const api::PlanFigures& shown = result.plans.at(static_cast<std::size_t>(result.shown_plan));
   const api::JointPoint& fastest = result.frontier.front();
@@ -307,16 +363,16 @@ std::string joint_plan_text(const std::string& out, const JointPlanSummary& summ
     text += fmt::format("partition {}\n          {}\n", partition_text(result.run.partition->chosen),
                         describe(*result.run.partition, {shown.time_s, shown.energy_j}));
   }
+  text += latency_text(arguments.planner.switch_latency, result.shown, result.late);
   text += joint_gap_text(result) + simulated_text(result.shown.simulated);
-  const std::filesystem::path folder = out;
-  text += fmt::format("report    {}\n", (folder / output_file::kReport).string());
-  text += fmt::format("{}next      look at the report; train in the plan's order: {}\n",
-                      verified_text(out, summary.verified.has_value()),
-                      shell_word((folder / output_file::of_order(shown.order.value_or(0), output_file::kSchedule))));
+  text += fmt::format("report    {}\n", (std::filesystem::path(arguments.out) / output_file::kReport).string());
+  text +=
+      fmt::format("{}next      look at the report; {}\n", verified_text(arguments.out, summary.verified.has_value()),
+                  training_text(arguments.out, shown.number, shown.order.value_or(0)));
   return text;
 }
 
-Json joint_plan_json(const std::string& out, const JointPlanSummary& summary) {
+Json joint_plan_json(const PlanArguments& arguments, const JointPlanSummary& summary) {
   const api::JointPlanResult& result = summary.result;
   Json plans = Json::array();
   for (const api::PlanFigures& plan : result.plans) {
@@ -340,9 +396,10 @@ Json joint_plan_json(const std::string& out, const JointPlanSummary& summary) {
                       {"fastest_s", result.orders[i].frontier.vertices.front().time_s},
                       {"slowest_s", result.orders[i].frontier.vertices.back().time_s}});
   }
-  Json json = {{"out", out},
+  Json json = {{"out", arguments.out},
                {"figures", "planned"},
                {"policy", planner::kLowgearPolicy},
+               {"switch_latency", latency_json(arguments.planner.switch_latency, result.late)},
                {"memory_limit", result.run.memory_limit},
                {"orders_tried", result.orders_tried},
                {"orders", orders},

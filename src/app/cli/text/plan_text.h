@@ -31,11 +31,16 @@ namespace lowgear::cli {
 
 /// Whether `lowgear plan` has verified the folder that it wrote, and the command that does.
 [[nodiscard]] std::string verified_text(const std::string& out, bool is_verified);
-/// How to train with a plan of the folder `out`: Lowgear's trainer, and a job of one's own.
-[[nodiscard]] std::string training_text(const std::string& out, int plan);
-/// The plans with a free order that were written to the folder `out`, as text and as an object.
-[[nodiscard]] std::string joint_plan_text(const std::string& out, const JointPlanSummary& summary);
-[[nodiscard]] Json joint_plan_json(const std::string& out, const JointPlanSummary& summary);
+/// How to train with a plan of the folder `out`, in one of its orders where these were searched: Lowgear's trainer, and
+/// a job of one's own.
+[[nodiscard]] std::string training_text(const std::string& out, int plan, std::optional<int> order);
+/// When the shown plan's clocks change, and the effect of changes that come late, as text and as an object.
+[[nodiscard]] std::string latency_text(const SwitchLatencyArgument& latency, const plan::Plan& shown,
+                                       const std::optional<api::LateReplay>& late);
+[[nodiscard]] Json latency_json(const SwitchLatencyArgument& latency, const std::optional<api::LateReplay>& late);
+/// The plans with a free order that were written, as text and as an object.
+[[nodiscard]] std::string joint_plan_text(const PlanArguments& arguments, const JointPlanSummary& summary);
+[[nodiscard]] Json joint_plan_json(const PlanArguments& arguments, const JointPlanSummary& summary);
 
 /// The plan that a joint plan of changed work replaces.
 struct ReplannedFrom {

@@ -207,20 +207,18 @@ void check_frontier(const JointFolder& folder, Findings& findings) {
   }
 }
 
-/// An order's stages are equal parts of the run's ranks.
+/// An order's stages divide those of the run's ranks.
 void check_profile(const PlanFolder& order, const schedule::Schedule& schedule, const profile::StageProfile& of_ranks,
                    Findings& findings) {
   const profile::StageProfile own = profile::read_profile_file(order.profile.text, order.profile.name).profile;
-  const std::vector<int> rank_of = rank_of_stage(schedule);
-  const double parts = static_cast<double>(rank_of.size()) / of_ranks.stages();
+  const profile::StageProfile divided = with_stages_on_ranks(of_ranks, rank_of_stage(schedule));
+  const auto same = [](const profile::Measurement& a, const profile::Measurement& b) {
+    return a.clock_mhz == b.clock_mhz && std::abs(a.time_s - b.time_s) <= kTextRounding * b.time_s &&
+           std::abs(a.energy_j - b.energy_j) <= kTextRounding * b.energy_j;
+  };
   for (const auto& [stage, kind, rows] : own.ops()) {
-    const auto whole = of_ranks.measurements(rank_of.at(static_cast<std::size_t>(stage)), kind);
-    const auto same = [parts](const profile::Measurement& a, const profile::Measurement& b) {
-      return a.clock_mhz == b.clock_mhz && std::abs(a.time_s * parts - b.time_s) <= kTextRounding * b.time_s &&
-             std::abs(a.energy_j * parts - b.energy_j) <= kTextRounding * b.energy_j;
-    };
-    if (std::ranges::equal(rows, whole, same)) continue;
-    findings.add(fmt::format("{}: stage {} is not 1/{} of its rank's work", order.profile.name, stage, parts));
+    if (std::ranges::equal(rows, divided.measurements(stage, kind), same)) continue;
+    findings.add(fmt::format("{}: stage {} is not its part of its rank's work", order.profile.name, stage));
     return;
   }
 }
