@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <optional>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"

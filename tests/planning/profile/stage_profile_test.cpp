@@ -1,6 +1,5 @@
 #include "planning/profile/stage_profile.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
 #include "training/trainer/checkpoint/weights.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
