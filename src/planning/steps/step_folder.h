@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/core/formats/json.h"
 #include "planning/planner/verifier/verify.h"
 #include "planning/steps/foresight.h"
 #include "planning/steps/step_run.h"

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/core/formats/json.h"
 #include "server/job/job_record.h"
 #include "server/store/store.h"
 

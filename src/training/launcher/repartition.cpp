@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <map>
 
-#include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "estimating/model/parameters.h"
 #include "planning/api/work_replan.h"

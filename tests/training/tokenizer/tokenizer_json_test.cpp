@@ -7,7 +7,6 @@
 #include <random>
 #include <string>
 
-#include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/formats/json.h"
 #include "training/tokenizer/random_tokenizer.h"

@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/folder_manifest.h"
 #include "base/core/formats/json.h"

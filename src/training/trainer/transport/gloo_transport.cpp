@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/core/error.h"
 #include "training/trainer/transport/compat_store.h"
 #include "training/trainer/transport/transport.h"
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/error_of.h"
 
 namespace lowgear::adapt::freezing {
 
