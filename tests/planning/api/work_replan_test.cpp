@@ -118,7 +118,6 @@ TEST(WorkChange, RefusesWhatCannotBe) {
               HasSubstr("was measured without recomputation"));
 }
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// Three stages of four layers, the last one with a head, under 1F1B.

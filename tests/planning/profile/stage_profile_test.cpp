@@ -14,7 +14,6 @@
 namespace lowgear::profile {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 

@@ -17,8 +17,6 @@
 namespace lowgear::simulator {
 namespace {
 
-using ::testing::ElementsAre;
-
 /// Four pipelines of 10 s and 1000 J that draw 20 W in waiting; one is slowed by half.
 StragglerScenario small_scenario() {
   return {.pipelines = 4, .factor = 1.5, .blocking_power_w = 20, .baseline = {10, 1000}};

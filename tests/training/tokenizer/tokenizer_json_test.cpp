@@ -35,7 +35,6 @@ TEST(AddedTokens, FindsNothingWhereThereIsNothing) {
 }
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Json small_json() {

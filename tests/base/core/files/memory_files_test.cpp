@@ -14,7 +14,6 @@ namespace lowgear {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using ::testing::Pair;
 
 TEST(MemoryFiles, AreReadByTheirNames) {
