@@ -2,11 +2,9 @@
 /// memory, and how long the search takes.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <ctime>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "measurement.h"

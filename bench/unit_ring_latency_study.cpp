@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <random>
-#include <span>
 #include <thread>
 #include <vector>
 

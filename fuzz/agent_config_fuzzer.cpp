@@ -1,6 +1,5 @@
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "agent/config/config.h"
 #include "any_names.h"

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "agent/http/http_routes.h"
-#include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "base/http/message/wire.h"
 

@@ -3,9 +3,7 @@
 /// stages.
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/core/error.h"
 #include "checks.h"

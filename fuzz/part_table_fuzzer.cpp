@@ -1,8 +1,6 @@
 /// Parts of ops: what is accepted composes to a profile that is read back the same, whose options are on a hull.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "base/core/error.h"
 #include "checks.h"

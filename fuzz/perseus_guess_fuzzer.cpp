@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <string_view>
 
 #include "base/core/error.h"
 #include "rivals/policies/perseus/exponential_fit.h"

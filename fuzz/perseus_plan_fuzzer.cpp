@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <string>
 
 #include "base/core/error.h"
 #include "rivals/formats/perseus_plan.h"

@@ -2,7 +2,6 @@
 /// Exits with 1 when there is no such target, a folder has no files or one cannot be read; a target that finds
 /// something aborts the process, and the last line printed names the input.
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <filesystem>

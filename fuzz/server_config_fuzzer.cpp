@@ -1,7 +1,6 @@
 /// Reads any text as the server's configuration. What is accepted never listens to other machines without tokens.
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "any_names.h"
 #include "base/core/error.h"

@@ -1,7 +1,6 @@
 /// Stage profiles: what is accepted is written and read back the same, and the options of every op keep their promises.
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 

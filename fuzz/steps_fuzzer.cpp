@@ -1,10 +1,8 @@
 // Lengths, loads of experts, traces, and the tables of a plan of steps, alone and in a sound folder that is verified.
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>

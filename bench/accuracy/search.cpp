@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/planned_job.h"

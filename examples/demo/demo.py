@@ -12,7 +12,6 @@ to do their units are made longer, up to four times. Needs no root.
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import sys

@@ -8,7 +8,6 @@
 #include <array>
 #include <chrono>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/core/error.h"

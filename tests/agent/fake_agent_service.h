@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <functional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>

@@ -1,6 +1,5 @@
 #include "agent/test_trainer.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>

@@ -16,8 +16,6 @@
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>

@@ -63,7 +63,6 @@ OVERRIDE = {"matcher": {"id": OneOf("byName"), "options": str},
             "properties": ListOf({"id": OneOf("unit"), "value": OneOf(*sorted(UNITS))})}
 TARGET = {"datasource": DATASOURCE, "editorMode": OneOf("code"), "expr": str, "format": OneOf("table", "time_series"),
           "instant": bool, "range": bool, "refId": str, "legendFormat": Optional(str)}
-ORGANISED = {"excludeByName": MapOf(bool), "indexByName": MapOf(int), "renameByName": MapOf(str)}
 ROW = {"id": int, "type": OneOf("row"), "title": str, "collapsed": OneOf(False), "gridPos": GRID, "panels": ListOf({})}
 VARIABLES = {
     "datasource": {"name": OneOf("datasource"), "label": str, "type": OneOf("datasource"), "query": OneOf("prometheus"),

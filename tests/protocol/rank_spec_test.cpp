@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <functional>
-
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "protocol/random_document.h"

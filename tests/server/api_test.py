@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import unittest
-from pathlib import Path
 
 from served import LOWGEAR, OPENAPI, PATIENCE_S, Events, ServerTest, wait_until
 from training_ranks import TrainingRanks, unit_time_s

@@ -7,7 +7,6 @@
 #include <future>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "agent/gpu/guarded_driver.h"
 #include "agent/gpu/leased_units.h"

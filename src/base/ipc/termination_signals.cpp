@@ -11,8 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <initializer_list>
-#include <string>
 #include <system_error>
 
 #include "base/core/error.h"

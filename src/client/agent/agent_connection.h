@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,7 +14,6 @@
 #include "base/http/client/client.h"
 #include "base/ipc/lease_messages.h"
 #include "base/ipc/unit_ring.h"
-#include "client/rank/rank_environment.h"
 
 namespace lowgear::client {
 

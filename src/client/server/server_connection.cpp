@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <random>
 #include <utility>
-#include <vector>
 
 #include "base/core/error.h"
 #include "base/http/client/client.h"

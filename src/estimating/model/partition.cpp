@@ -7,10 +7,8 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <optional>
-#include <utility>
 
 #include "base/core/error.h"
 #include "base/core/numbers/even_division.h"

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/core/error.h"
-#include "base/core/text.h"
 #include "base/core/units.h"
 #include "estimating/power/gpu_file.h"
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/text.h"
 #include "estimating/power/gpu_power.h"
 
 namespace lowgear::power {

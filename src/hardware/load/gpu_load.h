@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <string>
 
 #include "estimating/curve/curve_sample.h"

@@ -4,7 +4,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/core/energy/checked_counter.h"
 #include "base/core/energy/energy_check.h"

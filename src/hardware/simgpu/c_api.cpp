@@ -1,4 +1,3 @@
-#include <cmath>
 #include <exception>
 #include <memory>
 #include <string>

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "base/core/error.h"
-#include "base/core/text.h"
 #include "base/core/units.h"
 #include "estimating/power/gpu_file.h"
 

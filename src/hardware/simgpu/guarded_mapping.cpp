@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <csignal>
 #include <mutex>
-#include <string>
 #include <system_error>
 
 #include "base/core/error.h"

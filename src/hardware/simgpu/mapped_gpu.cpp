@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <memory>
-#include <utility>
 
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"

@@ -14,7 +14,6 @@
 #include <new>
 #include <sstream>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "base/core/environment.h"

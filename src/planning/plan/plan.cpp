@@ -11,7 +11,6 @@
 
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
-#include "base/core/units.h"
 
 namespace lowgear::plan {
 

@@ -8,7 +8,6 @@
 
 #include "base/core/error.h"
 #include "base/core/numbers/median.h"
-#include "planning/profile/recorded_energy.h"
 
 namespace lowgear::profile {
 namespace {

@@ -6,7 +6,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "planning/profile/recorded_profile.h"

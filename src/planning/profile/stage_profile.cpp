@@ -4,11 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
-#include <map>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 

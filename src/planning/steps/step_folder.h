@@ -1,12 +1,10 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/core/formats/json.h"
 #include "planning/planner/verifier/verify.h"
 #include "planning/steps/foresight.h"
 #include "planning/steps/step_run.h"

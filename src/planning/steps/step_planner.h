@@ -3,7 +3,6 @@
 #include <span>
 #include <vector>
 
-#include "base/core/op_kind.h"
 #include "base/core/units.h"
 #include "planning/planner/planners/planning_model.h"
 #include "planning/profile/stage_profile.h"

@@ -1,7 +1,5 @@
 #include "planning/steps/step_run.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <map>

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <optional>
 
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"

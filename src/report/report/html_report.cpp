@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <string_view>
 #include <tuple>
 
 #include "base/core/formats/json.h"

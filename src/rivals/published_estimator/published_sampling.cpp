@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <span>
 
 #include "base/core/error.h"
 #include "base/core/formats/yaml.h"

@@ -6,10 +6,8 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "base/core/formats/json.h"
 #include "server/job/job_record.h"
 #include "server/store/store.h"
 

@@ -75,18 +75,12 @@ SignalPolicy::SignalPolicy(std::string_view name, std::vector<SignalPoint> point
 }
 
 SignalState SignalPolicy::at(double time_s) const {
-  auto next = std::ranges::upper_bound(points_, time_s, {}, &SignalPoint::time_s);
+  const auto next = std::ranges::upper_bound(points_, time_s, {}, &SignalPoint::time_s);
   SignalState state;
   if (next != points_.begin() && time_s < end_s_) {
     state.value = std::prev(next)->value;
     state.slowdown_pct = slowdown_pct(*state.value);
   }
-  for (; next != points_.end(); ++next) {
-    if (slowdown_pct(next->value) == state.slowdown_pct) continue;
-    state.next_change_s = next->time_s;
-    return state;
-  }
-  if (state.slowdown_pct != 0) state.next_change_s = end_s_;
   return state;
 }
 

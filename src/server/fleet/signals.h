@@ -27,8 +27,7 @@ struct SignalThreshold {
 /// The slowdown that a signal allows at a time.
 struct SignalState {
   double slowdown_pct = 0;
-  std::optional<double> value;          ///< none before the first point and when the last has expired
-  std::optional<double> next_change_s;  ///< when `slowdown_pct` changes next; none: never, as far as is known
+  std::optional<double> value;  ///< none before the first point and when the last has expired
 };
 
 /// Most points of a signal: a year at one-minute steps.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "planning/plan/plan_json.h"
 #include "protocol/json_members.h"

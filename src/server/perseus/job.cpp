@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <span>
 #include <string_view>
 #include <utility>
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <span>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"

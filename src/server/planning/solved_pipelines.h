@@ -7,10 +7,8 @@
 #include <cstdint>
 #include <deque>
 #include <list>
-#include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "base/core/progress.h"
 #include "planning/api/pipeline_solver.h"

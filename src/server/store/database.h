@@ -3,7 +3,6 @@
 struct sqlite3;
 struct sqlite3_stmt;
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <optional>
 
-#include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "estimating/model/parameters.h"
 #include "planning/api/work_replan.h"

@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "estimating/model/partition.h"
 #include "planning/schedule/schedule.h"

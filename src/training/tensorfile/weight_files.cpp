@@ -5,7 +5,6 @@
 #include <string>
 #include <system_error>
 #include <unordered_map>
-#include <utility>
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"

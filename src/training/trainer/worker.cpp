@@ -1,9 +1,7 @@
 #include "training/trainer/worker.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <exception>

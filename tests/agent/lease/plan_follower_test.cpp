@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "agent/test_trainer.h"
-#include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "planning/plan/plan_json.h"
 

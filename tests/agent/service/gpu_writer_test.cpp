@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "agent/allowed_everything.h"
 #include "agent/service/agent_service.h"
 #include "base/core/error.h"

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/writing/restore.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/formats/csv.h"

@@ -15,8 +15,6 @@
 namespace lowgear::cli {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// A command line that is wrong, and what its one line of error has to say.

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/core/eventually.h"
 #include "base/http/looped_server.h"
 #include "base/http/message/error.h"
 #include "base/http/server/server.h"

@@ -4,9 +4,7 @@
 
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "base/http/bounded_requests.h"
 #include "base/http/server_fixture.h"

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <string>
 
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "base/core/eventually.h"
 #include "base/core/temporary_folder.h"

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "base/core/error.h"
 #include "base/core/error_of.h"
 
 namespace lowgear::client {

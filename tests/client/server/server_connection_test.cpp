@@ -21,7 +21,6 @@ namespace lowgear::client {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::Contains;
 using testing::HasSubstr;
 
 Json offered(int version, std::int64_t from_iteration) {

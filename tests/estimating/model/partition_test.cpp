@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <filesystem>
 #include <limits>
-#include <numeric>
 #include <random>
 #include <sstream>
 #include <string>

@@ -10,7 +10,6 @@
 namespace lowgear::sampling {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 using Plan = std::vector<std::vector<std::int64_t>>;

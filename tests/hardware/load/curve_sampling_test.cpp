@@ -5,8 +5,6 @@
 
 #include <atomic>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "base/core/monotonic_clock.h"

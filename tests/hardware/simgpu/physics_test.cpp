@@ -7,7 +7,6 @@
 #include <cmath>
 #include <random>
 #include <set>
-#include <string>
 #include <vector>
 
 namespace lowgear::simgpu {

@@ -1,6 +1,5 @@
 // What planning/sharing states about jobs that share a GPU, against simulated GPUs that they share.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

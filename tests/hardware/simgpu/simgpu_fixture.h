@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "base/core/temporary_folder.h"
 #include "hardware/simgpu/simulated_machine.h"

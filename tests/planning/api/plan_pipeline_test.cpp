@@ -15,8 +15,6 @@
 #include "base/core/error_of.h"
 #include "planning/api/plan_replays.h"
 #include "planning/api/sample_pipeline.h"
-#include "planning/planner/policies/clock_choice.h"
-#include "planning/profile/example_profile.h"
 #include "planning/profile/switch_latency.h"
 
 namespace lowgear::api {

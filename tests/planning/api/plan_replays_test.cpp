@@ -8,7 +8,6 @@
 #include "base/core/error.h"
 #include "planning/api/plan_pipeline.h"
 #include "planning/api/sample_pipeline.h"
-#include "planning/planner/policies/clock_choice.h"
 
 namespace lowgear::api {
 namespace {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <utility>
-
 #include "planning/api/profiled_pipeline.h"
 #include "planning/planner/policies/sample_problem.h"
 #include "planning/schedule/generators.h"

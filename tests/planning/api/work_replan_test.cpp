@@ -10,7 +10,6 @@
 
 #include "base/core/error_of.h"
 #include "planning/api/plan_replays.h"
-#include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/sample_problem.h"
 #include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
@@ -119,7 +118,6 @@ TEST(WorkChange, RefusesWhatCannotBe) {
               HasSubstr("was measured without recomputation"));
 }
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// Three stages of four layers, the last one with a head, under 1F1B.

@@ -1,8 +1,6 @@
 #include "planning/planner/random_pipelines.h"
 
 #include <cmath>
-#include <string>
-#include <utility>
 
 #include "planning/planner/random_instances.h"
 #include "planning/schedule/generators.h"

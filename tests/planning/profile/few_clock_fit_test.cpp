@@ -7,7 +7,6 @@
 #include <cmath>
 #include <filesystem>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "base/core/error_of.h"

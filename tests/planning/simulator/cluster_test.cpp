@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ostream>
 
 #include "base/core/error.h"
@@ -17,8 +16,6 @@
 
 namespace lowgear::simulator {
 namespace {
-
-using ::testing::ElementsAre;
 
 /// Four pipelines of 10 s and 1000 J that draw 20 W in waiting; one is slowed by half.
 StragglerScenario small_scenario() {

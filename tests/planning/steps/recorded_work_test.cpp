@@ -1,6 +1,5 @@
 #include "planning/steps/recorded_work.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,5 @@
 #include "report/report/measured_timeline.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

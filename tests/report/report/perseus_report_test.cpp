@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"

@@ -6,7 +6,6 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"

@@ -1,6 +1,5 @@
 #include "rivals/evaluation/emulation.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

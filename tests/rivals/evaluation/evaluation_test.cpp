@@ -1,6 +1,5 @@
 #include "rivals/evaluation/evaluation.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

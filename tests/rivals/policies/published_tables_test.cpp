@@ -2,7 +2,6 @@
 /// absent.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <iterator>
-#include <map>
 
 #include "base/core/error_of.h"
 #include "estimating/estimator/shared_samples.h"

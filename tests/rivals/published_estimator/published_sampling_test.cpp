@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "base/core/error_of.h"
 #include "estimating/sampling/sampling_options.h"

@@ -1,6 +1,5 @@
 #include "server/fleet/control_plane.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,5 @@
 #include "server/fleet/power_shares.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -32,42 +32,13 @@ TEST(SignalPolicy, AThresholdIncludesItsValue) {
   EXPECT_EQ(policy.at(1).slowdown_pct, 0);
 }
 
-TEST(SignalPolicy, SaysWhenTheSlowdownChangesNext) {
-  const SignalPolicy policy("carbon", kDay, kTwoSteps, 600);
-  EXPECT_EQ(policy.at(-100).next_change_s, 3600);
-  EXPECT_EQ(policy.at(10).next_change_s, 3600);
-  EXPECT_EQ(policy.at(3600).next_change_s, 10800) << "280 allows what 250 allowed";
-  EXPECT_EQ(policy.at(10800).next_change_s, 14400);
-  EXPECT_EQ(policy.at(14400).next_change_s, std::nullopt);
-}
-
 TEST(SignalPolicy, AllowsNothingWhenNothingIsKnown) {
   const SignalPolicy policy("carbon", {{1000, 500}}, kTwoSteps, 600);
   EXPECT_EQ(policy.at(999).slowdown_pct, 0);
   EXPECT_EQ(policy.at(999).value, std::nullopt);
-  EXPECT_EQ(policy.at(999).next_change_s, 1000);
   EXPECT_EQ(policy.at(1000).slowdown_pct, 10);
-  EXPECT_EQ(policy.at(1000).next_change_s, 1600) << "the last point expires";
-  EXPECT_EQ(policy.at(1600).slowdown_pct, 0);
+  EXPECT_EQ(policy.at(1600).slowdown_pct, 0) << "the last point expires";
   EXPECT_EQ(policy.at(1600).value, std::nullopt);
-  EXPECT_EQ(policy.at(1600).next_change_s, std::nullopt);
-}
-
-TEST(SignalPolicy, NextChangesLeadThroughEveryChange) {
-  std::vector<SignalPoint> points;
-  for (int i = 0; i < 500; ++i) points.push_back({i * 300.0, static_cast<double>(i * i * 37 % 600)});
-  const SignalPolicy policy("carbon", points, kTwoSteps);
-  for (double time_s = -300; time_s < 500 * 300 + 7200; time_s += 100) {
-    const SignalState state = policy.at(time_s);
-    const SignalState before = policy.at(time_s - 100);
-    if (state.slowdown_pct != before.slowdown_pct) {
-      ASSERT_TRUE(before.next_change_s) << time_s;
-      EXPECT_LE(*before.next_change_s, time_s);
-      EXPECT_GT(*before.next_change_s, time_s - 100);
-    } else if (before.next_change_s) {
-      EXPECT_GE(*before.next_change_s, time_s);
-    }
-  }
 }
 
 TEST(SignalPolicy, RefusesBadSeriesSayingWhere) {

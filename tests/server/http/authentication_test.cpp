@@ -1,6 +1,5 @@
 #include "server/http/authentication.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

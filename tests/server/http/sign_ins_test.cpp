@@ -1,6 +1,5 @@
 #include "server/http/sign_ins.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>

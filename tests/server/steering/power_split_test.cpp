@@ -6,7 +6,6 @@
 #include <ClpSimplex.hpp>
 #include <CoinPackedMatrix.hpp>
 #include <algorithm>
-#include <limits>
 #include <random>
 #include <string>
 #include <vector>

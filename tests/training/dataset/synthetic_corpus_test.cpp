@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"

@@ -7,7 +7,6 @@
 #include <random>
 #include <string>
 
-#include "base/core/error.h"
 #include "base/core/error_of.h"
 #include "base/core/formats/json.h"
 #include "training/tokenizer/random_tokenizer.h"
@@ -36,7 +35,6 @@ TEST(AddedTokens, FindsNothingWhereThereIsNothing) {
 }
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Json small_json() {

@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 
-#include "base/core/error_of.h"
 #include "base/core/files/file.h"
 #include "estimating/model/config_json.h"
 #include "estimating/model/parameters.h"

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -3,9 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include <array>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"

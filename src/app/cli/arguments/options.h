@@ -4,7 +4,6 @@
 /// names the expected values.
 
 #include <CLI/CLI.hpp>
-#include <concepts>
 #include <functional>
 #include <initializer_list>
 #include <optional>

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "app/cli/arguments/options.h"
 #include "base/core/error.h"

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <limits>
 #include <new>
 #include <optional>
 #include <string>

@@ -20,7 +20,6 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/memory_files.h"
-#include "base/core/units.h"
 #include "estimating/estimator/iteration/job_estimate.h"
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/power/predicted_clocks.h"

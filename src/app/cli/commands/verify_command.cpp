@@ -11,7 +11,6 @@
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/plan/plan_folder.h"
-#include "app/cli/terminal/help.h"
 #include "app/cli/terminal/progress.h"
 #include "app/cli/text/plan_text.h"
 #include "base/core/files/folder_manifest.h"

@@ -8,7 +8,6 @@
 #include <optional>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include "app/cli/terminal/process.h"
 #include "app/operations/commands/simulated_node.h"

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
-#include <optional>
 #include <system_error>
 
 #include "app/operations/doctor/agent_reach.h"

@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstring>
 #include <optional>
-#include <string_view>
 
 #include "app/cli/terminal/progress.h"
 #include "base/core/environment.h"

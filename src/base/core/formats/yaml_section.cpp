@@ -1,7 +1,5 @@
 #include "base/core/formats/yaml_section.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace lowgear {

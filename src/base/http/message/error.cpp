@@ -1,6 +1,5 @@
 #include "base/http/message/error.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
-#include <cerrno>
 #include <utility>
 
 #include "base/core/log.h"

@@ -11,7 +11,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "base/http/message/message.h"
 #include "base/http/message/wire.h"

@@ -18,7 +18,6 @@
 #include <exception>
 #include <list>
 #include <optional>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <new>
 #include <system_error>
-#include <utility>
 
 namespace lowgear::http {
 namespace {

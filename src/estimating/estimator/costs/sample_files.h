@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "estimating/estimator/costs/operator_regressor.h"

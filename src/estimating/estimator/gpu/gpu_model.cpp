@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/text.h"
 #include "base/core/units.h"
 #include "estimating/power/gpu_file.h"
 

@@ -1,6 +1,5 @@
 #include "estimating/estimator/gpu/gpu_tables.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 

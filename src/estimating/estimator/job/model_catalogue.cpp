@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <utility>
 
 #include "estimating/estimator/gpu/catalogue_name.h"
 

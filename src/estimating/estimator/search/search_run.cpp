@@ -18,7 +18,6 @@
 #include "base/core/error.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "planning/api/profile_fitting.h"
-#include "planning/api/profiled_pipeline.h"
 
 namespace lowgear::estimator {
 namespace {

@@ -55,10 +55,6 @@ double peak_w(const PowerTrace& trace) {
   return std::ranges::max_element(trace.steps, {}, &PowerStep::power_w)->power_w;
 }
 
-double least_w(const PowerTrace& trace) {
-  return std::ranges::min_element(trace.steps, {}, &PowerStep::power_w)->power_w;
-}
-
 double mean_w(const PowerTrace& trace, double from_s, double to_s) {
   double energy_j = 0;
   for (std::size_t i = 0; i < trace.steps.size(); ++i) {
@@ -195,7 +191,6 @@ PlanPower plan_power(std::span<const PowerTrace> ranks, std::span<const GpuGroup
   const PowerTrace job = sum(all);
   power.job = scope_power(job);
   power.phase_swing_w = swing_of_phases_w(job, steady);
-  power.peak_to_trough_w = power.job.peak_w - least_w(job);
   return power;
 }
 

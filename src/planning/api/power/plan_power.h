@@ -36,7 +36,6 @@ struct PowerShare {
 [[nodiscard]] PowerTrace sum(std::span<const PowerShare> shares);
 
 [[nodiscard]] double peak_w(const PowerTrace& trace);
-[[nodiscard]] double least_w(const PowerTrace& trace);
 /// Mean over [from_s, to_s], which is within the trace and not empty.
 [[nodiscard]] double mean_w(const PowerTrace& trace, double from_s, double to_s);
 [[nodiscard]] double mean_w(const PowerTrace& trace);
@@ -81,8 +80,6 @@ struct PlanPower {
   /// Power swing between the phases of the pipeline: largest less smallest of the job's mean power while it fills,
   /// while it is steady and while it drains. A grid connection or a generator sees this once per iteration.
   double phase_swing_w = 0;
-  /// The job's highest less its lowest power at any time.
-  double peak_to_trough_w = 0;
 };
 
 /// `ranks` as `rank_power` returns them; of several plans, one after the other (and `GpuGroup::rank` counts through

@@ -1,7 +1,6 @@
 #include "planning/planner/planners/fastest_clocks.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <optional>
 #include <utility>

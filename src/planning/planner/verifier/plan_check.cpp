@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <limits>
 #include <map>
-#include <span>
 #include <utility>
 
 #include "base/core/error.h"

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "planning/planner/frontier/work_report.h"
-#include "planning/planner/policies/clock_choice.h"
 #include "rivals/policies/envpipe/critical_path.h"
 #include "rivals/policies/envpipe/envpipe_sweep.h"
 

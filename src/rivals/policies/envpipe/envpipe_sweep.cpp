@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "base/core/error.h"

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <unsupported/Eigen/NonLinearOptimization>
 
 #include "base/core/error.h"

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "planning/planner/policies/clock_choice.h"
 
 namespace lowgear::policies {
 namespace {

@@ -7,9 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <span>
 #include <system_error>
-#include <tuple>
 #include <utility>
 #include <vector>
 

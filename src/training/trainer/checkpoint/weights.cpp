@@ -1,7 +1,6 @@
 #include "training/trainer/checkpoint/weights.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,11 +10,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/files/folder_manifest.h"
 #include "base/core/formats/json.h"

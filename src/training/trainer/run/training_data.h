@@ -2,9 +2,7 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "planning/schedule/schedule.h"

@@ -13,7 +13,6 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <utility>
 
-#include "base/core/error.h"
 #include "training/trainer/transport/transport.h"
 
 namespace lowgear::trainer::compat {

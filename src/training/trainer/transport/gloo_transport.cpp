@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/core/error.h"
 #include "training/trainer/transport/compat_store.h"
 #include "training/trainer/transport/transport.h"
 

@@ -1,6 +1,5 @@
 #include "app/cli/arguments/options.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>

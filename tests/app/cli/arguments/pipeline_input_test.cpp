@@ -5,7 +5,6 @@
 
 #include <limits>
 #include <optional>
-#include <string>
 
 #include "app/cli/run_lowgear.h"
 #include "base/core/error_of.h"

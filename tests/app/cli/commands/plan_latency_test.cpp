@@ -8,7 +8,6 @@
 
 #include "app/cli/commands/plan_command_fixture.h"
 #include "app/cli/run_lowgear.h"
-#include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 
 namespace lowgear::cli {

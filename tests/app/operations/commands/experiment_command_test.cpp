@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "app/cli/run_lowgear.h"
 #include "base/core/files/file.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <string>
 #include <thread>
 
 #include "base/core/error.h"
@@ -15,7 +14,6 @@ namespace lowgear {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using ::testing::Pair;
 
 TEST(MemoryFiles, AreReadByTheirNames) {

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <ctime>
-#include <filesystem>
 #include <map>
 #include <string>
 

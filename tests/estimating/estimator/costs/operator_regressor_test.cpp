@@ -11,7 +11,6 @@
 namespace lowgear::estimator {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 double noise(std::uint64_t i) { return static_cast<double>(random_bits(i) % 2001) / 1000 - 1; }  // -1 to 1

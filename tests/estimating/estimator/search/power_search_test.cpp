@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 #include <string_view>
 
 #include "base/core/error_of.h"

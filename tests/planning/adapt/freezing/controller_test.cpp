@@ -5,11 +5,9 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include "base/core/error.h"
-#include "base/core/error_of.h"
 
 namespace lowgear::adapt::freezing {
 

@@ -26,10 +26,9 @@ double power_at(const plan::Plan& plan, const profile::StageProfile& profile, st
   return blocking_w;
 }
 
-/// Peak, least and mean of some GPUs, sampled.
+/// Peak and mean of some GPUs, sampled.
 struct Sampled {
   double peak_w = 0;
-  double least_w = std::numeric_limits<double>::infinity();
   double mean_w = 0;
 };
 
@@ -44,10 +43,7 @@ Sampled sample(const plan::Plan& plan, const profile::StageProfile& profile, con
     return power_w;
   };
   Sampled sampled;
-  const auto see = [&](double time_s) {
-    sampled.peak_w = std::max(sampled.peak_w, total_w(time_s));
-    sampled.least_w = std::min(sampled.least_w, total_w(time_s));
-  };
+  const auto see = [&](double time_s) { sampled.peak_w = std::max(sampled.peak_w, total_w(time_s)); };
   constexpr int kSamples = 5'000;
   for (int i = 0; i < kSamples; ++i) {
     const double time_s = plan.time_s * (i + 0.5) / kSamples;
@@ -76,7 +72,6 @@ TEST(PlanPower, IsWhatBruteForceSamplingFinds) {
     const Sampled job = sample(plan, profile, gpus, -1);
     EXPECT_NEAR(power.job.peak_w, job.peak_w, 1e-3);
     EXPECT_NEAR(power.job.mean_w, job.mean_w, 0.002 * job.mean_w);
-    EXPECT_NEAR(power.peak_to_trough_w, job.peak_w - job.least_w, 1e-3);
     ASSERT_EQ(power.nodes.size(), 3);
     for (const NodePower& node : power.nodes) {
       const Sampled sampled = sample(plan, profile, gpus, node.node);
@@ -127,7 +122,6 @@ TEST(PlanPower, IsBlockingPowerBetweenOps) {
   EXPECT_EQ(traces[1].steps[0].power_w, 60);
   const PlanPower power = plan_power(traces, std::vector<GpuGroup>{{0, 0, 1}, {1, 0, 1}}, steady_phase(job.plan));
   EXPECT_EQ(power.job.peak_w, 450) << "400 W and a rank that waits; the ops do not overlap";
-  EXPECT_EQ(power.peak_to_trough_w, 450 - 260);
 }
 
 TEST(PlanPower, SwingIsBetweenPhases) {

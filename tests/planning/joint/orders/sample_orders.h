@@ -1,7 +1,6 @@
 #pragma once
 
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "planning/joint/orders/joint_problem.h"

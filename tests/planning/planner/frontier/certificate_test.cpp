@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <array>
-#include <cstddef>
 #include <string>
 
 #include "base/core/error.h"

@@ -9,7 +9,6 @@
 #include <random>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "planning/planner/exact_units.h"

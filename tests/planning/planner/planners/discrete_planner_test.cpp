@@ -9,7 +9,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "planning/planner/planners/rounding.h"

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <limits>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 

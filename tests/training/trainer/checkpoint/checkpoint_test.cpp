@@ -13,7 +13,6 @@
 #include <ostream>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "base/core/error_of.h"
 #include "base/core/files/file.h"

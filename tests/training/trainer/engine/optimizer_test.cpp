@@ -8,7 +8,6 @@
 #include <mutex>
 #include <ostream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "training/trainer/state_job.h"

@@ -3,8 +3,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "training/trainer/checkpoint/weights.h"
 #include "training/trainer/model/stage.h"
 #include "training/trainer/test_models.h"

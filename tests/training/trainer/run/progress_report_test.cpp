@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
