@@ -196,46 +196,7 @@ void refuse_settings(const StageProfile& profile, std::string_view who) {
       who));
 }
 
-namespace {
-
-/// Of the stages between the first and the last one: whose ops take the median time at their highest clock.
-int middle_stage(const StageProfile& profile) {
-  std::vector<std::pair<double, int>> inner;
-  for (int stage = 1; stage + 1 < profile.stages(); ++stage) {
-    double time_s = 0;
-    for (const OpKind kind : kScheduledKinds) {
-      if (profile.has(stage, kind)) time_s += profile.at_max_clock(stage, kind).time_s;
-    }
-    inner.emplace_back(time_s, stage);
-  }
-  const auto median = inner.begin() + static_cast<std::ptrdiff_t>(inner.size() / 2);
-  std::ranges::nth_element(inner, median);
-  return median->second;
-}
-
-/// `whole` as one of `parts`, with what `end` takes beyond it.
-Measurement end_part(const Measurement& whole, const Measurement& end, int parts) {
-  Measurement part = whole;
-  part.time_s = whole.time_s / parts + (end.time_s - whole.time_s);
-  part.energy_j = whole.energy_j / parts + (end.energy_j - whole.energy_j);
-  return part;
-}
-
-/// Whether all that an end of the pipeline takes beyond the middle stage can be of one of so many parts.
-bool is_of_one_part(const StageProfile& profile, int end, int middle, int parts) {
-  constexpr double kLeast = 0.1;  // of a part
-  return std::ranges::all_of(kScheduledKinds, [&](const OpKind kind) {
-    const auto rows = profile.measurements(end, kind);
-    const auto agrees = [parts](const Measurement& row, const Measurement& whole) {
-      const Measurement part = end_part(whole, row, parts);
-      return row.clock_mhz == whole.clock_mhz && row.setting == whole.setting &&
-             part.time_s * parts > kLeast * whole.time_s && part.energy_j * parts > kLeast * whole.energy_j;
-    };
-    return rows.empty() || std::ranges::equal(rows, profile.measurements(middle, kind), agrees);
-  });
-}
-
-std::vector<int> parts_of(const StageProfile& profile, std::span<const int> rank_of_stage) {
+StageProfile with_stages_on_ranks(const StageProfile& profile, std::span<const int> rank_of_stage) {
   std::vector<int> parts(static_cast<std::size_t>(profile.stages()));
   for (const int rank : rank_of_stage) {
     if (rank < 0 || rank >= profile.stages()) {
@@ -247,41 +208,15 @@ std::vector<int> parts_of(const StageProfile& profile, std::span<const int> rank
   if (rank_of_stage.size() > static_cast<std::size_t>(kMaxStages)) {
     throw InputError(fmt::format("{} virtual stages; at most {} are supported", rank_of_stage.size(), kMaxStages));
   }
-  return parts;
-}
-
-}  // namespace
-
-StageProfile with_stages_on_ranks(const StageProfile& profile, std::span<const int> rank_of_stage) {
-  const std::vector<int> parts = parts_of(profile, rank_of_stage);
-  const int last = profile.stages() - 1;
-  const auto last_part = static_cast<int>(rank_of_stage.size()) - 1;
-  std::map<int, int> whole_of;  // by rank: the stage that its parts are of, where that is not its own
-  std::map<int, int> end_of;    // by virtual stage: the stage whose further work it does
-  if (last >= 2 && last_part > last) {
-    const int middle = middle_stage(profile);
-    for (const auto& [end, stage] : {std::pair(0, 0), std::pair(last, last_part)}) {
-      const int rank = rank_of_stage[static_cast<std::size_t>(stage)];
-      if (!is_of_one_part(profile, end, middle, parts[static_cast<std::size_t>(rank)])) continue;
-      whole_of.emplace(end, middle);
-      end_of.emplace(stage, end);
-    }
-  }
-  const auto found_or = [](const std::map<int, int>& stages, int key, int otherwise) {
-    const auto found = stages.find(key);
-    return found == stages.end() ? otherwise : found->second;
-  };
-  StageProfile virtual_profile(last_part + 1);
-  for (int stage = 0; stage <= last_part; ++stage) {
+  StageProfile virtual_profile(static_cast<int>(rank_of_stage.size()));
+  for (int stage = 0; stage < virtual_profile.stages(); ++stage) {
     const int rank = rank_of_stage[static_cast<std::size_t>(stage)];
-    const int whole_stage = found_or(whole_of, rank, rank);
-    const int end_stage = found_or(end_of, stage, whole_stage);
+    const int chunks = parts[static_cast<std::size_t>(rank)];
     for (const OpKind kind : kScheduledKinds) {
-      if (!profile.has(rank, kind)) continue;
-      const auto whole = profile.measurements(whole_stage, kind);
-      const auto end = profile.measurements(profile.has(end_stage, kind) ? end_stage : whole_stage, kind);
-      for (std::size_t row = 0; row < whole.size(); ++row) {
-        virtual_profile.add(stage, kind, end_part(whole[row], end[row], parts[static_cast<std::size_t>(rank)]));
+      for (Measurement part : profile.measurements(rank, kind)) {
+        part.time_s /= chunks;
+        part.energy_j /= chunks;
+        virtual_profile.add(stage, kind, std::move(part));
       }
     }
   }

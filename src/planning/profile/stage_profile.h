@@ -101,11 +101,9 @@ class StageProfile {
 void refuse_settings(const StageProfile& profile, std::string_view who);
 
 /// A profile of virtual stages from one of S stages, one for each rank: virtual stage v runs on rank `rank_of_stage[v]`
-/// and takes an equal part of its stage's time and energy. Of three stages or more, what the first and the last one take
-/// beyond the middle one (of median time at the highest clock), as an embedding and a head do, is of the first and the
-/// last virtual stage alone, whichever rank they run on; not where the stages have different rows, or a part would take
-/// nothing. For schedules with several stages a rank (interleaved, V) on a profile that was not measured per virtual
-/// stage. Throws InputError when a rank is not one of the profile's stages, or the stages become more than kMaxStages.
+/// and takes an equal part of its stage's time and energy. For schedules with several stages a rank (interleaved, V) on
+/// a profile that was not measured per virtual stage. Throws InputError when a rank is not one of the profile's stages,
+/// or the stages become more than kMaxStages.
 [[nodiscard]] StageProfile with_stages_on_ranks(const StageProfile& profile, std::span<const int> rank_of_stage);
 
 /// How many of the first stages have forwards only, as those whose layers are all frozen; 0 where no stage has more.

@@ -192,47 +192,6 @@ TEST(StagesOnRanks, ArePartsOfTheirRanksStage) {
   EXPECT_EQ(with_stages_on_ranks(profile, std::vector{0, 1}), profile);
 }
 
-/// Four stages of 0.06 s, the first one with 0.01 s more and the last one with 0.02 s more.
-StageProfile with_embedding_and_head() {
-  StageProfile profile(4);
-  for (int stage = 0; stage < 4; ++stage) {
-    const double more_s = stage == 0 ? 0.01 : stage == 3 ? 0.02 : 0;
-    for (const int clock_mhz : {1000, 800}) {
-      const double time_s = (0.06 + more_s) * 1000 / clock_mhz;
-      profile.add(stage, OpKind::forward, {clock_mhz, time_s, 100 * time_s});
-      if (stage > 0) profile.add(stage, OpKind::backward, {clock_mhz, 2 * time_s, 200 * time_s});
-    }
-  }
-  return profile;
-}
-
-TEST(StagesOnRanks, LeaveAnEmbeddingAndAHeadInTheFirstAndLastOne) {
-  const StageProfile profile = with_embedding_and_head();
-  const StageProfile v_shaped = with_stages_on_ranks(profile, std::vector{0, 1, 2, 3, 3, 2, 1, 0});
-  const StageProfile looped = with_stages_on_ranks(profile, std::vector{0, 1, 2, 3, 0, 1, 2, 3});
-  for (int stage = 0; stage < 8; ++stage) {
-    const double expected_s = stage == 0 ? 0.04 : stage == 7 ? 0.05 : 0.03;
-    EXPECT_NEAR(v_shaped.at_max_clock(stage, OpKind::forward).time_s, expected_s, 1e-12) << stage;
-    EXPECT_NEAR(looped.at_max_clock(stage, OpKind::forward).time_s, expected_s, 1e-12) << stage;
-    EXPECT_NEAR(looped.at_clock(stage, OpKind::forward, 800).energy_j, 125 * expected_s, 1e-9) << stage;
-  }
-  EXPECT_NEAR(v_shaped.at_max_clock(4, OpKind::backward).time_s, 0.06, 1e-12);
-  EXPECT_FALSE(v_shaped.has(7, OpKind::backward)) << "rank 0 is frozen";
-  EXPECT_NEAR(looped.at_max_clock(7, OpKind::backward).time_s, 0.1, 1e-12);
-}
-
-TEST(StagesOnRanks, AreEqualPartsWhereTheEndsHaveOtherRowsOrTakeLittle) {
-  StageProfile other_rows = with_embedding_and_head();
-  other_rows.add(3, OpKind::forward, {600, 0.2, 10});
-  EXPECT_DOUBLE_EQ(
-      with_stages_on_ranks(other_rows, std::vector{0, 1, 2, 3, 3, 2, 1, 0}).at_max_clock(3, OpKind::forward).time_s,
-      0.04);
-  StageProfile short_end(3);
-  for (int stage = 0; stage < 3; ++stage) short_end.add(stage, OpKind::forward, {1000, stage == 2 ? 0.04 : 0.1, 10});
-  EXPECT_DOUBLE_EQ(
-      with_stages_on_ranks(short_end, std::vector{0, 1, 2, 2, 1, 0}).at_max_clock(2, OpKind::forward).time_s, 0.02);
-}
-
 TEST(StagesOnRanks, RefuseARankThatWasNotProfiled) {
   const StageProfile profile(2);
   EXPECT_THAT(error_of([&] { (void)with_stages_on_ranks(profile, std::vector<int>{0, 2}); }), HasSubstr("rank 2"));
