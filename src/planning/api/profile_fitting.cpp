@@ -88,13 +88,16 @@ profile::StageProfile fit_profile(profile::StageProfile profile, const schedule:
 
 std::optional<std::string> divided_stages_note(int profiled_stages, const schedule::Schedule& schedule) {
   if (profiled_stages == schedule.stages) return std::nullopt;
+  const std::vector<int> rank_of = rank_of_stage(schedule);
   return fmt::format(
-      "{} has {} stages and the profile {}: those of a rank are assumed to be equal parts, except that the first and "
-      "the "
-      "last one take what the profile's first and last stage take beyond its middle one (an embedding, a head); "
-      "profile "
-      "these {} stages before relying on the figures",
-      schedule.name, schedule.stages, profiled_stages, schedule.stages);
+      "{} has {} stages and the profile {}: those of a rank are assumed to be equal parts{}; profile these {} stages "
+      "before relying on the figures",
+      schedule.name, schedule.stages, profiled_stages,
+      rank_of.back() == schedule.rank_count() - 1
+          ? ""
+          : fmt::format(", with an output head on rank {}, although it runs on rank {}", schedule.rank_count() - 1,
+                        rank_of.back()),
+      schedule.stages);
 }
 
 namespace {

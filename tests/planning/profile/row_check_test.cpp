@@ -142,7 +142,8 @@ TEST(CheckRows, FoldsManyRowsAboveTheLimitIntoOneLine) {
 TEST(CheckRows, FoldsManyRowsBelowWaitingIntoOneLine) {
   std::string csv = "stage,instruction,frequency,time,energy\n";
   for (int stage = 0; stage < 9; ++stage) {
-    csv += fmt::format("{0},forward,1410,0.1,30\n{0},forward,990,0.13,{1}\n", stage, stage == 3 ? 6.5 : 7.8);
+    csv += fmt::format("{0},forward,1410,0.1,30\n{0},forward,990,0.13,{1}\n{0},backward,1410,0.2,60\n", stage,
+                       stage == 3 ? 6.5 : 7.8);
   }
   EXPECT_THAT(doubts(csv, {80}), ElementsAre(AllOf(StartsWith("p.csv: 9 rows draw 50 to 60 W, less than the 80 W of"),
                                                    HasSubstr("the least at stage 3 forward, 990 MHz"))));

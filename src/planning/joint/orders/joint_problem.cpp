@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <system_error>
 
 #include "base/core/error.h"
+#include "base/core/numbers/median.h"
 #include "base/core/numbers/quantity.h"
 
 namespace lowgear::joint {
@@ -161,6 +163,21 @@ bool JointProblem::may_join() const {
     if (!profile.has(stage, OpKind::backward)) return false;
   }
   return true;
+}
+
+double JointProblem::longer_last_stage() const {
+  if (ranks() < 3) return 0;
+  std::vector<double> times_s(static_cast<std::size_t>(ranks()));
+  for (const profile::StageOp& op : profile.ops()) {
+    times_s[static_cast<std::size_t>(op.stage)] += op.measurements.front().time_s;
+  }
+  const double last_s = times_s.back();
+  return last_s / upper_median(std::span(times_s).subspan(1, times_s.size() - 2)) - 1;
+}
+
+bool JointProblem::may_be_v() const {
+  constexpr double kMostLonger = 0.1;
+  return std::abs(longer_last_stage()) <= kMostLonger;
 }
 
 profile::StageProfile JointProblem::profile_of(const schedule::Schedule& order) const {

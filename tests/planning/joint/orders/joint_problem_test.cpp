@@ -39,6 +39,18 @@ TEST(MemoryLimit, HasALowerOneOfWholeHalfRounds) {
   EXPECT_EQ(lower({}), MemoryLimit{});
 }
 
+TEST(JointProblem, IsNotOrderedInAVWhereTheLastStageTakesOtherTimes) {
+  const auto may_be_v = [](double last_s) {
+    return JointProblem{.profile = planner::modelled_profile({0.06, 0.05, 0.05, last_s}, 1305)}.may_be_v();
+  };
+  EXPECT_TRUE(may_be_v(0.05));
+  EXPECT_TRUE(may_be_v(0.054));
+  EXPECT_FALSE(may_be_v(0.06));
+  EXPECT_FALSE(may_be_v(0.04));
+  EXPECT_TRUE((JointProblem{.profile = planner::modelled_profile({0.05, 0.08}, 1305)}.may_be_v()))
+      << "no stage shows what layers take";
+}
+
 TEST(MemoryLimit, MayDifferByRankWithANumberForEach) {
   EXPECT_THAT(most_activations({{4, 2, 2}}, 3, 3, 2), ElementsAre(6, 4, 4));
   EXPECT_THAT(error_of([] { (void)most_activations({{4, 2}}, 3, 3, 2); }), HasSubstr("2 numbers for 3 ranks"));
