@@ -24,6 +24,8 @@ namespace {
 constexpr std::size_t kMaxOpsToCompare = 20'000;
 constexpr std::size_t kMaxOpsToVerify = 1'000'000;
 
+constexpr double kLeastSavingPct = 0.005;  // which is shown as 0.01 %
+
 /// What other policies plan on another thread.
 struct OtherAnswers {
   PolicyAnswers answers;
@@ -116,7 +118,7 @@ class Planning {
   /// A policy may run another order than it was given; the frontier and the bounds are then for that order.
   void choose_schedule() {
     const auto policy = options_->request.policies.make(options_->request.policy);
-    if (!policy->may_reorder() || options_->request.power_cap) return;
+    if (!policy->may_reorder()) return;
     tell("planning with " + options_->request.policy);
     planner::PlanningProblem problem = result_.pipeline.problem(progress_);
     if (options_->request.policy_steps) problem.steps = &options_->request.policy_steps;
@@ -243,8 +245,13 @@ class Planning {
                     .baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), late))};
   }
 
-  [[nodiscard]] std::string_view reason_for_no_saving() const {
+  [[nodiscard]] std::string reason_for_no_saving() const {
     if (result_.pipeline.dag.ranks == 1) return "no rank waits for another, as there is one";
+    const bool may_save_at_once = result_.shown.lower_bound_j < (1 - kLeastSavingPct / 100) * result_.baseline.energy_j;
+    if (options_->planner.switch_latency_s > 0 && may_save_at_once) {
+      return fmt::format("clocks that change {} s after their units begin are too late for units of this length",
+                         options_->planner.switch_latency_s);
+    }
     if (options_->planner.granularity == planner::PlanGranularity::per_stage_kind)
       return "every stage and kind has one clock, and some of its ops have no slack (--granularity op plans a clock "
              "for each op)";
@@ -253,9 +260,8 @@ class Planning {
 
   /// Why the shown plan saves nothing, and what to do; nothing where it saves.
   [[nodiscard]] std::optional<std::string> lack_of_saving() const {
-    constexpr double kLeastPct = 0.005;  // which is shown as 0.01 %
-    const bool saves = -change_pct(result_.baseline.energy_j, result_.shown.energy_j) >= kLeastPct;
-    const bool is_faster = result_.shown.time_s < (1 - kLeastPct / 100) * result_.baseline.time_s;
+    const bool saves = -change_pct(result_.baseline.energy_j, result_.shown.energy_j) >= kLeastSavingPct;
+    const bool is_faster = result_.shown.time_s < (1 - kLeastSavingPct / 100) * result_.baseline.time_s;
     if (saves || is_faster || options_->request.policy != planner::kLowgearPolicy || options_->request.power_cap)
       return std::nullopt;
     const std::vector<profile::StageOp> ops = result_.pipeline.profile.ops();
@@ -265,7 +271,7 @@ class Planning {
              "clocks (lowgear profile)";
     }
     const bool has_slower =
-        result_.frontier.vertices.back().energy_j < (1 - kLeastPct / 100) * result_.baseline.energy_j;
+        result_.frontier.vertices.back().energy_j < (1 - kLeastSavingPct / 100) * result_.baseline.energy_j;
     return fmt::format("the plan saves nothing in the time of full clocks: {}; {}", reason_for_no_saving(),
                        has_slower ? "allow slower iterations: a slower plan (--slowdown 2), or, for one clock that is "
                                     "found in the running job, lowgear run --search slowdown=2%"

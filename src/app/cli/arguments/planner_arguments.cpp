@@ -251,7 +251,7 @@ void add_request_options(CLI::App& app, api::PlanRequest& request) {
   app.add_option_function<std::string>(
          "--power-cap", [&request](const std::string& text) { request.power_cap = power_cap(text); },
          "Highest power of each GPU (300), or of the pipeline's GPUs together, one per rank (2400:job), in W. Makes "
-         "one plan: the fastest within the cap that is no faster than its deadline")
+         "one plan: the fastest found within the cap that is no faster than its deadline")
       ->type_name("W[:SCOPE]");
 }
 

@@ -36,8 +36,21 @@ void require_plannable(const PlanArguments& arguments, const api::PlanOptions& o
   if (arguments.perseus_plots && options.request.policy != "perseus") {
     throw InputError("--perseus-plots: give --policy perseus, whose fits and frontier they draw");
   }
+  if (options.request.power_cap && options.planner.switch_latency_s > 0) {
+    throw InputError(
+        "--power-cap: where clocks change late, an op may draw the power of the clock before: leave out "
+        "--no-ask-ahead, or give --switch-latency instant");
+  }
   if (options.request.policy == planner::kLowgearPolicy) return;
   (void)options.request.policies.make(options.request.policy);  // names those that exist
+  if (options.request.power_cap) {
+    throw InputError("--power-cap: Lowgear's planner makes the plans within a cap: leave out --policy or --power-cap");
+  }
+  if (options.planner.granularity != planner::PlanGranularity::per_op) {
+    throw InputError(
+        "--granularity stage: only the policy lowgear plans one clock per stage and direction: leave out --policy or "
+        "--granularity");
+  }
   if (arguments.deadlines.plans) {
     throw InputError(
         "--plans: only the policy lowgear makes several plans; give --deadline for one at a time, or "

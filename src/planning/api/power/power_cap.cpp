@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/core/error.h"
+#include "planning/planner/policies/clock_choice.h"
 
 namespace lowgear::api {
 namespace {
@@ -18,6 +22,8 @@ constexpr int kScannedDeadlines = 64;
 constexpr int kPowerLevels = 16;
 /// Powers come through sums of products: as much above a cap is within it.
 constexpr double kPowerTolerance = 1e-9;
+/// Times are rounded up to picoseconds: those that differ by less, relative to them, are the same.
+constexpr double kTimeTolerance = 1e-9;
 
 constexpr auto kScopes = std::to_array<std::string_view>({"gpu", "node", "job"});
 
@@ -70,33 +76,70 @@ std::string describe(const CapUse& use) {
   return fmt::format("the {} needs {:.1f} W of {:.1f} W", use.scope, use.power_w, use.cap_w);
 }
 
-/// Solves the job again and again with rows of ever less power.
+profile::StageProfile rows_where(
+    const profile::StageProfile& profile,
+    const std::function<bool(const profile::StageOp&, const profile::Measurement&)>& is_kept) {
+  profile::StageProfile rest(profile.stages());
+  for (const profile::StageOp& op : profile.ops()) {
+    for (const profile::Measurement& row : op.measurements) {
+      if (is_kept(op, row)) rest.add(op.stage, op.kind, row);
+    }
+  }
+  return rest;
+}
+
+/// The highest of an op's clocks that is at most this; its lowest where all are higher.
+int clock_up_to(std::span<const profile::Measurement> rows, int clock_mhz) {
+  for (const profile::Measurement& row : rows) {
+    if (row.clock_mhz <= clock_mhz) return row.clock_mhz;
+  }
+  return rows.back().clock_mhz;
+}
+
+/// Solves the job again and again with fewer rows.
 class CappedSearch {
  public:
   CappedSearch(const planner::PlanningProblem& problem, const CapConditions& conditions, const PowerCap& cap)
       : problem_(problem), conditions_(conditions), cap_(cap) {}
 
-  /// Looks for a faster plan, or one that fits, among those of at most this power per GPU. False when less power cannot
-  /// lead to anything faster than what is known.
-  bool try_level(double gpu_power_w, planner::PlanGranularity granularity) {
+  /// Looks for a better plan, or one that fits, among those of these rows. False when fewer rows cannot lead to
+  /// anything faster than what is known.
+  bool try_rows(profile::StageProfile rows, planner::PlanGranularity granularity) {
     planner::PlannerOptions options = conditions_.planner;
     options.granularity = granularity;
-    planner::PipelinePlanner planner(*problem_.schedule, within_gpu_power(*problem_.profile, gpu_power_w),
-                                     problem_.blocking_power_w, options, {}, problem_.progress);
+    planner::PipelinePlanner planner(*problem_.schedule, rows, problem_.blocking_power_w, options, {},
+                                     problem_.progress);
     const double known_s = fits() ? best_->plan.plan.time_s : std::numeric_limits<double>::infinity();
-    if (planner.fastest_s() >= known_s) return false;
+    if (planner.fastest_s() > known_s * (1 + kTimeTolerance)) return false;
     const double fastest_s = std::max(planner.fastest_s(), conditions_.wanted_deadline_s);
     const DeadlineRange range{fastest_s, std::max(fastest_s, std::min(planner.slowest_s(), known_s))};
     const auto plan_for = [&](double deadline_s) {
       if (problem_.progress != nullptr) problem_.progress->update("looking for a plan within the power cap", -1);
       return powered(planner.plan(deadline_s));
     };
-    if (keep(search_deadlines(plan_for, range, cap_))) best_level_w_ = gpu_power_w;
-    return !fits() || best_->plan.plan.time_s > conditions_.wanted_deadline_s;
+    if (keep(search_deadlines(plan_for, range, cap_))) best_rows_ = std::move(rows);
+    return may_be_faster();
   }
 
-  /// Power per GPU of the best plan's rows at most.
-  [[nodiscard]] double best_level_w() const { return best_level_w_; }
+  /// Tries every clock for all ops together, which draws the same of every rank.
+  void try_common_clocks() {
+    std::set<int> clocks_mhz;
+    for (const profile::StageOp& op : problem_.profile->ops()) {
+      for (const profile::Measurement& row : op.measurements) clocks_mhz.insert(row.clock_mhz);
+    }
+    for (const int clock_mhz : clocks_mhz) {
+      if (!keep(at_common_clock(clock_mhz))) continue;
+      best_rows_ = rows_where(*problem_.profile, [&](const profile::StageOp& op, const profile::Measurement& row) {
+        return row.clock_mhz <= clock_up_to(op.measurements, clock_mhz);
+      });
+    }
+  }
+
+  [[nodiscard]] bool may_be_faster() const {
+    return !fits() || best_->plan.plan.time_s > conditions_.wanted_deadline_s;
+  }
+  /// Those that the best plan was found among.
+  [[nodiscard]] const profile::StageProfile& best_rows() const { return best_rows_; }
   [[nodiscard]] const CapSearch& best() const { return *best_; }
 
  private:
@@ -106,11 +149,33 @@ class CappedSearch {
     return {std::move(plan), std::move(power)};
   }
 
+  [[nodiscard]] CapSearch at_common_clock(int clock_mhz) const {
+    std::vector<int> clocks_mhz;
+    for (const schedule::ComputeOp& op : problem_.dag->ops) {
+      clocks_mhz.push_back(clock_up_to(problem_.profile->measurements(op.stage, op.kind), clock_mhz));
+    }
+    const simulator::Timeline timeline = replay_clocks(problem_, clocks_mhz);
+    PoweredPlan made =
+        powered(plan_of_replay(std::string(planner::kLowgearPolicy), problem_, timeline,
+                               planner::fastest_settings(*problem_.dag, *problem_.profile, std::move(clocks_mhz))));
+    const CapUse use = tightest(made.power, cap_);
+    return {std::move(made), use};
+  }
+
   bool keep(CapSearch found) {
-    const bool is_better = !best_ || (found.use.fits() ? !fits() || found.plan.plan.time_s < best_->plan.plan.time_s
-                                                       : !fits() && found.use.share < best_->use.share);
-    if (is_better) best_ = std::move(found);
-    return is_better;
+    if (best_ && !is_better(found)) return false;
+    best_ = std::move(found);
+    return true;
+  }
+
+  /// Than the best: nearer to the cap; or within it and faster, or as fast as that or as wanted and of less energy.
+  [[nodiscard]] bool is_better(const CapSearch& found) const {
+    if (found.use.fits() != fits()) return found.use.fits();
+    if (!fits()) return found.use.share < best_->use.share;
+    const double found_s = std::max(found.plan.plan.time_s, conditions_.wanted_deadline_s);
+    const double best_s = std::max(best_->plan.plan.time_s, conditions_.wanted_deadline_s);
+    if (std::abs(found_s - best_s) > kTimeTolerance * best_s) return found_s < best_s;
+    return found.plan.plan.energy_j < best_->plan.plan.energy_j;
   }
 
   [[nodiscard]] bool fits() const { return best_ && best_->use.fits(); }
@@ -119,7 +184,7 @@ class CappedSearch {
   const CapConditions& conditions_;
   const PowerCap& cap_;
   std::optional<CapSearch> best_;
-  double best_level_w_ = 0;
+  profile::StageProfile best_rows_;
 };
 
 }  // namespace
@@ -204,13 +269,9 @@ CapSearch search_deadlines(const PlanForDeadline& plan_for, const DeadlineRange&
 }
 
 profile::StageProfile within_gpu_power(const profile::StageProfile& profile, double limit_w) {
-  profile::StageProfile rest(profile.stages());
-  for (const auto& [stage, kind, rows] : profile.ops()) {
-    for (const profile::Measurement& row : rows) {
-      if (power_w(row) <= limit_w * (1 + kPowerTolerance)) rest.add(stage, kind, row);
-    }
-  }
-  return rest;
+  return rows_where(profile, [&](const profile::StageOp& /*op*/, const profile::Measurement& row) {
+    return power_w(row) <= limit_w * (1 + kPowerTolerance);
+  });
 }
 
 CappedPlan plan_within_cap(const planner::PlanningProblem& problem, const CapConditions& conditions,
@@ -229,15 +290,16 @@ CappedPlan plan_within_cap(const planner::PlanningProblem& problem, const CapCon
                                       powers.least_w, *cap.watts, std::ceil(powers.least_w))};
   }
   CappedSearch search(problem, conditions, cap);
-  if (search.try_level(highest_w, conditions.planner.granularity)) {
-    for (int level = 1; level < kPowerLevels; ++level) {
+  const profile::StageProfile allowed = within_gpu_power(*problem.profile, highest_w);
+  if (search.try_rows(allowed, conditions.planner.granularity)) {
+    search.try_common_clocks();
+    for (int level = 1; level < kPowerLevels && search.may_be_faster(); ++level) {
       const double gpu_power_w = highest_w - (highest_w - powers.least_w) * level / (kPowerLevels - 1);
-      if (!search.try_level(gpu_power_w, planner::PlanGranularity::per_stage_kind)) break;
+      const profile::StageProfile rows = within_gpu_power(*problem.profile, gpu_power_w);
+      if (!search.try_rows(rows, planner::PlanGranularity::per_stage_kind)) break;
     }
-    if (search.best_level_w() < highest_w &&
-        conditions.planner.granularity != planner::PlanGranularity::per_stage_kind) {
-      static_cast<void>(search.try_level(search.best_level_w(), conditions.planner.granularity));
-    }
+    const profile::StageProfile best_rows = search.best_rows();
+    if (best_rows != allowed) static_cast<void>(search.try_rows(best_rows, conditions.planner.granularity));
   }
   const CapSearch& best = search.best();
   if (!best.use.fits()) {

@@ -100,10 +100,12 @@ TEST_F(PlanInput, WarnsOfUnitsThatCannotBe) {
 }
 
 TEST_F(PlanInput, SaysWhyAPlanSavesNothing) {
-  const auto notes = [&](const std::string& rows, const std::string& granularity = "op") {
+  const auto notes = [&](const std::string& rows, const std::vector<std::string>& changes = {}) {
     const std::string profile = write_text(folder_ / "one.csv", "stage,instruction,frequency,time,energy\n" + rows);
-    const ProgramResult result = run_lowgear({"plan", "--profile", profile, "--microbatches", "4", "--blocking-power",
-                                              "70", "--out", out(), "--granularity", granularity});
+    std::vector<std::string> words{"plan", "--profile", profile, "--microbatches", "4", "--blocking-power",
+                                   "70",   "--out",     out()};
+    words.insert(words.end(), changes.begin(), changes.end());
+    const ProgramResult result = run_lowgear(words);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result.err;
   };
@@ -113,10 +115,12 @@ TEST_F(PlanInput, SaysWhyAPlanSavesNothing) {
               testing::AllOf(HasSubstr("no rank waits for another, as there is one"),
                              HasSubstr("lowgear run --search slowdown=2%")));
   EXPECT_THAT(text("report.html"), HasSubstr("the plan saves nothing"));
-  EXPECT_THAT(notes(full + "0,forward,1000,0.11,20\n0,backward,1000,0.22,40\n1,forward,1400,0.1,30\n"
-                           "1,backward,1400,0.2,60\n1,forward,1000,0.11,20\n1,backward,1000,0.22,40\n",
-                    "stage"),
-              HasSubstr("every stage and kind has one clock"));
+  const std::string two_stages = full +
+                                 "0,forward,1000,0.11,20\n0,backward,1000,0.22,40\n1,forward,1400,0.1,30\n"
+                                 "1,backward,1400,0.2,60\n1,forward,1000,0.11,20\n1,backward,1000,0.22,40\n";
+  EXPECT_THAT(notes(two_stages, {"--granularity", "stage"}), HasSubstr("every stage and kind has one clock"));
+  EXPECT_THAT(notes(two_stages, {"--switch-latency", "2s", "--no-ask-ahead"}),
+              HasSubstr("clocks that change 2 s after their units begin are too late"));
   EXPECT_THAT(plan().err, testing::Not(HasSubstr("saves nothing")));
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/core/error_of.h"
 #include "planning/api/small_job.h"
+#include "planning/planner/policies/clock_choice.h"
 
 namespace lowgear::api {
 namespace {
@@ -148,6 +149,21 @@ TEST(PlanWithinCap, IsNeverSlowerThanTheBestOfTheFrontier) {
     const PoweredPlan* scanned = fastest_within(plans, caps[i]);
     if (scanned == nullptr) continue;
     EXPECT_LE(capped.plan->plan.time_s, scanned->plan.time_s * (1 + kMissed)) << i;
+  }
+}
+
+TEST(PlanWithinCap, IsNeverSlowerThanOneClockForAllOps) {
+  const SmallJob job;
+  const planner::PlanningProblem problem{&job.schedule, &job.dag, &job.profile, job.blocking_power_w};
+  for (const profile::Measurement& row : job.profile.measurements(0, OpKind::forward)) {
+    const std::vector<int> clocks_mhz(job.dag.ops.size(), row.clock_mhz);
+    const plan::Plan plan = plan_of_replay("max", problem, replay_clocks(problem, clocks_mhz), clocks_mhz);
+    const auto traces = rank_power(plan, job.profile, job.blocking_power_w);
+    const double peak_w = plan_power(traces, job.conditions.gpus, steady_phase(plan)).job.peak_w;
+    const CappedPlan capped = job.within({.scope = CapScope::job, .watts = peak_w});
+    ASSERT_TRUE(capped.plan) << row.clock_mhz << " MHz: " << capped.reason;
+    EXPECT_LE(capped.plan->plan.time_s, plan.time_s * (1 + 1e-9)) << row.clock_mhz;
+    EXPECT_LE(capped.plan->power.job.peak_w, peak_w * (1 + 1e-9)) << row.clock_mhz;
   }
 }
 
