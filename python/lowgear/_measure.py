@@ -66,8 +66,8 @@ def measure(name: str = "", *, gpu: Optional[str] = None, synchronize: bool = Tr
 
     After the block `energy` has the fields of Measurement: `simulated`, `energy_source` (the GPU's counter, or its power
     readings) and more. Where energy cannot be measured, `energy_j` is None, `problem` says why, and a LowgearWarning
-    once. Blocks may overlap and need no agent. Blocks of less than a second have large errors, as GPUs count energy in
-    steps of some 100 ms.
+    once. Blocks may overlap and need no agent. The error of a counted energy is a bound: some 10 % of a block of 1 s, and
+    below 1 % from 30 s on, as GPUs count energy in steps of some 100 ms.
 
     Args:
         gpu: UUID of another GPU. By default that of PyTorch, or else that of CUDA_VISIBLE_DEVICES and the local rank.

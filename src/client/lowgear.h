@@ -261,7 +261,7 @@ typedef struct lowgear_measurement {
   size_t struct_size; /* set by the caller */
   double time_s;
   double energy_j;
-  double energy_uncertainty_j; /* +-, of the counter's steps (an H100's advances every 100 ms), or of power readings */
+  double energy_uncertainty_j; /* +-: a bound by the counter's steps (every 100 ms on an H100), or of power readings */
   double mean_power_w;
   double peak_power_w;
   double mean_sm_clock_mhz;

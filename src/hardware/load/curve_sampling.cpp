@@ -60,7 +60,8 @@ class CurveSampler {
       : run_(&run),
         begin_s_(monotonic_s()),
         meter_(run.system, {&run.gpu},
-               {.observer = [this](std::size_t /*gpu*/, const measure::GpuSample& sample) { readings_.add(sample); }}) {
+               {.edge_power = measure::EdgePower::recent,
+                .observer = [this](std::size_t /*gpu*/, const measure::GpuSample& sample) { readings_.add(sample); }}) {
   }
 
   [[nodiscard]] std::optional<curve::CurveSample> sample(const curve::CurveLoad& load) {

@@ -26,7 +26,7 @@ EnergyMeter::EnergyMeter(const gpu::GpuSystem& system, std::vector<gpu::Gpu*> gp
       options_(std::move(options)),
       gpus_(gpus.empty() ? all_gpus(system) : std::move(gpus)),
       cpus_(std::move(cpus)) {
-  for (gpu::Gpu* gpu : gpus_) meters_.emplace_back(*gpu);
+  for (gpu::Gpu* gpu : gpus_) meters_.emplace_back(*gpu, options_.edge_power);
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 

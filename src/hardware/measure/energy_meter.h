@@ -23,6 +23,7 @@ struct EnergyMeterOptions {
   double period_s = 0.047;
   /// How long `await_ready` waits for the counters to show two steps.
   double ready_timeout_s = 1;
+  EdgePower edge_power = EdgePower::any_seen;
   /// Called by the meter's thread with every sample of the GPU with this index among those that are measured; may be
   /// empty.
   std::function<void(std::size_t gpu, const GpuSample& sample)> observer = {};
@@ -31,8 +32,8 @@ struct EnergyMeterOptions {
 /// Measures energy, power, clocks and throttling of GPUs over windows, which may overlap. A thread of its own reads the
 /// GPUs; `begin` and `end` take microseconds. Safe from any thread.
 ///
-/// The counter of an H100 advances every 100 ms, so a window of 10 s is known to about 0.5 %, one of 1 s to some per
-/// cent; every measurement states its own uncertainty. Power readings would not be better: A100 and H100 sample power
+/// The counter of an H100 advances every 100 ms, so a window of 10 s is known to about 1 %, one of 1 s to some 10 %;
+/// every measurement states its own uncertainty. Power readings would not be better: A100 and H100 sample power
 /// during a quarter of the time (arXiv 2312.02741).
 class EnergyMeter {
  public:

@@ -31,7 +31,7 @@ void EnergyTrack::add(double time_s, double energy_j, double time_error_s) {
 
 void EnergyTrack::start_over() {
   const int run = run_ + 1;
-  *this = {};
+  *this = EnergyTrack(edge_power_);
   run_ = run;
 }
 
@@ -46,7 +46,10 @@ void EnergyTrack::add_step(Range time_s, double energy_j) {
   if (steps_.size() > kRememberedSteps) steps_.pop_front();
   narrow_down();
   if (!is_first) {
-    powers_w_.push_back((energy_j - last_step_energy_j_) / (static_cast<double>(passed) * period_s_.middle()));
+    const double power_w = (energy_j - last_step_energy_j_) / (static_cast<double>(passed) * period_s_.middle());
+    const Range seen = seen_power_w_.value_or(Range{.low = power_w, .high = power_w});
+    seen_power_w_ = Range{.low = std::min(seen.low, power_w), .high = std::max(seen.high, power_w)};
+    powers_w_.push_back(power_w);
     if (powers_w_.size() > kRememberedPowers) powers_w_.pop_front();
   }
   last_step_energy_j_ = energy_j;
@@ -96,9 +99,11 @@ void EnergyTrack::narrow_down() {
   last_step_s_ = last.time_s;
 }
 
-double EnergyTrack::power_spread_w() const {
+EnergyTrack::Range EnergyTrack::edge_power_w() const {
+  if (edge_power_ == EdgePower::any_seen) return *seen_power_w_;
   const auto [least, most] = std::ranges::minmax(powers_w_);
-  return most - least;
+  const double half_spread_w = (most - least) / 2;
+  return {.low = powers_w_.back() - half_spread_w, .high = powers_w_.back() + half_spread_w};
 }
 
 std::optional<EnergyEstimate> EnergyTrack::at(double time_s) const {
@@ -107,10 +112,14 @@ std::optional<EnergyEstimate> EnergyTrack::at(double time_s) const {
   const double longest_s = std::max(kLongestStepS, kMostPeriodsWithoutStep * period_s_.middle());
   if (time_s - last_step_s_.middle() > longest_s) time_s = last_step_s_.middle();
   const double since_step_s = std::max(0.0, time_s - last_step_s_.middle());
+  const Range edge_w = edge_power_w();
+  const auto off_j = [&](double edge_power_w) {
+    return std::abs(edge_power_w - power_w) * since_step_s + edge_power_w * last_step_s_.half_width();
+  };
   return EnergyEstimate{
       .time_s = time_s,
       .energy_j = last_step_energy_j_ + power_w * since_step_s,
-      .uncertainty_j = power_w * last_step_s_.half_width() + power_spread_w() / 2 * since_step_s,
+      .uncertainty_j = std::max(off_j(edge_w.low), off_j(edge_w.high)),
       .run = run_,
   };
 }
@@ -329,11 +338,13 @@ CounterReading counter_reading(const GpuSample& sample) {
           .power_w = sample.power_w};
 }
 
-GpuMeter::GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features, const CounterTraits& traits)
+GpuMeter::GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features, const CounterTraits& traits,
+                   EdgePower edge_power)
     : identity_(std::move(identity)),
       counter_(features[static_cast<std::size_t>(gpu::GpuFeature::energy_counter)]),
       traits_(traits),
-      check_(traits) {}
+      check_(traits),
+      track_(edge_power) {}
 
 void GpuMeter::add(const GpuSample& sample) {
   if (!sample.problem.empty()) problem_ = gpu::without_gpu_name(sample.problem, identity_.uuid);

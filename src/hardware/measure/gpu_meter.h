@@ -12,11 +12,18 @@
 
 namespace lowgear::measure {
 
+/// What a GPU may draw between the counter's last step and the edge of a window.
+enum class EdgePower : unsigned char {
+  recent,    ///< about that of the last second: work that has settled, and iterations, each of which has the next
+             ///< one's error with the other sign
+  any_seen,  ///< that of any step so far: a window after a pause, or with one at its end
+};
+
 /// An energy with its uncertainty.
 struct EnergyEstimate {
   double time_s = 0;  ///< of the reading
   double energy_j = 0;
-  double uncertainty_j = 0;  ///< half the width of the possible range
+  double uncertainty_j = 0;  ///< how far off it can be
   int run = 0;               ///< number of restarts of the counter: energies of different runs do not compare
 };
 
@@ -26,9 +33,12 @@ struct EnergyEstimate {
 /// A step that is seen between two readings happened somewhere between them. As steps are evenly spaced, all recent
 /// ones together narrow down the time of the last to some milliseconds, when readings fall at changing phases of the
 /// steps. Since then, energy is taken to grow with the power of the last whole step, for a few periods. That is right
-/// for a load that begins or ends with a window: the power just before a window's edge is the power up to it.
+/// for a load that begins or ends with a window. Where it changed between that step and the edge, the counter has not
+/// shown it yet: the uncertainty covers the powers of its `EdgePower`.
 class EnergyTrack {
  public:
+  explicit EnergyTrack(EdgePower edge_power = EdgePower::recent) : edge_power_(edge_power) {}
+
   /// A reading of the counter, taken within `time_error_s` of `time_s`. Times rise; a reading that is missing makes for
   /// a longer step. A counter that falls (the driver was loaded anew) starts the track over.
   void add(double time_s, double energy_j, double time_error_s = 0);
@@ -60,11 +70,13 @@ class EnergyTrack {
   };
 
   void add_step(Range time_s, double energy_j);
-  [[nodiscard]] double power_spread_w() const;
+  [[nodiscard]] Range edge_power_w() const;
   [[nodiscard]] long periods_since_last(const Range& time_s) const;
   [[nodiscard]] Range period_range() const;
   void narrow_down();
 
+  EdgePower edge_power_;
+  std::optional<Range> seen_power_w_;  ///< of all steps
   int run_ = 0;
   std::optional<Reading> last_reading_;
   std::deque<Step> steps_;  ///< the recent ones, as the readings bracketed them
@@ -157,9 +169,11 @@ class GpuWindow {
 /// Measures windows from the samples of one GPU. Has no thread and no clock: callers pass rising times.
 class GpuMeter {
  public:
-  GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features, const CounterTraits& traits = {});
+  GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features, const CounterTraits& traits = {},
+           EdgePower edge_power = EdgePower::recent);
   /// Asks the GPU for its traits.
-  explicit GpuMeter(gpu::Gpu& gpu) : GpuMeter(gpu.identity(), gpu.features(), counter_traits(gpu)) {}
+  explicit GpuMeter(gpu::Gpu& gpu, EdgePower edge_power = EdgePower::recent)
+      : GpuMeter(gpu.identity(), gpu.features(), counter_traits(gpu), edge_power) {}
 
   void add(const GpuSample& sample);
   /// The counter has shown two steps, or there is none: a window that begins now is measured at full precision.

@@ -207,6 +207,37 @@ TEST(GpuMeter, TenSecondsOfLoadAreKnownToOnePerCentAtAnyPhase) {
   }
 }
 
+/// The counter shows neither the pause between two loads nor the one at the window's end before the window ends.
+TEST(GpuMeter, IsWithinItsUncertaintyAfterAPauseAndWithOneAtItsEnd) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> pause_s(0, 0.15);
+  std::uniform_real_distribution<double> share(1, 1.6);
+  for (int round = 0; round < 100; ++round) {
+    const double begin_s = 3 + share(random);
+    const LoadedGpu before{.load_start_s = 2, .load_end_s = begin_s - pause_s(random)};
+    const double longest_s = round % 2 == 0 ? 1 : 10;
+    const LoadedGpu block{.load_start_s = begin_s, .load_end_s = begin_s + longest_s * share(random)};
+    const double end_s = block.load_end_s + (round % 3 == 0 ? 0 : pause_s(random));
+    const auto energy_j = [&](double time_s) {
+      return before.energy_j(time_s) + block.energy_j(time_s) - block.idle_w * time_s;
+    };
+    GpuMeter meter(identity(), all_features(), {}, EdgePower::any_seen);
+    std::optional<GpuWindow> window;
+    for (double time_s = pause_s(random); time_s <= end_s; time_s += 0.047) {
+      if (!window && time_s > begin_s) window = meter.begin(begin_s);
+      GpuSample sample = block.sample(time_s);
+      sample.energy_j = energy_j(std::floor(time_s * 10 + 1e-9) / 10);
+      sample.power_w.reset();
+      meter.add(sample);
+      if (window) window->add(sample);
+    }
+    const GpuMeasurement result = meter.measure(*window, end_s);
+    const double off_j = result.energy_j.value() - (energy_j(end_s) - energy_j(begin_s));
+    EXPECT_LE(std::abs(off_j), result.energy_uncertainty_j.value()) << round;
+    EXPECT_LT(*result.energy_uncertainty_j, 2 * 0.16 * (block.load_w - block.idle_w)) << round;
+  }
+}
+
 TEST(GpuMeter, ThePeakIsNotBelowTheMean) {
   // The load is over between two readings: only the counter has seen it.
   const LoadedGpu gpu{.load_start_s = 5.05, .load_end_s = 5.95};

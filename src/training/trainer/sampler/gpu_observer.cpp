@@ -13,6 +13,8 @@ namespace {
 /// Power of a GPU follows its load within some 100 ms.
 constexpr double kSettleS = 0.3;
 
+const measure::EnergyMeterOptions kSettledWork = {.edge_power = measure::EdgePower::recent};
+
 long runs_in(double time_s, double run_s) {
   constexpr double kMostRuns = 1e7;
   return static_cast<long>(std::clamp(std::ceil(time_s / std::max(run_s, 1e-9)), 1.0, kMostRuns));
@@ -32,10 +34,10 @@ GpuObserver::GpuObserver(int local_rank, const Environment& environment)
     : own_system_(gpu::open_nvml()),
       system_(own_system_.get()),
       gpu_(&client::choose_gpu(*system_, local_rank, environment)),
-      meter_(*system_, {gpu_}) {}
+      meter_(*system_, {gpu_}, kSettledWork) {}
 
 GpuObserver::GpuObserver(const gpu::GpuSystem& system, gpu::Gpu& gpu)
-    : system_(&system), gpu_(&gpu), meter_(system, {&gpu}) {}
+    : system_(&system), gpu_(&gpu), meter_(system, {&gpu}, kSettledWork) {}
 
 std::optional<double> GpuObserver::clock_mhz() {
   if (!works(*gpu_, gpu::GpuFeature::sm_clock)) return std::nullopt;
