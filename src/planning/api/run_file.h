@@ -60,6 +60,12 @@ struct JointPoint {
 [[nodiscard]] std::vector<JointPoint> joint_frontier(
     std::span<const std::vector<simulator::PipelineFigures>> frontiers);
 
+/// What `run.json` of a plan of changed work states in addition.
+struct ChangedLayers {
+  std::vector<int> counts;  ///< by rank, or by stage where the plan's order was kept and a rank has several
+  bool alike = true;        ///< all layers changed alike: a stage's costs still divide evenly by its layers
+};
+
 /// `run.json` (`lowgear.run/1`, docs/formats.md): what an output folder was made from and how, apart from the profile,
 /// the schedule and the plans, which have files of their own.
 struct RunFile {
@@ -79,6 +85,7 @@ struct RunFile {
   std::vector<ComparisonRow> policies;          ///< *replayed*, for the report
   std::vector<std::string> warnings;
   std::optional<JointRun> joint = {};  ///< where the order was free
+  std::optional<ChangedLayers> layers = {};
 };
 
 /// `per_op`, `per_stage_kind`.

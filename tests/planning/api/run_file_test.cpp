@@ -96,6 +96,7 @@ RunFile sample_run() {
                    .peak_activations = 8},
                   {.policy = "envpipe", .time_s = 1.6, .energy_j = 18, .switches = 3, .own_order = true}};
   run.warnings = {"careful"};
+  run.layers = {.counts = {13, 11}, .alike = false};
   return run;
 }
 
@@ -142,6 +143,7 @@ TEST(RunFile, SaysWhereItIsWrong) {
   EXPECT_THAT(error_with("frontier_method", "guess"), HasSubstr("exact or sandwich"));
   EXPECT_THAT(error_with("epsilon", 7), HasSubstr("$.epsilon"));
   EXPECT_THAT(error_with("policies", Json::array({1})), HasSubstr("$.policies[0]"));
+  EXPECT_THAT(error_with("layers", {{"counts", {1, 2, 3}}, {"alike", true}}), HasSubstr("$.layers.counts"));
 }
 
 }  // namespace
