@@ -269,6 +269,7 @@ std::string write_run(const RunFile& run) {
                {"epsilon", run.epsilon},
                {"granularity", name(run.granularity)},
                {"late_by_s", run.late_by_s},
+               {"clock_lead_s", run.clock_lead_s},
                {"policies", policies},
                {"warnings", run.warnings}};
   if (run.asked_deadline_s) json["asked_deadline_s"] = *run.asked_deadline_s;
@@ -300,6 +301,7 @@ RunFile read_run(std::string_view text, const std::string& source) {
   run.epsilon = number_in(document.at("epsilon"), 0, 1);
   run.granularity = one_of(document.at("granularity"), kGranularities);
   run.late_by_s = number_in(document.at("late_by_s"), 0, kMaxTimeS);
+  if (document.has("clock_lead_s")) run.clock_lead_s = number_in(document.at("clock_lead_s"), 0, kMaxTimeS);
   if (document.has("asked_deadline_s")) {
     run.asked_deadline_s = number_in(document.at("asked_deadline_s"), 0, std::numeric_limits<double>::max());
   }

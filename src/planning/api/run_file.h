@@ -81,6 +81,7 @@ struct RunFile {
   double epsilon = 0;                                               ///< asked of the sandwich
   planner::PlanGranularity granularity = planner::PlanGranularity::per_op;
   double late_by_s = 0;                         ///< how long after its unit begins a clock changes; 0: in time
+  double clock_lead_s = 0;                      ///< of all plans (`plan::Plan`)
   std::optional<double> asked_deadline_s = {};  ///< where one plan was asked for
   std::vector<ComparisonRow> policies;          ///< *replayed*, for the report
   std::vector<std::string> warnings;

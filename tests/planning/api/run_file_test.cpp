@@ -86,6 +86,7 @@ RunFile sample_run() {
   run.epsilon = 0.001;
   run.granularity = planner::PlanGranularity::per_stage_kind;
   run.late_by_s = 0.015;
+  run.clock_lead_s = 0.025;
   run.asked_deadline_s = 1.25;
   run.policies = {{.policy = "max",
                    .time_s = 1.5,
