@@ -375,6 +375,7 @@ RunFile run_file_of(const ProfiledPipeline& pipeline, planner::FrontierMethod me
   run.epsilon = options.planner.epsilon;
   run.granularity = options.planner.granularity;
   run.late_by_s = options.planner.switch_latency_s;
+  run.clock_lead_s = options.clock_lead_s;
   return run;
 }
 

@@ -191,10 +191,13 @@ Json to_json(const JointRun& joint) {
   return json;
 }
 
+std::vector<int> read_layer_counts(const JsonView& view) {
+  return read_array<int>(view, [](const JsonView& count) { return count.integer_in(1, profile::kMaxStages); });
+}
+
 PartitionRun read_partition(const JsonView& view, int ranks) {
   const auto layers = [ranks](const JsonView& of) {
-    std::vector<int> counts =
-        read_array<int>(of, [](const JsonView& count) { return count.integer_in(1, profile::kMaxStages); });
+    std::vector<int> counts = read_layer_counts(of);
     if (counts.size() != static_cast<std::size_t>(ranks)) {
       of.fail(fmt::format("expected the layers of each of {} ranks", ranks));
     }
@@ -266,10 +269,12 @@ std::string write_run(const RunFile& run) {
                {"epsilon", run.epsilon},
                {"granularity", name(run.granularity)},
                {"late_by_s", run.late_by_s},
+               {"clock_lead_s", run.clock_lead_s},
                {"policies", policies},
                {"warnings", run.warnings}};
   if (run.asked_deadline_s) json["asked_deadline_s"] = *run.asked_deadline_s;
   if (run.joint) json["joint"] = to_json(*run.joint);
+  if (run.layers) json["layers"] = {{"counts", run.layers->counts}, {"alike", run.layers->alike}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
@@ -296,12 +301,21 @@ RunFile read_run(std::string_view text, const std::string& source) {
   run.epsilon = number_in(document.at("epsilon"), 0, 1);
   run.granularity = one_of(document.at("granularity"), kGranularities);
   run.late_by_s = number_in(document.at("late_by_s"), 0, kMaxTimeS);
+  if (document.has("clock_lead_s")) run.clock_lead_s = number_in(document.at("clock_lead_s"), 0, kMaxTimeS);
   if (document.has("asked_deadline_s")) {
     run.asked_deadline_s = number_in(document.at("asked_deadline_s"), 0, std::numeric_limits<double>::max());
   }
   run.policies = read_array<ComparisonRow>(document.at("policies"), read_policy);
   run.warnings = read_array<std::string>(document.at("warnings"), [](const JsonView& view) { return view.text(); });
   if (document.has("joint")) run.joint = read_joint(document.at("joint"), run.stages);
+  if (document.has("layers")) {
+    const JsonView layers = document.at("layers");
+    run.layers = {.counts = read_layer_counts(layers.at("counts")), .alike = layers.at("alike").boolean()};
+    const std::size_t counts = run.layers->counts.size();
+    if (counts == 0 || counts % static_cast<std::size_t>(run.stages) != 0) {
+      layers.at("counts").fail(fmt::format("expected the layers of each of {} ranks, or of their stages", run.stages));
+    }
+  }
   return run;
 }
 

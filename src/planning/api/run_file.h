@@ -60,6 +60,12 @@ struct JointPoint {
 [[nodiscard]] std::vector<JointPoint> joint_frontier(
     std::span<const std::vector<simulator::PipelineFigures>> frontiers);
 
+/// What `run.json` of a plan of changed work states in addition.
+struct ChangedLayers {
+  std::vector<int> counts;  ///< by rank, or by stage where the plan's order was kept and a rank has several
+  bool alike = true;        ///< all layers changed alike: a stage's costs still divide evenly by its layers
+};
+
 /// `run.json` (`lowgear.run/1`, docs/formats.md): what an output folder was made from and how, apart from the profile,
 /// the schedule and the plans, which have files of their own.
 struct RunFile {
@@ -75,10 +81,12 @@ struct RunFile {
   double epsilon = 0;                                               ///< asked of the sandwich
   planner::PlanGranularity granularity = planner::PlanGranularity::per_op;
   double late_by_s = 0;                         ///< how long after its unit begins a clock changes; 0: in time
+  double clock_lead_s = 0;                      ///< of all plans (`plan::Plan`)
   std::optional<double> asked_deadline_s = {};  ///< where one plan was asked for
   std::vector<ComparisonRow> policies;          ///< *replayed*, for the report
   std::vector<std::string> warnings;
   std::optional<JointRun> joint = {};  ///< where the order was free
+  std::optional<ChangedLayers> layers = {};
 };
 
 /// `per_op`, `per_stage_kind`.

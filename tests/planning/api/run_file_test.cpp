@@ -86,6 +86,7 @@ RunFile sample_run() {
   run.epsilon = 0.001;
   run.granularity = planner::PlanGranularity::per_stage_kind;
   run.late_by_s = 0.015;
+  run.clock_lead_s = 0.025;
   run.asked_deadline_s = 1.25;
   run.policies = {{.policy = "max",
                    .time_s = 1.5,
@@ -96,6 +97,7 @@ RunFile sample_run() {
                    .peak_activations = 8},
                   {.policy = "envpipe", .time_s = 1.6, .energy_j = 18, .switches = 3, .own_order = true}};
   run.warnings = {"careful"};
+  run.layers = {.counts = {13, 11}, .alike = false};
   return run;
 }
 
@@ -142,6 +144,7 @@ TEST(RunFile, SaysWhereItIsWrong) {
   EXPECT_THAT(error_with("frontier_method", "guess"), HasSubstr("exact or sandwich"));
   EXPECT_THAT(error_with("epsilon", 7), HasSubstr("$.epsilon"));
   EXPECT_THAT(error_with("policies", Json::array({1})), HasSubstr("$.policies[0]"));
+  EXPECT_THAT(error_with("layers", {{"counts", {1, 2, 3}}, {"alike", true}}), HasSubstr("$.layers.counts"));
 }
 
 }  // namespace

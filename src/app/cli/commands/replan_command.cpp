@@ -28,15 +28,16 @@
 #include "planning/profile/layers/layer_profile.h"
 #include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
+#include "planning/schedule/schedule.h"
 
 namespace lowgear::cli {
 namespace {
 
 /// The plan that a job follows: the one that the report of a folder shows, of a given order or of a searched one.
 struct FollowedPlan {
-  api::RunContents contents;                            ///< profile and schedule are those of the plan's order
-  std::optional<profile::StageProfile> by_rank;         ///< one stage for each rank; empty: not known
-  std::optional<profile::Partition> moved_layers = {};  ///< by rank, where the planner has moved layers
+  api::RunContents contents;                      ///< profile and schedule are those of the plan's order
+  std::optional<profile::StageProfile> by_rank;   ///< one stage for each rank; empty: not known
+  std::optional<profile::Partition> layers = {};  ///< as the planner has moved them, `api::ChangedLayers::counts`
 };
 
 /// The changed work with a free order.
@@ -47,14 +48,15 @@ struct FreeOrderChange {
   bool keep_partition = false;
 };
 
-profile::Partition partition_by_rank(const FollowedPlan& plan, const std::string& layers) {
-  const int ranks = plan.contents.schedule.rank_count();
-  if (!plan.moved_layers) return partition_from_layers(layers, ranks);
-  const profile::Partition& moved = *plan.moved_layers;
-  const bool is_sum = layers == fmt::to_string(std::accumulate(moved.begin(), moved.end(), 0));
-  if (is_sum || layers == fmt::format("{}", fmt::join(moved, ","))) return moved;
-  throw InputError(fmt::format("--layers {}: the plan's layers are {} by rank, as it has moved them; give their sum",
-                               layers, fmt::join(moved, ",")));
+/// `--layers` (`partition_from_layers`) for that many ranks or stages; of a plan that states its layers, those. Throws
+/// InputError when it states others.
+profile::Partition stated_layers(const FollowedPlan& plan, const std::string& layers, int count) {
+  if (!plan.layers) return partition_from_layers(layers, count);
+  const profile::Partition& stated = *plan.layers;
+  const bool is_sum = layers == fmt::to_string(std::accumulate(stated.begin(), stated.end(), 0));
+  if (is_sum || layers == fmt::format("{}", fmt::join(stated, ","))) return stated;
+  throw InputError(fmt::format("--layers {}: the plan's layers are {}, as it has moved them; give their sum", layers,
+                               fmt::join(stated, ",")));
 }
 
 void require_backwards(const JointInput& input, const profile::Partition& partition) {
@@ -68,34 +70,54 @@ void require_backwards(const JointInput& input, const profile::Partition& partit
   }
 }
 
-/// Throws InputError when the folder is not one that `lowgear plan` has written.
+/// Costs of layers are those of their stage in equal parts, which they no longer are where some of them were changed.
+void require_layers_alike(const api::RunFile& run, const std::string& folder) {
+  if (!run.layers || run.layers->alike) return;
+  throw InputError(
+      fmt::format("{}: some of its layers are frozen or scaled already ({}); give the folder of the plan before that, "
+                  "and state all changes",
+                  folder, run.command));
+}
+
+/// Throws InputError when the folder is not one that `lowgear plan` has written, or some of its layers are changed.
 FollowedPlan read_followed_plan(const std::filesystem::path& folder) {
   FollowedPlan plan;
   if (!is_joint_folder(folder)) {
     plan.contents = read_run_contents(read_plan_folder(folder), folder);
+    require_layers_alike(plan.contents.run, folder.string());
     if (plan.contents.schedule.stages == plan.contents.schedule.rank_count()) plan.by_rank = plan.contents.profile;
+    if (plan.contents.run.layers) plan.layers = plan.contents.run.layers->counts;
     return plan;
   }
   const planner::JointFolder files = read_joint_folder(folder);
   plan.contents = api::read_joint_contents(files);
+  const api::RunFile& run = plan.contents.run;
+  require_layers_alike(run, folder.string());
   plan.by_rank = profile::read_profile_file(files.profile.text, files.profile.name).profile;
-  const std::optional<api::PartitionRun>& partition = plan.contents.run.joint->partition;
-  if (partition) plan.moved_layers = partition->chosen;
+  if (run.layers) plan.layers = run.layers->counts;
+  if (run.joint->partition) plan.layers = run.joint->partition->chosen;
   return plan;
 }
 
-/// The layers of every stage of the plan's order, from `--layers` (`partition_from_layers`); where the planner has
-/// moved layers, `layers` has to be their sum, or the partition that the planner has chosen. Throws InputError when it
-/// is not, or when a rank has several stages and layers that they cannot have equal parts of.
+/// The layers of every stage of the plan's order. Throws InputError as `stated_layers` does, and when a rank has
+/// several stages and layers that they cannot have equal parts of.
 profile::Partition followed_partition(const FollowedPlan& plan, const std::string& layers) {
   const schedule::Schedule& order = plan.contents.schedule;
+  const profile::Partition stated = stated_layers(plan, layers, order.stages);
+  if (stated.size() == static_cast<std::size_t>(order.stages)) return stated;
   const int chunks = order.stages / order.rank_count();
-  if (chunks == 1) return partition_by_rank(plan, layers);
-  if (!plan.moved_layers) return partition_from_layers(layers, order.stages);
-  throw InputError(fmt::format(
-      "the plan's order {} has {} stages on each rank, in equal parts of layers that the planner has moved: give "
-      "--schedule auto",
-      order.name, chunks));
+  profile::Partition parts;
+  for (const int rank : rank_of_stage(order)) {
+    const int of_rank = stated.at(static_cast<std::size_t>(rank));
+    if (of_rank % chunks != 0) {
+      throw InputError(fmt::format(
+          "the plan's order {} has {} stages on each rank, and its layers, {} by rank, are no such parts: give "
+          "--schedule auto",
+          order.name, chunks, fmt::join(stated, ",")));
+    }
+    parts.push_back(of_rank / chunks);
+  }
+  return parts;
 }
 
 /// What to plan jointly: the changed work on the layers of the plan, from where the search moves them on. Where those
@@ -111,7 +133,7 @@ JointInput joint_input(const FollowedPlan& plan, const FreeOrderChange& change) 
                     plan.contents.schedule.name));
   }
   const int ranks = plan.contents.schedule.rank_count();
-  profile::Partition partition = partition_by_rank(plan, change.work.layers);
+  profile::Partition partition = stated_layers(plan, change.work.layers, ranks);
   const profile::StageProfile measured =
       change.backward_split ? api::split_backward(*plan.by_rank, *change.backward_split) : *plan.by_rank;
   const profile::LayerProfile layers = layer_profile_of(measured, partition);
@@ -214,6 +236,15 @@ void take_clocks_of(const api::RunContents& contents, PlannerArguments& planner,
   planner.switch_latency.complete_for_plan({});
 }
 
+api::ChangedLayers changed_layers(const WorkChangeArguments& arguments, profile::Partition counts) {
+  const int layers = std::accumulate(counts.begin(), counts.end(), 0);
+  const api::WorkChange change = work_change(arguments, layers);
+  const bool alike = change.frozen_layers == 0 && std::ranges::all_of(change.scales, [&](const api::LayerScale& scale) {
+                       return scale.begin == 0 && scale.end == layers;
+                     });
+  return {.counts = std::move(counts), .alike = alike};
+}
+
 /// The new work as `lowgear plan` would write it.
 void write_plan_folder(const ReplanArguments& arguments, const api::RunContents& contents,
                        const api::WorkReplan& replan, Progress& progress, Console& console) {
@@ -221,6 +252,7 @@ void write_plan_folder(const ReplanArguments& arguments, const api::RunContents&
   PlanArguments plan;
   plan.out = arguments.out;
   plan.command = arguments.command;
+  plan.changed_layers = changed_layers(arguments.change, work.partition);
   plan.deadlines.deadline_s = work.plan.deadline_s;
   plan.pipeline.gpu_name = contents.chosen.gpu_name;
   PipelineInput input;
@@ -278,6 +310,8 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
   PlanArguments plan;
   plan.out = arguments.out;
   plan.command = arguments.command;
+  plan.changed_layers =
+      changed_layers(arguments.change, stated_layers(before, arguments.change.layers, contents.schedule.rank_count()));
   plan.deadlines = deadlines_of(arguments, contents, input.problem.microbatches);
   plan.pipeline.gpu_name = contents.chosen.gpu_name;
   take_clocks_of(contents, plan.planner, input.switch_latency_s);

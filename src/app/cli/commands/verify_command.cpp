@@ -51,8 +51,8 @@ std::vector<std::string> missing_files(const std::string& folder) {
 }
 
 constexpr std::string_view kFilesText =
-    "  files     all listed files exist; contents of report.html and other files without figures of the proof are not "
-    "checked\n";
+    "  files     all listed files exist; contents of report.html, other policies' figures in run.json, and other files "
+    "without figures of the proof are not checked\n";
 
 /// The folder's report, and the plan that `lowgear plan` showed.
 struct Verified {

@@ -196,6 +196,7 @@ PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, Stag
   run.version = version();
   run.command = arguments.command;
   run.profile = input.file.source;
+  run.layers = arguments.changed_layers;
   files.add_result(summary.result, run, input.file.switch_latency_s);
   if (is_quick_to_verify(summary.result.pipeline, summary.result.plans.size())) {
     summary.verified = verified(files.texts(), progress);
@@ -321,6 +322,8 @@ JointPlanSummary make_joint_plans(const PlanArguments& arguments, JointInput inp
   }
   for (const api::PlannedOrder& order : result.orders) files.add_order(order, run_file_of(order, options));
   api::RunFile run = run_file_of(result, options);
+  run.layers = arguments.changed_layers;
+  if (run.layers && run.joint->partition) run.layers->counts = run.joint->partition->chosen;
   files.add_run(run, result);
   if (is_quick_to_verify(result)) summary.verified = verified(files.texts(), progress);
   api::RunContents contents = api::read_joint_contents(files.texts());

@@ -16,6 +16,7 @@
 #include "planning/api/joint_plan.h"
 #include "planning/api/plan_pipeline.h"
 #include "planning/api/plan_request.h"
+#include "planning/api/run_file.h"
 #include "planning/plan/plan.h"
 #include "planning/planner/verifier/verify.h"
 #include "planning/profile/profile_file.h"
@@ -44,6 +45,7 @@ struct PlanArguments {
   std::string command;                                    ///< the command line, for the report
   std::optional<std::string> memory_limit;                ///< of a free order or of `envpipe`; empty: not given
   std::optional<std::string> layers;                      ///< of a free order whose layers may move; empty: they stay
+  std::optional<api::ChangedLayers> changed_layers = {};  ///< of a plan of changed work
 };
 
 /// The options of the planner that the arguments state. Throws InputError when they contradict each other.

@@ -52,6 +52,7 @@ RunSettings read_run_settings(std::string_view text, const std::string& source) 
   if (!run.exact) run.epsilon = number_in(document.at("epsilon"), 0, 1);
   run.per_stage_kind = is_second(document.at("granularity"), "per_op", "per_stage_kind");
   run.late_by_s = number_in(document.at("late_by_s"), 0, kMaxTimeS);
+  if (document.has("clock_lead_s")) run.clock_lead_s = number_in(document.at("clock_lead_s"), 0, kMaxTimeS);
   if (document.has("asked_deadline_s")) {
     run.asked_deadline_s = number_in(document.at("asked_deadline_s"), 0, std::numeric_limits<double>::max());
   }
@@ -129,6 +130,10 @@ class PlanCheck {
     if (plan.policy != basis_.run.policy || plan.schedule != basis_.run.schedule ||
         plan.microbatches != basis_.run.microbatches) {
       fail("policy, schedule or number of microbatches are not those of the run");
+    }
+    if (!is_close(plan.clock_lead_s, basis_.run.clock_lead_s)) {
+      fail(fmt::format("its clocks are requested {} s ahead, and run.json states {} s; plan again", plan.clock_lead_s,
+                       basis_.run.clock_lead_s));
     }
     compare("the deadline", plan.deadline_s, row_.deadline_s, plan.deadline_s);
   }

@@ -85,7 +85,24 @@ TEST_F(ReplanCommand, WritesAFolderThatVerifies) {
   ASSERT_EQ(replan({"--freeze", "8", "--keep-partition", "--out", new_out()}).exit_code, 0);
   EXPECT_EQ(run_lowgear({"verify", new_out()}).exit_code, 0);
   EXPECT_THAT(read_file(folder_ / "new" / "schedule.csv"), testing::Not(HasSubstr("1B")));
-  EXPECT_THAT(refusal_of({"plan", "--change", new_out(), "--layers", "12"}), HasSubstr("frozen already"));
+  EXPECT_THAT(refusal_of({"plan", "--change", new_out(), "--layers", "12"}),
+              HasSubstr("new: some of its layers are frozen or scaled already (lowgear plan --change"));
+}
+
+TEST_F(ReplanCommand, RemembersThePartitionOfAPlanOfChangedWork) {
+  const Json scaled =
+      json_of({"plan", "--change", out(), "--layers", "2,5,5", "--scale", "0-11=0.8", "--out", new_out()});
+  EXPECT_NE(scaled.at("after").at("partition"), "custom:0,4,8,12") << "equal parts need no memory";
+  const Json again = json_of({"plan", "--change", new_out(), "--layers", "12", "--freeze", "3"});
+  EXPECT_EQ(again.at("before").at("partition"), scaled.at("after").at("partition"));
+  const Json layers = parse_json(read_file(folder_ / "new" / "run.json"), "run").at("layers");
+  EXPECT_EQ(layers.at("alike"), true);
+  EXPECT_THAT(refusal_of({"plan", "--change", new_out(), "--layers", "9"}),
+              HasSubstr("as it has moved them; give their sum"));
+
+  EXPECT_EQ(replan({"--scale", "0-3=0.8", "--out", new_out()}).exit_code, 0);
+  EXPECT_THAT(refusal_of({"plan", "--change", new_out(), "--layers", "12", "--freeze", "3"}),
+              HasSubstr("give the folder of the plan before that, and state all changes"));
 }
 
 TEST_F(ReplanCommand, AsksForClocksAsFarAheadAsThePlanBefore) {
@@ -190,6 +207,7 @@ TEST_F(ReplanWithFreeOrder, StartsFromASearchedPlanWhoseLayersHaveMoved) {
   EXPECT_EQ(layers, 12);
   const ProgramResult verified = run_lowgear({"verify", new_out()});
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  EXPECT_THAT(refusal_of({"plan", "--change", new_out(), "--layers", "12"}), HasSubstr("frozen or scaled already"));
   EXPECT_THAT(refusal_of({"plan", "--change", joint, "--layers", "13"}),
               HasSubstr("as it has moved them; give their sum"));
   const ProgramResult kept = run_lowgear({"plan", "--change", joint, "--layers", "12", "--freeze", "2"});

@@ -301,8 +301,15 @@ const auto kPlanTampering = std::to_array<Tampering>({
        scale_member(plan_text(f), "deadline_s", 0.9);
        scale_cell(f.plans_table.text, 2, 1, 0.9);
      }},
+    {"OtherLead",
+     [](PlanFolder& f) { plan_text(f).insert(plan_text(f).find("  \"switches\""), "  \"clock_lead_s\": 0.1,\n"); }},
     {"LeadOfAWholeIteration",
-     [](PlanFolder& f) { plan_text(f).insert(plan_text(f).find("  \"switches\""), "  \"clock_lead_s\": 9,\n"); }},
+     [](PlanFolder& f) {
+       for (PlanFolder::File& plan : f.plans) {
+         plan.text.insert(plan.text.find("  \"switches\""), "  \"clock_lead_s\": 9,\n");
+       }
+       replace(f.run.text, "late_by_s", "\"late_by_s", "\"clock_lead_s\": 9, \"late_by_s");
+     }},
     {"BoundAndGapInBothPlaces",
      [](PlanFolder& f) {
        scale_member(plan_text(f), "lower_bound_j", 1 + 1e-6);
