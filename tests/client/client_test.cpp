@@ -257,7 +257,7 @@ TEST_F(ClientTest, SaysWhyTheAgentRefuses) {
   const std::string gpu = client->status().gpu_uuid;
   EXPECT_THROW(client->load_plan(plan(), 1, false), Error);
   client.reset();
-  const std::string line = "lowgear: warning: no plan is followed on " + gpu + ": another job has it. ";
+  const std::string line = "lowgear: warning: no plan is followed on " + gpu + ": another job has it\n";
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr(line)) << "each rank names its own GPU";
   EXPECT_EQ(said.find(line), said.rfind(line)) << "said once";
