@@ -289,6 +289,12 @@ TEST_F(ClientTest, KeepsARecordForAnEndWithoutAWord) {
   }
   EXPECT_EQ(record(), "") << "it has left its last line";
   EXPECT_EQ(read_file(mark), "plans were followed in 1 of 1 iterations\n");
+  options_.agent_socket = folder_ / "no.sock";
+  Client client(options_, marked_);
+  EXPECT_THROW(client.load_plan(plan(), 1, false), Error);
+  run_units(client, 1);
+  EXPECT_TRUE(eventually([&] { return record().starts_with("no plan was followed in 1 iterations: no agent"); }))
+      << record();
 }
 
 TEST_F(ClientTest, IsNamedWithoutAServerWhereItLeavesNoWord) {
