@@ -42,7 +42,7 @@ void PlanFollowing::end(State state, std::string_view reason) {
   state_ = state;
   reason_ = as_told(reason);
   if (lease_ != nullptr) lease_->withdraw(reason_);
-  if (served_ != nullptr) served_->set_refusal(fitting_text(reason_, protocol::kMaxNameBytes));
+  tell_server();
 }
 
 void PlanFollowing::follow_again() {
@@ -52,7 +52,19 @@ void PlanFollowing::follow_again() {
   state_ = State::follows;
   reason_.clear();
   if (lease_ != nullptr) lease_->ask_again();
-  if (served_ != nullptr) served_->set_refusal({});
+  tell_server();
+}
+
+void PlanFollowing::set_lease_problem(std::string_view problem) {
+  const std::lock_guard lock(mutex_);
+  lease_problem_ = problem.empty() ? "" : as_told(problem);
+  tell_server();
+}
+
+/// The mutex is held.
+void PlanFollowing::tell_server() {
+  if (served_ == nullptr) return;
+  served_->set_refusal(fitting_text(reason_.empty() ? lease_problem_ : reason_, protocol::kMaxNameBytes));
 }
 
 void PlanFollowing::require() const {
@@ -70,6 +82,13 @@ namespace {
 /// Longest that the training thread is taken to need between reading the clock and marking what it read it for.
 constexpr std::uint64_t kMarkingNs = 100'000'000;
 constexpr std::size_t kMaxBatchRecords = std::size_t{1} << 20;
+constexpr const char* kDryRun = "the agent changed no clocks, as it runs with --no-writes";
+
+/// Of a rank whose iterations all ran without a plan; `others`: of which some are known to have had another purpose.
+std::string text_of_unfollowed(std::uint64_t iterations, const std::string& others, const std::string& problem) {
+  if (others.empty()) return fmt::format("{} in {} iterations: {}", kNoPlanFollowed, iterations, problem);
+  return fmt::format("of {} iterations none followed a plan: {}; {}", iterations, others.substr(2), problem);
+}
 
 std::uint64_t event_time_ns() noexcept { return static_cast<std::uint64_t>(monotonic_ns()); }
 
@@ -165,26 +184,29 @@ void Client::watch_recording() {
 }
 
 /// Says once that the agent has gone, and once that it is back: the first rank of each machine, for all of them. Each
-/// rank says that its own GPU is refused: another process holds it.
+/// rank says that its own GPU is refused, as another process holds it, and that it has become free; so does the server
+/// learn it.
 void Client::watch_agent() {
   if (!lease_ || !(had_plan_ || log_)) return;
   const LeaseState state = lease_->state();
   const LeaseState before = std::exchange(lease_state_, state);
   if (state == before) return;
   const std::string& gpu = gpu_.gpu->identity().uuid;
+  const AgentLeaseStatus status = lease_->status();
   const bool speaks = options_.rank.local_rank == 0 && (served_ || had_plan_);
+  if (state == LeaseState::held) {
+    following_->set_lease_problem(status.dry_run && before != LeaseState::none ? kDryRun : "");
+  }
   if (state == LeaseState::refused) {
-    fmt::print(
-        stderr,
-        "lowgear: warning: no plan is followed on {}: {}. The energy of all that runs on this GPU counts as this "
-        "job's\n",
-        gpu, lease_->status().problem);
+    fmt::print(stderr, "lowgear: warning: no plan is followed on {}: {}{}\n", gpu, status.problem,
+               recording_ ? ". In this recording, the energy of all that runs on this GPU counts as this job's" : "");
+    following_->set_lease_problem(status.problem);
   } else if (state == LeaseState::held && before == LeaseState::refused) {
-    fmt::print(stderr, "lowgear: warning: the agent leases {} now\n", gpu);
+    fmt::print(stderr, "lowgear: info: the agent leases {} now\n", gpu);
   } else if (state == LeaseState::lost && speaks) {
-    fmt::print(stderr, "lowgear: warning: {}; training continues without plans\n", lease_->status().problem);
+    fmt::print(stderr, "lowgear: warning: {}; training continues without plans\n", status.problem);
   } else if (state == LeaseState::held && before == LeaseState::lost && speaks) {
-    fmt::print(stderr, "lowgear: warning: the agent leases the GPU again\n");
+    fmt::print(stderr, "lowgear: info: the agent leases the GPU again\n");
   }
 }
 
@@ -202,10 +224,14 @@ void Client::keep_record() {
   if (iterations == 0 || now - recorded_at_ < std::chrono::seconds(1)) return;
   recorded_at_ = now;
   const ServedRankStatus served = served_ ? served_->status() : ServedRankStatus{};
+  const std::uint64_t planned = had_plan_ ? marks_->written().planned_iterations() : served.planned;
+  const std::string others = had_plan_ ? "" : served.other_iterations(iterations);
+  const std::string why = why_unfollowed(served, lease_ ? lease_->status() : AgentLeaseStatus{});
   const std::string next = beside_mark(".next-");
-  std::ofstream(next) << fmt::format("plans were followed in {} of {} iterations{}\n",
-                                     had_plan_ ? marks_->written().planned_iterations() : served.planned, iterations,
-                                     had_plan_ ? "" : served.other_iterations(iterations));
+  std::ofstream(next) << (planned == 0 && !why.empty() ? text_of_unfollowed(iterations, others, why)
+                                                       : fmt::format("plans were followed in {} of {} iterations{}",
+                                                                     planned, iterations, others))
+                      << '\n';
   std::error_code unknown;
   std::filesystem::rename(next, beside_mark(kRecordInfix), unknown);
 }
@@ -291,7 +317,9 @@ protocol::RankSpec Client::registration() const {
   rank.clocks_mhz = gpu_clocks_mhz();
   if (works(*gpu_.gpu, gpu::GpuFeature::power_limits)) rank.power_limit_w = gpu_.gpu->power_limits().enforced_w;
   const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
-  rank.follows_plans = lease.has_lease && !lease.dry_run;
+  // It refuses plans until the agent leases the GPU to it.
+  const bool is_held_elsewhere = lease_ && lease_->state() == LeaseState::refused && !rank.clocks_mhz.empty();
+  rank.follows_plans = is_held_elsewhere || (lease.has_lease && !lease.dry_run);
   return rank;
 }
 
@@ -465,6 +493,18 @@ std::string Client::problem(const AgentLeaseStatus& lease) const {
   return options_.rank.conflict;
 }
 
+/// As server, agent and program say it; empty: none does.
+std::string Client::why_unfollowed(const ServedRankStatus& served, const AgentLeaseStatus& lease) const {
+  // What to do about the server was said when it was first asked.
+  std::string problem = served.server.problem.substr(0, served.server.problem.find("; "));
+  std::string here = following_->why_not();
+  if (here.empty()) here = this->problem(lease);
+  if (here.empty()) here = lease.missed;
+  // Both have to be mended before a plan is followed.
+  if (!here.empty()) problem += (problem.empty() ? "" : "; ") + here;
+  return problem;
+}
+
 std::string Client::followed() {
   if (!served_ && !had_plan_ && !step_note_) return "";
   constexpr int kMostWaits = 20;
@@ -476,14 +516,9 @@ std::string Client::followed() {
     served = served_->status();
   }
   const Status now = status();
-  const char* const dry = now.dry_run ? "; the agent changed no clocks, as it runs with --no-writes" : "";
-  // What to do about the server was said when it was first asked.
-  std::string problem = now.server_problem.substr(0, now.server_problem.find("; "));
+  const std::string dry = now.dry_run ? fmt::format("; {}", kDryRun) : "";
   const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
-  std::string here = now.not_following.empty() ? this->problem(lease) : now.not_following;
-  if (here.empty()) here = lease.missed;
-  // Both have to be mended before a plan is followed.
-  if (!here.empty()) problem += (problem.empty() ? "" : "; ") + here;
+  std::string problem = why_unfollowed(served, lease);
   if (step_note_) {
     const std::uint64_t planned = marks_->written().planned_iterations();
     const std::string why = planned == 0 && !problem.empty() ? ": " + problem : "";
@@ -507,8 +542,7 @@ std::string Client::followed() {
   } else if (problem.empty()) {
     problem = "the server says why: GET /v1/jobs, or its dashboard if it has one (lowgear serve --listen)";
   }
-  if (others.empty()) return fmt::format("{} in {} iterations: {}", kNoPlanFollowed, iterations, problem);
-  return fmt::format("of {} iterations none followed a plan: {}; {}", iterations, others.substr(2), problem);
+  return text_of_unfollowed(iterations, others, problem);
 }
 
 Status Client::status() {

@@ -43,6 +43,8 @@ class PlanFollowing {
   void stop() { end(State::stopped, "the program has stopped following"); }
   /// Throws LeaseRefused after `refuse`.
   void follow_again();
+  /// Why the agent sets no clocks for the time being, for the server; empty: it does.
+  void set_lease_problem(std::string_view problem);
   /// Throws LeaseRefused where plans are not followed.
   void require() const;
   /// Why plans are not followed; empty: they are.
@@ -52,12 +54,14 @@ class PlanFollowing {
   enum class State : unsigned char { follows, stopped, refused };
 
   void end(State state, std::string_view reason);
+  void tell_server();
 
   AgentLease* lease_;
   ServedRank* served_;
-  mutable std::mutex mutex_;  ///< of the two below, and held while they change, so that the others see one order
+  mutable std::mutex mutex_;  ///< of all below, and held while they change, so that the others see one order
   State state_ = State::follows;
   std::string reason_;
+  std::string lease_problem_;
 };
 
 /// The server that plans this job; docs/server-api.md.
@@ -277,6 +281,7 @@ class Client {
   void refuse_what_differs();
   [[nodiscard]] std::uint64_t lost() const;
   [[nodiscard]] std::string problem(const AgentLeaseStatus& lease) const;
+  [[nodiscard]] std::string why_unfollowed(const ServedRankStatus& served, const AgentLeaseStatus& lease) const;
 
   Options options_;
   std::uint64_t start_ns_;

@@ -255,7 +255,7 @@ TEST_F(ClientTest, SaysWhyTheAgentRefuses) {
   const std::string gpu = client->status().gpu_uuid;
   EXPECT_THROW(client->load_plan(plan(), 1, false), Error);
   client.reset();
-  const std::string line = "lowgear: warning: no plan is followed on " + gpu + ": another job has it. ";
+  const std::string line = "lowgear: warning: no plan is followed on " + gpu + ": another job has it\n";
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr(line)) << "each rank names its own GPU";
   EXPECT_EQ(said.find(line), said.rfind(line)) << "said once";
@@ -287,6 +287,12 @@ TEST_F(ClientTest, KeepsARecordForAnEndWithoutAWord) {
   }
   EXPECT_EQ(record(), "") << "it has left its last line";
   EXPECT_EQ(read_file(mark), "plans were followed in 1 of 1 iterations\n");
+  options_.agent_socket = folder_ / "no.sock";
+  Client client(options_, marked_);
+  EXPECT_THROW(client.load_plan(plan(), 1, false), Error);
+  run_units(client, 1);
+  EXPECT_TRUE(eventually([&] { return record().starts_with("no plan was followed in 1 iterations: no agent"); }))
+      << record();
 }
 
 TEST_F(ClientTest, IsNamedWithoutAServerWhereItLeavesNoWord) {

@@ -148,7 +148,9 @@ void Job::take_refusal(RegisteredRank& rank, const std::string& refusal, double 
   outbox_.send(ServerEvent::plans_refused, reason, now_s);
   if (record_.state() == JobState::registering) return;
   JobTransitions transitions(record_, outbox_, now_s);
-  if (record_.ranks.followers() > 0) return transitions.end_trials();
+  const bool is_measured = record_.state() == JobState::baseline || record_.state() == JobState::profiling;
+  const bool measures_every_stage = !is_measured || record_.ranks.text_of_refusing_stage().empty();
+  if (record_.ranks.followers() > 0 && measures_every_stage) return transitions.end_trials();
   transitions.lose_followers(reason);
 }
 
@@ -289,6 +291,11 @@ void Job::end(ServerEvent event, std::string why, double now_s) {
   record_.status.finished_s = now_s;
   record_.history.end();
   while (const auto iteration = record_.history.next(now_s)) count(*iteration, now_s);
+  if (!record_.invalid.empty()) {
+    StoredUsage marked{.row = {}, .last_iteration = 0, .ends_invalid = true};
+    marked.row.job = record_.id;
+    outbox_.changes().store.usage.push_back(std::move(marked));
+  }
   if (const auto& left_out = record_.history.left_out()) outbox_.decide("reports", text_of(*left_out), now_s);
   outbox_.decide("finish", why, now_s);
   JobTransitions(record_, outbox_, now_s).enter(JobState::finished, why);

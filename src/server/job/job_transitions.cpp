@@ -85,8 +85,8 @@ void JobTransitions::begin(const MeasuredProfiles& profiles) {
   if (job_.plans_itself()) return observe("the job plans its own steps");
   if (job_.ranks.common_clocks().empty()) {
     return observe(
-        "no clock can be set on the ranks of every stage: no agent, a GPU that its agent has leased to another "
-        "process, or different GPUs");
+        "no clock could be set at the start on the ranks of every stage: no agent, or different GPUs; the job runs at "
+        "full clocks until it is started again");
   }
   const auto known = profiles.find(profile_key(job_));
   if (known != profiles.end()) return take(known->second);
@@ -111,6 +111,9 @@ void JobTransitions::observe(std::string reason, std::optional<double> retry_aft
 }
 
 void JobTransitions::measure_baseline() {
+  if (std::string why = job_.ranks.text_of_refusing_stage(); !why.empty()) {
+    return observe(std::move(why), kRefusedRetryS);
+  }
   enter(JobState::baseline, "measures iterations at full clocks, for comparison");
   issue(baseline_plan(job_.layout, job_.ranks.common_clocks().front()));
   job_.baseline.begin(job_.plan_version(), now_s_);  // a profile that failed may have left one of another time
@@ -188,7 +191,7 @@ void JobTransitions::watch() {
   }
   if (job_.state() == JobState::profiling) carry_out(job_.profiling.watch(profiled(), outbox_, now_s_));
   if (job_.state() != JobState::observing || !status.retry_s || now_s_ < *status.retry_s) return;
-  if (job_.ranks.followers() == 0) return;
+  if (job_.ranks.followers() == 0 || !job_.ranks.text_of_refusing_stage().empty()) return;
   status.retry_s.reset();
   if (status.plan_failed) return replan("planning is tried again");
   if (job_.planning.model() || !job_.spec.profiling) return measure_baseline();

@@ -187,6 +187,20 @@ std::size_t RankRegistry::followers() const {
       std::ranges::count_if(ranks_, [](const auto& rank) { return rank && rank->follows_plans(); }));
 }
 
+std::string RankRegistry::text_of_refusing_stage() const {
+  std::map<int, const RegisteredRank*> refusing;
+  for (const auto& rank : ranks_) {
+    if (rank && rank->spec.follows_plans && !rank->finished) refusing.try_emplace(rank->spec.pp_rank, &*rank);
+  }
+  for (const auto& rank : ranks_) {
+    if (rank && rank->follows_plans()) refusing.erase(rank->spec.pp_rank);
+  }
+  if (refusing.empty()) return "";
+  const RegisteredRank& first = *refusing.begin()->second;
+  return fmt::format("rank {} follows no plans: {}; nor does another rank of its stage", first.spec.rank,
+                     first.refusal);
+}
+
 std::vector<int> RankRegistry::common_clocks() const {
   std::vector<bool> followed(static_cast<std::size_t>(parallel_.pp), false);
   std::optional<std::vector<int>> common;

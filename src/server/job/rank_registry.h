@@ -110,6 +110,8 @@ class RankRegistry {
   [[nodiscard]] bool shares_with_other_jobs() const;
   /// Ranks that follow plans, do not refuse to, and have not finished.
   [[nodiscard]] std::size_t followers() const;
+  /// Why a stage has ranks that refuse plans, and none that follows them; empty: there is no such stage.
+  [[nodiscard]] std::string text_of_refusing_stage() const;
 
   /// Clocks that the GPUs of all ranks that could follow plans support, highest first; empty when some stage has no
   /// rank that could.

@@ -64,6 +64,8 @@ StoreTables::Writes::Writes(Database& database)
             "iterations = iterations + ?7, measured = measured + ?8, time_s = time_s + ?9, "
             "energy_j = energy_j + ?10, energy_variance = energy_variance + ?11, "
             "doubtful_j = doubtful_j + ?12"),
+      uncompared(database,
+                 "UPDATE usage SET baseline_time_s = 0, baseline_error_j = 0, doubtful_j = energy_j WHERE job = ?1"),
       budget_use(database,
                  "INSERT INTO budget_uses (time_s, budget, limit_w, planned_w, assumed_w, measured_w, measured_gpus, "
                  "held_w, kept) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)") {}
@@ -104,7 +106,8 @@ StoreTables::Reads::Reads(Database& database)
       counted(database, "SELECT max(last_iteration) FROM usage WHERE job = ?1"),
       usage(database,
             "SELECT usage.id, hour_s, usage.job, run, name, user, gpu, simulated, iterations, measured, time_s, "
-            "energy_j, energy_variance, baseline_time_s, baseline_j, baseline_error_j, doubtful_j "
+            "energy_j, energy_variance, baseline_time_s, CASE WHEN baseline_time_s > 0 THEN baseline_j ELSE 0 END, "
+            "baseline_error_j, doubtful_j "
             "FROM usage JOIN used_jobs ON used_jobs.job = usage.job "
             "WHERE hour_s >= ?1 AND (hour_s, usage.id) > (?1, ?2) AND hour_s < ?3 ORDER BY hour_s, usage.id LIMIT ?4"),
       used_jobs(database,
@@ -177,6 +180,10 @@ void StoreTables::put(const StoredArchive& archive) {
 
 void StoreTables::put(const StoredUsage& usage) {
   const usage::UsageRow& row = usage.row;
+  if (usage.ends_invalid) {
+    write_.uncompared.execute(row.job);
+    return;
+  }
   write_.used_job.execute(row.job, row.run, row.name, row.user, row.gpu, row.simulated ? 1 : 0);
   write_.usage.execute(row.job, row.hour_s, row.baseline_energy_j, row.baseline_error_j, row.baseline_time_s,
                        usage.last_iteration, row.iterations, row.measured_iterations, row.time_s, row.energy_j,

@@ -75,6 +75,7 @@ class StoreTables {
     Statement remove_document;
     Statement used_job;
     Statement usage;
+    Statement uncompared;
     Statement budget_use;
   };
   /// Remove rows of a running job that are too old.

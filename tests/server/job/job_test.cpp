@@ -446,6 +446,17 @@ TEST(Job, ObservesWhereNoRankOfAJobThatBeginsFollowsPlans) {
   EXPECT_EQ(training.record().state(), JobState::observing);
 }
 
+TEST(Job, IsMeasuredOnceTheGpuOfAStageIsFree) {
+  SimulatedJob training(small_job(2));
+  training.refusals[0] = "process 590 holds this GPU";
+  training.register_all();
+  training.run(3);
+  EXPECT_EQ(training.record().state(), JobState::observing);
+  EXPECT_THAT(training.record().status.reason, HasSubstr("rank 0 follows no plans: process 590 holds this GPU"));
+  training.refusals[0].clear();
+  EXPECT_TRUE(training.run_until(JobState::running));
+}
+
 TEST(Job, FollowsTheNumbersThatRanksGiveTheirIterations) {
   SimulatedJob training(small_job(2));
   training.count_from(5000);

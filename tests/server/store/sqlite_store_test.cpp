@@ -534,6 +534,17 @@ TEST_F(SqliteStoreTest, AddsUsageUpByHourAndBaseline) {
   EXPECT_EQ(page.hours[1].name, "name of j-1");
   EXPECT_EQ(page.hours[1].user, "ada");
   EXPECT_EQ(page.hours[3].hour_s, 2 * usage::kHourS);
+  StoredUsage end;
+  end.row.job = "j-1";
+  end.ends_invalid = true;
+  StoreChange marked;
+  marked.usage = {end};
+  EXPECT_EQ(write(marked), StoreOutcome::committed);
+  const ExportPage invalid = read({.table = ExportTable::usage, .from_s = 0, .to_s = 1e9, .after = {}, .limit = 100});
+  ASSERT_THAT(invalid.hours, SizeIs(4));
+  EXPECT_FALSE(invalid.hours[1].has_baseline()) << "a job that ends invalid has no saving";
+  EXPECT_EQ(invalid.hours[1].energy_j, 200);
+  EXPECT_EQ(invalid.hours[1].doubtful_energy_j, 200);
 }
 
 TEST_F(SqliteStoreTest, ReadsTablesPageByPage) {
