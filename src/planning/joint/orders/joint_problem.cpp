@@ -35,8 +35,10 @@ MemoryLimit counts_of_bytes(std::string_view text, std::span<const double> activ
   for (std::size_t rank = 0; rank < activation_bytes.size(); ++rank) {
     const double fit = bytes[rank] / activation_bytes[rank];
     if (fit < 1) {
-      throw InputError(fmt::format("--memory-limit {}: the activations of one microbatch take {:.4g} bytes on rank {}",
-                                   text, activation_bytes[rank], rank));
+      throw InputError(fmt::format(
+          "--memory-limit {}: the activations of one microbatch take {:.4g} bytes on rank {}; give at least "
+          "{:.0f}B",
+          text, activation_bytes[rank], rank, std::ceil(std::ranges::max(activation_bytes))));
     }
     if (fit > kMostMicrobatches) {
       throw InputError(
