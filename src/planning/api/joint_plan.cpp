@@ -290,11 +290,10 @@ class JointPlanning {
 
   void note_divided_stages() {
     if (!problem_->may_be_v()) {
-      constexpr double kPercent = 100;
       result_.warnings.push_back(fmt::format(
           "orders in a V are left out: they run the last stage on rank 0, and the profile's takes {:.0f} % {} than its "
           "middle one on rank {}; profile the {} stages of a V and name its schedule (zb-v) to plan it",
-          std::abs(problem_->longer_last_stage()) * kPercent, problem_->longer_last_stage() > 0 ? "more" : "less",
+          100 * std::abs(problem_->longer_last_stage()), problem_->longer_last_stage() > 0 ? "more" : "less",
           problem_->ranks() - 1, 2 * problem_->ranks()));
     }
     for (const PlannedOrder& order : result_.orders) {
