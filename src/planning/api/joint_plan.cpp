@@ -289,12 +289,13 @@ class JointPlanning {
   }
 
   void note_divided_stages() {
-    if (!problem_->may_be_v()) {
+    if (!problem_->may_divide_stages()) {
+      const double longer_pct = 100 * problem_->longer_last_stage();
       result_.warnings.push_back(fmt::format(
-          "orders in a V are left out: they run the last stage on rank 0, and the profile's takes {:.0f} % {} than its "
-          "middle one on rank {}; profile the {} stages of a V and name its schedule (zb-v) to plan it",
-          100 * std::abs(problem_->longer_last_stage()), problem_->longer_last_stage() > 0 ? "more" : "less",
-          problem_->ranks() - 1, 2 * problem_->ranks()));
+          "orders with several stages on a rank are left out, as equal parts of the profile's last stage are "
+          "unlikely: it takes {:.0f} % {} than the middle one; profile the stages of such an order and name "
+          "its schedule (interleaved, zb-v) to plan it",
+          std::abs(longer_pct), longer_pct > 0 ? "more" : "less"));
     }
     for (const PlannedOrder& order : result_.orders) {
       auto note = divided_stages_note(problem_->ranks(), order.pipeline.schedule);

@@ -90,7 +90,7 @@ std::vector<schedule::Schedule> known_orders(const JointProblem& problem) {
   if (problem.may_join()) {
     orders.push_back(schedule::one_f_one_b_schedule(ranks, microbatches));
     orders.push_back(schedule::gpipe_schedule(ranks, microbatches));
-    if (takes_interleaving(ranks, microbatches)) {
+    if (takes_interleaving(ranks, microbatches) && problem.may_divide_stages()) {
       orders.push_back(schedule::interleaved_schedule(ranks, microbatches, 2));
     }
     if (auto order = envpipe_order(problem)) orders.push_back(std::move(*order));
@@ -98,7 +98,7 @@ std::vector<schedule::Schedule> known_orders(const JointProblem& problem) {
   if (problem.may_split()) {
     orders.push_back(schedule::zb_h1_schedule(ranks, microbatches));
     orders.push_back(schedule::zb_h2_schedule(ranks, microbatches));
-    if (problem.may_be_v()) orders.push_back(schedule::zb_v_schedule(ranks, microbatches));
+    if (problem.may_divide_stages()) orders.push_back(schedule::zb_v_schedule(ranks, microbatches));
   }
   std::erase_if(orders, [&](const schedule::Schedule& order) { return !problem.fits(order); });
   return orders;

@@ -177,7 +177,7 @@ double JointProblem::longer_last_stage() const {
   return last_s / upper_median(std::span(times_s).subspan(1, times_s.size() - 2)) - 1;
 }
 
-bool JointProblem::may_be_v() const {
+bool JointProblem::may_divide_stages() const {
   constexpr double kMostLonger = 0.1;
   return std::abs(longer_last_stage()) <= kMostLonger;
 }

@@ -55,11 +55,11 @@ struct JointProblem {
   [[nodiscard]] bool may_join() const;
   /// The profile by virtual stage of an order: several stages of a rank are equal parts of it.
   [[nodiscard]] profile::StageProfile profile_of(const schedule::Schedule& order) const;
-  /// By how much the last stage takes longer than the middle one (of median time), relative; 0 with fewer than three. A
-  /// V runs the last stage on rank 0, and equal parts plan a head on the last rank.
+  /// By how much the last stage takes longer than the middle one (of median time), relative; 0 with fewer than three.
   [[nodiscard]] double longer_last_stage() const;
-  /// Whether that is little enough for orders in a V.
-  [[nodiscard]] bool may_be_v() const;
+  /// Whether orders may have several stages on a rank: not where a head, or fewer layers beside it, make the last
+  /// stage's parts unequal. A V would also run it on rank 0.
+  [[nodiscard]] bool may_divide_stages() const;
   /// The next lower limit of memory of whole half rounds of the ranks, or the limit itself: an order that fills one
   /// between them is irregular, which can cost more than its memory gains.
   [[nodiscard]] MemoryLimit whole_half_rounds() const;

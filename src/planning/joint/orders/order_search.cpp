@@ -73,7 +73,7 @@ schedule::StageLayout layout_of(const schedule::Schedule& order) {
 std::vector<schedule::Schedule> all_lists(const JointProblem& problem, planner::WorkReport& work) {
   std::vector<schedule::Schedule> orders;
   for (const schedule::StageLayout& layout : layouts(problem.ranks())) {
-    if (layout == schedule::v_layout(problem.ranks()) && !problem.may_be_v()) continue;
+    if (layout.front().size() > 1 && !problem.may_divide_stages()) continue;
     work.begin("making orders", -1);
     for (schedule::Schedule& order : list_orders(problem, layout, times_at_full_clocks(problem, layout))) {
       orders.push_back(std::move(order));

@@ -39,13 +39,15 @@ TEST(MemoryLimit, HasALowerOneOfWholeHalfRounds) {
   EXPECT_EQ(lower({}), MemoryLimit{});
 }
 
-TEST(JointProblem, IsNotOrderedInAVWhereTheLastStageTakesOtherTimes) {
-  const auto may_be_v = [](double last_s) { return sample_orders({0.06, 0.05, 0.05, last_s}, 8).may_be_v(); };
-  EXPECT_TRUE(may_be_v(0.05));
-  EXPECT_TRUE(may_be_v(0.054));
-  EXPECT_FALSE(may_be_v(0.06));
-  EXPECT_FALSE(may_be_v(0.04));
-  EXPECT_TRUE(sample_orders({0.05, 0.08}, 8).may_be_v()) << "no stage shows what layers take";
+TEST(JointProblem, MayNotDivideStagesWhereTheLastOneTakesOtherTimes) {
+  const auto may_divide = [](double last_s) {
+    return sample_orders({0.06, 0.05, 0.05, last_s}, 8).may_divide_stages();
+  };
+  EXPECT_TRUE(may_divide(0.05));
+  EXPECT_TRUE(may_divide(0.054));
+  EXPECT_FALSE(may_divide(0.06));
+  EXPECT_FALSE(may_divide(0.04));
+  EXPECT_TRUE(sample_orders({0.05, 0.08}, 8).may_divide_stages()) << "no stage shows what layers take";
 }
 
 TEST(MemoryLimit, MayDifferByRankWithANumberForEach) {
