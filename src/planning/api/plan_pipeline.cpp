@@ -376,6 +376,8 @@ RunFile run_file_of(const ProfiledPipeline& pipeline, planner::FrontierMethod me
   run.granularity = options.planner.granularity;
   run.late_by_s = options.planner.switch_latency_s;
   run.clock_lead_s = options.clock_lead_s;
+  if (options.request.power_cap) run.conditions.emplace_back("a power cap");
+  if (!options.request.slow.empty()) run.conditions.emplace_back("slow ranks");
   return run;
 }
 

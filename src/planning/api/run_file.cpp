@@ -273,6 +273,7 @@ std::string write_run(const RunFile& run) {
                {"policies", policies},
                {"warnings", run.warnings}};
   if (run.asked_deadline_s) json["asked_deadline_s"] = *run.asked_deadline_s;
+  if (!run.conditions.empty()) json["conditions"] = run.conditions;
   if (run.joint) json["joint"] = to_json(*run.joint);
   if (run.layers) json["layers"] = {{"counts", run.layers->counts}, {"alike", run.layers->alike}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
@@ -304,6 +305,10 @@ RunFile read_run(std::string_view text, const std::string& source) {
   if (document.has("clock_lead_s")) run.clock_lead_s = number_in(document.at("clock_lead_s"), 0, kMaxTimeS);
   if (document.has("asked_deadline_s")) {
     run.asked_deadline_s = number_in(document.at("asked_deadline_s"), 0, std::numeric_limits<double>::max());
+  }
+  if (document.has("conditions")) {
+    run.conditions =
+        read_array<std::string>(document.at("conditions"), [](const JsonView& view) { return view.text(); });
   }
   run.policies = read_array<ComparisonRow>(document.at("policies"), read_policy);
   run.warnings = read_array<std::string>(document.at("warnings"), [](const JsonView& view) { return view.text(); });

@@ -70,8 +70,22 @@ void require_backwards(const JointInput& input, const profile::Partition& partit
   }
 }
 
+/// Says what was replaced.
+void commit_over(const std::string& out, StagedDirectory& folder, Console& console) {
+  const std::string replaced = replaced_text(out);
+  commit_folder(folder, console);
+  if (!replaced.empty()) console.note(replaced);
+}
+
 /// Costs of layers are those of their stage in equal parts, which they no longer are where some of them were changed.
-void require_layers_alike(const api::RunFile& run, const std::string& folder) {
+/// A power cap and slow ranks are no part of the profile.
+void require_changeable(const api::RunFile& run, const std::string& folder) {
+  if (!run.conditions.empty()) {
+    throw InputError(
+        fmt::format("{}: its plan is for {}, which a plan of changed work does not know; give the folder of a "
+                    "plan without",
+                    folder, fmt::join(run.conditions, " and ")));
+  }
   if (!run.layers || run.layers->alike) return;
   throw InputError(
       fmt::format("{}: some of its layers are frozen or scaled already ({}); give the folder of the plan before that, "
@@ -84,7 +98,7 @@ FollowedPlan read_followed_plan(const std::filesystem::path& folder) {
   FollowedPlan plan;
   if (!is_joint_folder(folder)) {
     plan.contents = read_run_contents(read_plan_folder(folder), folder);
-    require_layers_alike(plan.contents.run, folder.string());
+    require_changeable(plan.contents.run, folder.string());
     if (plan.contents.schedule.stages == plan.contents.schedule.rank_count()) plan.by_rank = plan.contents.profile;
     if (plan.contents.run.layers) plan.layers = plan.contents.run.layers->counts;
     return plan;
@@ -92,7 +106,7 @@ FollowedPlan read_followed_plan(const std::filesystem::path& folder) {
   const planner::JointFolder files = read_joint_folder(folder);
   plan.contents = api::read_joint_contents(files);
   const api::RunFile& run = plan.contents.run;
-  require_layers_alike(run, folder.string());
+  require_changeable(run, folder.string());
   plan.by_rank = profile::read_profile_file(files.profile.text, files.profile.name).profile;
   if (run.layers) plan.layers = run.layers->counts;
   if (run.joint->partition) plan.layers = run.joint->partition->chosen;
@@ -264,7 +278,7 @@ void write_plan_folder(const ReplanArguments& arguments, const api::RunContents&
   const int layers = std::accumulate(work.partition.begin(), work.partition.end(), 0);
   (void)make_plans(plan, std::move(input), folder, progress,
                    changed_work(replan, work_change(arguments.change, layers)));
-  commit_folder(folder, console);
+  commit_over(arguments.out, folder, console);
 }
 
 ExitCode run_with_kept_order(const ReplanArguments& arguments, const FollowedPlan& before, Console& console) {
@@ -322,7 +336,7 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
   std::optional<ProgressBar> progress(std::in_place);
   const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
   progress.reset();
-  commit_folder(folder, console);
+  commit_over(arguments.out, folder, console);
   say_warnings(summary.result.warnings, summary.result.findings, {}, console);
   if (arguments.json) {
     Json json = joint_plan_json(plan, summary);
@@ -335,6 +349,10 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
 }
 
 ExitCode run_replan(const ReplanArguments& arguments, Console& console) {
+  std::error_code unknown;
+  if (!arguments.out.empty() && std::filesystem::equivalent(arguments.out, arguments.folder, unknown)) {
+    throw InputError("--out: is the folder of --change, whose plan later changes start from; name another one");
+  }
   const FollowedPlan before = read_followed_plan(arguments.folder);
   return arguments.is_order_free ? run_with_free_order(arguments, before, console)
                                  : run_with_kept_order(arguments, before, console);

@@ -146,11 +146,23 @@ TEST_F(ReplanCommand, RefusesWhatCannotBe) {
   EXPECT_THAT(refusal_of({"plan", "--change", out(), "--layers", "6,,6"}), HasSubstr("as 96 or 12,12,12,10, not"));
   EXPECT_THAT(refusal_of({"plan", "--change", (folder_ / "nothing").string(), "--layers", "12"}),
               HasSubstr("nothing: no such folder; name a folder that lowgear plan has written"));
+  EXPECT_THAT(refusal({"--freeze", "4", "--out", out() + "/."}), HasSubstr("--out: is the folder of --change"));
   const ProgramResult file = run_lowgear({"plan", "--change", out() + "/run.json", "--layers", "12"});
   EXPECT_THAT(file.err, HasSubstr("run.json: it is a file"));
   std::filesystem::create_directory(folder_ / "empty");
   const ProgramResult empty = run_lowgear({"plan", "--change", (folder_ / "empty").string(), "--layers", "12"});
   EXPECT_THAT(empty.err, HasSubstr("empty: holds no run.json"));
+}
+
+TEST_F(ReplanCommand, RefusesAPlanForConditionsThatItDoesNotKeep) {
+  const std::string capped = (folder_ / "capped").string();
+  const ProgramResult planned = run_lowgear({"plan", out() + "/profile.csv", "--microbatches", "8", "--blocking-power",
+                                             "70", "--power-cap", "900:job", "--slow-rank", "1=1.2", "--out", capped});
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  EXPECT_EQ(run_lowgear({"verify", capped}).exit_code, 0);
+  EXPECT_THAT(
+      refusal_of({"plan", "--change", capped, "--layers", "12", "--freeze", "3"}),
+      HasSubstr("capped: its plan is for a power cap and slow ranks, which a plan of changed work does not know"));
 }
 
 /// The order is free, too.

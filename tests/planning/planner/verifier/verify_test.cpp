@@ -308,7 +308,7 @@ const auto kPlanTampering = std::to_array<Tampering>({
        for (PlanFolder::File& plan : f.plans) {
          plan.text.insert(plan.text.find("  \"switches\""), "  \"clock_lead_s\": 9,\n");
        }
-       replace(f.run.text, "late_by_s", "\"late_by_s", "\"clock_lead_s\": 9, \"late_by_s");
+       replace(f.run.text, "\"late_by_s", "\"late_by_s", "\"clock_lead_s\": 9, \"late_by_s");
      }},
     {"BoundAndGapInBothPlaces",
      [](PlanFolder& f) {
