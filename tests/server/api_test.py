@@ -226,7 +226,9 @@ class EventsOfOperators(ServerTest):
         self.assertEqual([event["event"] for event in events], JOB_EVENTS)
         self.assertEqual({(event["job"], event["run"], event["user"]) for event in events}, {(ranks.job, "run-a", "ada")})
         self.assertEqual(events[1]["reason"], "rank 1 follows no plans: the model was rebuilt")
-        self.assertEqual(events[3]["reason"], "finished by request")
+        self.assertEqual(events[3]["reason"],
+                         "finished by request; no plan was followed at the end: "
+                         "rank 1 follows no plans: the model was rebuilt; nor does another rank of its stage")
 
     def test_of_budgets_and_agents(self):
         self.start()

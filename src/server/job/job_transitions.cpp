@@ -214,7 +214,9 @@ void JobTransitions::measure_again() {
 
 void JobTransitions::lose_followers(const std::string& reason) {
   job_.planning.withdraw();  // no rank would follow the plan
-  if (job_.state() != JobState::observing) observe(reason + "; nor does another rank", kRefusedRetryS);
+  if (job_.state() == JobState::observing) return;
+  const bool others_follow = job_.ranks.followers() > 0;
+  observe(others_follow ? job_.ranks.text_of_refusing_stage() : reason + "; nor does another rank", kRefusedRetryS);
 }
 
 void JobTransitions::issue(PlanVersion plan) {
