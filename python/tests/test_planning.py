@@ -436,7 +436,7 @@ class TestReplan(InAFolder):
         self.assertIn("planned", repr(change))
         self.assertIn("<svg", change._repr_html_())
         change.save(self.folder / "saved")
-        with self.assertRaisesRegex(lowgear.InvalidUse, "frozen already|nothing frozen"):
+        with self.assertRaisesRegex(lowgear.InvalidUse, "frozen or scaled already"):
             frozen = lowgear.replan(result, layers=4, freeze=2, keep_partition=True, out=self.folder / "frozen")
             self.assertEqual(frozen.after.forward_only_stages, 1)
             lowgear.replan(self.folder / "frozen", layers=4)

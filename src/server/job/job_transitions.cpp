@@ -121,6 +121,10 @@ void JobTransitions::measure_baseline() {
 
 /// Full clocks come first: what trials cost is counted against them.
 void JobTransitions::measure_profile() {
+  if (const std::string why = job_.ranks.text_of_refusing_stage(); !why.empty() && job_.planning.model()) {
+    outbox_.decide("profile", "not measured again, as " + why, now_s_);
+    return;
+  }
   job_.watch.profile().begin_profile(now_s_);
   job_.planning.withdraw();  // it plans by the profile that is replaced
   job_.profiling.begin(job_.plan_version() + 1);

@@ -25,7 +25,7 @@ struct RunSettings {
   double epsilon = 0;                    ///< relative; 0 when exact
   bool per_stage_kind = false;           ///< one clock for all ops of a (stage, kind)
   double late_by_s = 0;                  ///< how long after its unit begins a clock changes; 0: in time
-  double clock_lead_s = 0;               ///< of all plans
+  std::optional<double> clock_lead_s;    ///< of all plans; empty: not stated
   std::optional<double> asked_deadline_s = {};  ///< where one plan was asked for
 };
 

@@ -302,7 +302,10 @@ const auto kPlanTampering = std::to_array<Tampering>({
        scale_cell(f.plans_table.text, 2, 1, 0.9);
      }},
     {"OtherLead",
-     [](PlanFolder& f) { plan_text(f).insert(plan_text(f).find("  \"switches\""), "  \"clock_lead_s\": 0.1,\n"); }},
+     [](PlanFolder& f) {
+       plan_text(f).insert(plan_text(f).find("  \"switches\""), "  \"clock_lead_s\": 0.1,\n");
+       replace(f.run.text, "\"late_by_s", "\"late_by_s", "\"clock_lead_s\": 0.2, \"late_by_s");
+     }},
     {"LeadOfAWholeIteration",
      [](PlanFolder& f) {
        for (PlanFolder::File& plan : f.plans) {
