@@ -1,5 +1,6 @@
 #include "client/client.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
@@ -291,8 +292,9 @@ TEST_F(ClientTest, KeepsARecordForAnEndWithoutAWord) {
   Client client(options_, marked_);
   EXPECT_THROW(client.load_plan(plan(), 1, false), Error);
   run_units(client, 1);
-  EXPECT_TRUE(eventually([&] { return record().starts_with("no plan was followed in 1 iterations: no agent"); }))
-      << record();
+  const std::string expected =
+      fmt::format("no plan was followed in 1 iterations: {}: no agent responds", options_.agent_socket.string());
+  EXPECT_TRUE(eventually([&] { return record().starts_with(expected); })) << record();
 }
 
 TEST_F(ClientTest, IsNamedWithoutAServerWhereItLeavesNoWord) {
