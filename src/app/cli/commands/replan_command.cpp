@@ -93,7 +93,7 @@ void require_changeable(const api::RunFile& run, const std::string& folder) {
                   folder, run.command));
 }
 
-/// Throws InputError when the folder is not one that `lowgear plan` has written, or some of its layers are changed.
+/// Throws InputError when `lowgear plan` has not written the folder, and as `require_changeable` does.
 FollowedPlan read_followed_plan(const std::filesystem::path& folder) {
   FollowedPlan plan;
   if (!is_joint_folder(folder)) {

@@ -57,8 +57,8 @@ struct JointProblem {
   [[nodiscard]] profile::StageProfile profile_of(const schedule::Schedule& order) const;
   /// By how much the last stage takes longer than the middle one (of median time), relative; 0 with fewer than three.
   [[nodiscard]] double longer_last_stage() const;
-  /// Whether orders may have several stages on a rank: not where a head, or fewer layers beside it, make the last
-  /// stage's parts unequal. A V would also run it on rank 0.
+  /// Whether orders may have several stages on a rank. An output head makes the parts of the last stage unequal, and a
+  /// V runs it on rank 0.
   [[nodiscard]] bool may_divide_stages() const;
   /// The next lower limit of memory of whole half rounds of the ranks, or the limit itself: an order that fills one
   /// between them is irregular, which can cost more than its memory gains.
