@@ -1,8 +1,10 @@
 #include "planning/planner/planners/shared_clock_planner.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -15,7 +17,7 @@ namespace {
 /// Exchanges are tried while groups^2 x ops stays below this: some tens of milliseconds.
 constexpr double kMaxExchangeVisits = 5e6;
 
-constexpr int kPriceBisections = 24;
+constexpr int kBisections = 24;
 
 }  // namespace
 
@@ -79,20 +81,26 @@ std::optional<DiscretePlan> SharedClockPlanner::plan(const ContinuousPlan& conti
     if (group.steps.empty()) return std::nullopt;
   }
   if (!keeps(Position(groups_.size(), 0), continuous.deadline_ps)) return std::nullopt;
-  Position position = start_by_price(continuous);
-  slow_down(position, continuous.deadline_ps);
-  const auto groups = static_cast<double>(groups_.size());
-  if (groups * groups * static_cast<double>(model_->instance.op_count()) <= kMaxExchangeVisits) {
-    exchange(position, continuous.deadline_ps);
-  }
+  Position best = improved(start_by_price(continuous), continuous.deadline_ps);
+  Position even = improved(start_evenly(continuous.deadline_ps), continuous.deadline_ps);
+  if (energy_j(even) < energy_j(best)) best = std::move(even);
   DiscretePlan plan;
-  plan.choice = choices(position);
+  plan.choice = choices(best);
   plan.makespan_ps = rounder_.makespan_ps(plan.choice);
   for (int op = 0; op < model_->instance.op_count(); ++op) {
     plan.effective_energy_zj +=
         model_->choices_of(op)[at(plan.choice[static_cast<std::size_t>(op)])].effective_energy_zj;
   }
   return plan;
+}
+
+SharedClockPlanner::Position SharedClockPlanner::improved(Position position, TimePs deadline_ps) {
+  slow_down(position, deadline_ps);
+  const auto groups = static_cast<double>(groups_.size());
+  if (groups * groups * static_cast<double>(model_->instance.op_count()) <= kMaxExchangeVisits) {
+    exchange(position, deadline_ps);
+  }
+  return position;
 }
 
 /// Price of the time of a group's ops in the continuous optimum, in watts per op; a little everywhere, so that a
@@ -131,17 +139,42 @@ SharedClockPlanner::Position SharedClockPlanner::start_by_price(const Continuous
     }
     return position;
   };
+  constexpr double kHighestMultiple = 64;
+  return slowest_start(cheapest_at, kHighestMultiple, 0, continuous.deadline_ps);
+}
+
+/// All ranks as slow as the slowest at its fastest clocks, and all slower by the same factor.
+SharedClockPlanner::Position SharedClockPlanner::start_evenly(TimePs deadline_ps) {
+  std::map<std::int32_t, double> fastest_s;  // by rank
+  const auto rank_of = [this](const Group& group) { return model_->rank_of_op[at(group.ops.front())]; };
+  for (const Group& group : groups_) fastest_s[rank_of(group)] += group.steps.front().time_s;
+  const double slowest_rank_s = std::ranges::max(fastest_s | std::views::values);
+  const auto as_slow_as = [&](double factor) {
+    Position position;
+    for (const Group& group : groups_) {
+      const double most_s = factor * slowest_rank_s / fastest_s[rank_of(group)] * group.steps.front().time_s;
+      const auto beyond = std::ranges::upper_bound(group.steps, most_s, {}, &Step::time_s);
+      position.push_back(static_cast<std::size_t>(std::max(beyond - group.steps.begin() - 1, std::ptrdiff_t{0})));
+    }
+    return position;
+  };
+  constexpr double kSlowestFactor = 16;
+  return slowest_start(as_slow_as, 1, kSlowestFactor, deadline_ps);
+}
+
+/// The last of the positions between those at `fast` and `slow` that keeps the deadline, by bisection.
+template <typename PositionAt>
+SharedClockPlanner::Position SharedClockPlanner::slowest_start(const PositionAt& position_at, double fast, double slow,
+                                                               TimePs deadline_ps) {
   Position best(groups_.size(), 0);
-  double low = 0;
-  double high = 64;
-  for (int i = 0; i < kPriceBisections; ++i) {
-    const double middle = (low + high) / 2;
-    Position position = cheapest_at(middle);
-    if (keeps(position, continuous.deadline_ps)) {
+  for (int i = 0; i < kBisections; ++i) {
+    const double middle = (fast + slow) / 2;
+    Position position = position_at(middle);
+    if (keeps(position, deadline_ps)) {
       best = std::move(position);
-      high = middle;
+      fast = middle;
     } else {
-      low = middle;
+      slow = middle;
     }
   }
   return best;

@@ -23,8 +23,8 @@ struct ClockGroups {
 [[nodiscard]] ClockGroups groups_by_rank(const schedule::PipelineDag& dag);
 
 /// Plans one clock per group. Not exact (a discrete problem in as many variables as groups): prices from the continuous
-/// optimum choose a start, and single steps and exchanges of steps improve it. The frontier's bound says how good it
-/// is.
+/// optimum choose one start, ranks that all take the same time another; single steps and exchanges of steps improve
+/// both. The frontier's bound says how good the better one is.
 class SharedClockPlanner {
  public:
   /// Offers each group the clocks, each with a setting, that are Pareto options of all its ops. `model` and `work`,
@@ -49,6 +49,10 @@ class SharedClockPlanner {
 
   void collect_steps(Group& group);
   [[nodiscard]] Position start_by_price(const ContinuousPlan& continuous);
+  [[nodiscard]] Position start_evenly(TimePs deadline_ps);
+  template <typename PositionAt>
+  [[nodiscard]] Position slowest_start(const PositionAt& position_at, double fast, double slow, TimePs deadline_ps);
+  [[nodiscard]] Position improved(Position position, TimePs deadline_ps);
   [[nodiscard]] std::vector<double> group_prices(const ContinuousPlan& continuous) const;
   [[nodiscard]] std::vector<std::int32_t> choices(const Position& position) const;
   [[nodiscard]] bool keeps(const Position& position, TimePs deadline_ps);

@@ -134,6 +134,47 @@ TEST(SharedClockPlanner, ComesCloseToTheBestOnSmallPipelines) {
   EXPECT_GE(best, plans * 9 / 10) << "of " << plans;
 }
 
+/// Eight stages, of which the last takes 7 % longer, at 21 clocks.
+SamplePipeline slow_last_stage() {
+  constexpr int kStages = 8;
+  SamplePipeline pipeline;
+  pipeline.schedule = schedule::one_f_one_b_schedule(kStages, 12);
+  pipeline.dag = build_dag(pipeline.schedule);
+  pipeline.profile = profile::StageProfile(kStages);
+  for (int stage = 0; stage < kStages; ++stage) {
+    const double work = stage == kStages - 1 ? 1.07 : 1;
+    for (int mhz = 1110; mhz <= 1410; mhz += 15) {
+      const double share = mhz / 1410.0;
+      const double forward_s = 0.05 * work * (0.25 + 0.75 / share);
+      const double power_w = 110 + 220 * share * share * share;
+      pipeline.profile.add(stage, OpKind::forward, {mhz, forward_s, forward_s * power_w});
+      pipeline.profile.add(stage, OpKind::backward, {mhz, 1.8 * forward_s, 1.8 * forward_s * power_w});
+    }
+  }
+  pipeline.blocking_power_w.assign(kStages, 84);
+  return pipeline;
+}
+
+TEST(SharedClockPlanner, IsNotBeatenByStagesThatAllTakeTheTimeOfTheSlowest) {
+  const SamplePipeline pipeline = slow_last_stage();
+  const PlanningModel model = pipeline.model();
+  std::vector<TimePs> time_ps;
+  EnergyZj even_zj = 0;
+  for (int op = 0; op < model.instance.op_count(); ++op) {
+    const int clock_mhz = model.rank_of_op[static_cast<std::size_t>(op)] == 7 ? 1410 : 1290;
+    const ClockChoice& choice = *std::ranges::find(model.choices_of(op), clock_mhz, &ClockChoice::clock_mhz);
+    time_ps.push_back(choice.time_ps);
+    even_zj += choice.effective_energy_zj;
+  }
+  const TimePs deadline_ps = makespan_ps(model.instance, time_ps);
+  DeadlineSolver solver(model.instance, nullptr);
+  const std::optional<DiscretePlan> plan =
+      SharedClockPlanner(model, groups_by_stage_and_kind(model)).plan(solver.solve(deadline_ps));
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_LE(plan->makespan_ps, deadline_ps);
+  EXPECT_TRUE(plan->effective_energy_zj <= even_zj);
+}
+
 /// One forward and one backward on one GPU.
 SamplePipeline two_ops(const std::vector<profile::Measurement>& forward,
                        const std::vector<profile::Measurement>& backward) {
