@@ -125,8 +125,8 @@ def plan(
             seconds, of slowdown_pct per cent above T_min (planned, not a measured baseline), or as slow as a straggler that
             takes straggler_factor times T_min; or a number of plans (20).
         slow_ranks: rank -> factor by which it is slower than profiled. power_cap: the most power of each GPU, in W, or of
-            the pipeline's GPUs together, one a rank (`"2400:job"`): one plan, the fastest within the cap that is no
-            faster than its deadline.
+            the pipeline's GPUs together, one a rank (`"2400:job"`): one plan, the fastest found within the cap, or
+            that of least energy found that keeps its deadline.
         policy: the one that chooses the clocks (`lowgear`). gpu: model that the profile was measured on, as `nvidia-smi -L`
             names it.
         frontier: `auto`, `exact` or `sandwich`, with bounds at most `epsilon` apart, a share of 1.

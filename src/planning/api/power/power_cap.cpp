@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -231,15 +232,6 @@ CapUse tightest(const PlanPower& power, const PowerCap& cap) {
   }
   use.add(power.phase_swing_w, cap.swing_w, "swing of the job between phases");
   return use.use();
-}
-
-const PoweredPlan* fastest_within(std::span<const PoweredPlan> plans, const PowerCap& cap) {
-  const PoweredPlan* best = nullptr;
-  for (const PoweredPlan& candidate : plans) {
-    if (best != nullptr && candidate.plan.time_s >= best->plan.time_s) continue;
-    if (tightest(candidate.power, cap).fits()) best = &candidate;
-  }
-  return best;
 }
 
 CapSearch search_deadlines(const PlanForDeadline& plan_for, const DeadlineRange& range, const PowerCap& cap) {
