@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <initializer_list>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

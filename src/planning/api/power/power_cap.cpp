@@ -20,6 +20,7 @@ namespace lowgear::api {
 namespace {
 
 constexpr int kScannedDeadlines = 64;
+constexpr double kDeadlineTolerance = 1e-4;  // relative: a deadline that is found may be that much too long
 constexpr int kPowerLevels = 16;
 /// Powers come through sums of products: as much above a cap is within it.
 constexpr double kPowerTolerance = 1e-9;
@@ -251,7 +252,7 @@ CapSearch search_deadlines(const PlanForDeadline& plan_for, const DeadlineRange&
     if (found.use.share < best.use.share) best = std::move(found);
   }
   if (!best.use.fits()) return best;
-  while (fitting_s - too_fast_s > range.tolerance * too_fast_s) {
+  while (fitting_s - too_fast_s > kDeadlineTolerance * too_fast_s) {
     const double middle_s = (fitting_s + too_fast_s) / 2;
     CapSearch found = try_deadline(middle_s);
     (found.use.fits() ? fitting_s : too_fast_s) = middle_s;

@@ -58,7 +58,6 @@ struct PoweredPlan {
 struct DeadlineRange {
   double fastest_s = 0;
   double slowest_s = 0;
-  double tolerance = 1e-4;  ///< relative: the deadline found is at most this much longer than it needs to be
 };
 
 using PlanForDeadline = std::function<PoweredPlan(double deadline_s)>;
