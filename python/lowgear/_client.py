@@ -97,15 +97,24 @@ def name_of_failure(kind: type, error: Optional[BaseException]) -> Optional[str]
     return f"exit status {code}" if isinstance(code, int) else "exit status 1"  # a text may hold secrets
 
 
-def _encode(text):
-    return None if text is None else os.fsencode(text)
-
-
 def _encode_option(name, value):
     """An option of the client, which is a text or a path."""
     if value is None or isinstance(value, (str, bytes, os.PathLike)):
-        return _encode(value)
+        return None if value is None else os.fsencode(value)
     raise _library.InvalidUse(f"{name}: expected a text, not {value!r}")
+
+
+def _utf8(name, text):
+    if not isinstance(text, str):
+        raise _library.InvalidUse(f"{name}: expected a text, not {text!r}")
+    return text.encode("utf-8", "replace")
+
+
+def _json(job_spec):
+    try:
+        return json.dumps(job_spec)
+    except (TypeError, ValueError) as error:
+        raise _library.InvalidUse(f"job_spec: {error}; give numbers, texts, lists and dicts") from None
 
 
 _warned = False  # whether this process was told that it does not measure
@@ -172,15 +181,15 @@ class Client:
             _encode_option("gpu", gpu),
             _encode_option("job", job),
             _encode_option("recording", recording),
-            rank,
-            local_rank,
-            world_size,
+            _library.whole_number("rank", rank),
+            _library.whole_number("local_rank", local_rank),
+            _library.whole_number("world_size", world_size),
             _encode_option("server", server),
             _encode_option("token_file", token_file),
-            _encode_option("job_spec", json.dumps(job_spec) if isinstance(job_spec, dict) else job_spec),
-            pp_rank,
-            dp_rank,
-            tp_rank,
+            _encode_option("job_spec", _json(job_spec) if isinstance(job_spec, dict) else job_spec),
+            _library.whole_number("pp_rank", pp_rank),
+            _library.whole_number("dp_rank", dp_rank),
+            _library.whole_number("tp_rank", tp_rank),
             _encode_option("rank_order", rank_order),
         )
         handle = ctypes.c_void_p()
@@ -209,7 +218,7 @@ class Client:
         if not self._end.alive:
             return
         try:
-            self._check(self._library.lowgear_set_failure(self._handle, _encode(failure)))
+            self._check(self._library.lowgear_set_failure(self._handle, _encode_option("failure", failure)))
             status = self.status()
         finally:
             closed = self._end()
@@ -242,7 +251,8 @@ class Client:
         flags = _NEAREST_BELOW if nearest_below else 0
         self._own_stage = None
         try:
-            self._check(self._library.lowgear_load_plan(self._handle, _encode(path), plan_rank, flags))
+            self._check(self._library.lowgear_load_plan(self._handle, _encode_option("path", path),
+                                                       _library.whole_number("plan_rank", plan_rank), flags))
         except _library.AgentUnavailable:
             if not self._idles:
                 raise
@@ -308,7 +318,7 @@ class Client:
         """Ends following plans for the life of this client. The GPU gets its own clocks back, measuring continues, and the
         server receives the reason. The first reason is kept.
         """
-        self._check(self._library.lowgear_refuse(self._handle, reason.encode("utf-8", "replace")))
+        self._check(self._library.lowgear_refuse(self._handle, _utf8("reason", reason)))
 
     def stop_following(self):
         """Pauses following plans until `follow_again`. The GPU gets its own clocks back, measuring continues."""
@@ -334,9 +344,10 @@ class Client:
 
         Raises InvalidUse where technique or change is no word.
         """
-        texts = [text.encode("utf-8", "replace") for text in (technique, change, configuration, reason)]
-        size = ctypes.sizeof(_library.DecisionStruct)
-        decision = _library.DecisionStruct(size, from_iteration, *texts)
+        texts = {"technique": technique, "change": change, "configuration": configuration, "reason": reason}
+        decision = _library.DecisionStruct(
+            ctypes.sizeof(_library.DecisionStruct), _library.whole_number("from_iteration", from_iteration),
+            *[_utf8(name, text) for name, text in texts.items()])
         self._check(self._library.lowgear_report_decision(self._handle, ctypes.byref(decision)))
 
     def report_work(self, layers: int, frozen_layers: int = 0, precision: str = "bf16"):
@@ -345,7 +356,9 @@ class Client:
 
         Raises InvalidUse for layers that no model has.
         """
-        self._check(self._library.lowgear_report_work(self._handle, layers, frozen_layers, _encode(precision)))
+        self._check(self._library.lowgear_report_work(
+            self._handle, _library.whole_number("layers", layers), _library.whole_number("frozen_layers", frozen_layers),
+            _encode_option("precision", precision)))
 
     def expect_lengths(self, schedule: str, *, pp_rank: int = 0, replica: int = 0, replicas: int = 1, profile=None, work=None,
                        clocks_per: str = "unit"):
@@ -365,7 +378,8 @@ class Client:
             raise _library.InvalidUse(f"clocks_per: there is no {clocks_per!r}; there are {', '.join(_CLOCKS_PER)}")
         options = _library.LengthsOptionsStruct(
             ctypes.sizeof(_library.LengthsOptionsStruct), _encode_option("profile", profile), _encode_option("work", work),
-            schedule.encode(), pp_rank, replica, replicas, _CLOCKS_PER[clocks_per])
+            _utf8("schedule", schedule), _library.whole_number("pp_rank", pp_rank),
+            _library.whole_number("replica", replica), _library.whole_number("replicas", replicas), _CLOCKS_PER[clocks_per])
         self._check(self._library.lowgear_expect_lengths(self._handle, ctypes.byref(options)))
 
     def tell_lengths(self, iteration: int, replica: int, microbatches: Iterable[Tuple[float, float]]):
@@ -428,8 +442,8 @@ class Client:
             array,
             len(wanted),
             block_s,
-            max_iterations,
-            _encode(record),
+            _library.whole_number("max_iterations", max_iterations),
+            _encode_option("record", record),
         )
         self._check(self._library.lowgear_search_begin(self._handle, ctypes.byref(options)))
 
@@ -471,7 +485,7 @@ class Client:
         """
         window = Window(name)
         number = ctypes.c_uint64()
-        code = self._library.lowgear_window_begin(self._handle, name.encode(), ctypes.byref(number))
+        code = self._library.lowgear_window_begin(self._handle, _utf8("name", name), ctypes.byref(number))
         if code in (_library.FAILED, _library.FORKED):
             forked = "the client belongs to the parent process; open one in this process"
             problem = forked if code == _library.FORKED else _library.last_error(self._library)

@@ -1,6 +1,7 @@
 """liblowgear.so as ctypes sees it: structures, prototypes, errors."""
 
 import ctypes
+import operator
 import os
 from pathlib import Path
 
@@ -249,6 +250,17 @@ def load_or_idle():
         if os.environ.get("LOWGEAR_LIBRARY") or os.path.exists(_NVIDIA_DEVICE):
             raise
         return NoLibrary(str(error))
+
+
+def whole_number(name, value):
+    """A whole number of 32 bits, as ctypes would take the lowest bits of any other."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or not -(2**31) <= number < 2**31:
+        raise InvalidUse(f"{name}: expected a whole number, not {value!r}")
+    return number
 
 
 def last_error(library):

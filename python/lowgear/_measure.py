@@ -1,8 +1,7 @@
 """Energy of a block of code: `with lowgear.measure() as energy`."""
 
 import os
-from contextlib import contextmanager
-from typing import Dict, Iterator, Optional, Tuple
+from typing import ContextManager, Dict, Optional, Tuple
 
 from . import _library
 from ._client import Client, warn_once
@@ -55,9 +54,36 @@ def _window_of(name: str, gpu: Optional[str]):
         return unmeasured_window(Window(name), str(error))
 
 
+class _Block:
+    """One block of code, which `with` measures."""
+
+    def __init__(self, name: str, gpu: Optional[str], synchronize: bool):
+        self._asked: Optional[Tuple[str, Optional[str]]] = (name, gpu)
+        self._synchronize = synchronize
+
+    def __enter__(self) -> Window:
+        if self._asked is None:
+            raise _library.InvalidUse("this measure() has measured a block already; call lowgear.measure() for each block")
+        name, gpu = self._asked
+        self._asked = None
+        if self._synchronize:
+            _wait_for_gpu()
+        self._measuring = _window_of(name, gpu)
+        self._window = self._measuring.__enter__()
+        return self._window
+
+    def __exit__(self, *failure) -> None:
+        try:
+            if self._synchronize:
+                _wait_for_gpu()
+        finally:
+            self._measuring.__exit__(*failure)
+        if failure[0] is None and self._window.energy_j is None:
+            warn_once(f"energy is not measured: {self._window.problem}", 2)
+
+
 @with_suggestions()
-@contextmanager
-def measure(name: str = "", *, gpu: Optional[str] = None, synchronize: bool = True) -> Iterator[Window]:
+def measure(name: str = "", *, gpu: Optional[str] = None, synchronize: bool = True) -> ContextManager[Window]:
     """Measures time and energy of a block of code on this process' GPU:
 
         with lowgear.measure() as energy:
@@ -78,13 +104,6 @@ def measure(name: str = "", *, gpu: Optional[str] = None, synchronize: bool = Tr
     if not isinstance(name, str):
         raise TypeError(f"name: expected a text that names the block, not {name!r}; leave it out, or give gpu= for a GPU")
     _require_uuid(gpu)
-    if synchronize:
-        _wait_for_gpu()
-    with _window_of(name, gpu) as window:
-        try:
-            yield window
-        finally:
-            if synchronize:
-                _wait_for_gpu()
-    if window.energy_j is None:
-        warn_once(f"energy is not measured: {window.problem}", 3)
+    if not isinstance(synchronize, bool):
+        raise _library.InvalidUse(f"synchronize: expected True or False, not {synchronize!r}")
+    return _Block(name, gpu, synchronize)

@@ -468,16 +468,25 @@ class TestArguments(unittest.TestCase):
             with lowgear.measure(3):
                 pass
 
-    def test_a_gpu_is_named_by_its_uuid(self):
+    def test_a_gpu_is_named_by_its_uuid_and_waited_for_or_not(self):
         for gpu in (0, 1, "", ["GPU-1"]):
             with self.subTest(gpu), self.assertRaisesRegex(lowgear.InvalidUse, "^gpu: expected the UUID of a GPU"):
                 with lowgear.measure(gpu=gpu):
                     pass
+        with self.assertRaisesRegex(lowgear.InvalidUse, "^synchronize: expected True or False, not 'no'$"):
+            lowgear.measure(synchronize="no")
 
     def test_options_of_a_client_are_texts(self):
         for name in ("gpu", "job", "recording", "server"):
             with self.subTest(name), self.assertRaisesRegex(lowgear.InvalidUse, f"^{name}: expected a text, not 0$"):
                 lowgear.Client(**{name: 0})
+
+    def test_ranks_of_a_client_are_whole_numbers(self):
+        for value in ("0", 0.5, None, True, 2**32):
+            with self.subTest(value), self.assertRaisesRegex(lowgear.InvalidUse, "^rank: expected a whole number, not "):
+                lowgear.Client(rank=value)
+        with self.assertRaisesRegex(lowgear.InvalidUse, "^job_spec: .* is not JSON serializable; give numbers, texts"):
+            lowgear.Client(job_spec={"model": {1}})
 
 
 @unittest.skipUnless(os.environ.get("LOWGEAR_NVML"), "needs the simulated NVML library (LOWGEAR_NVML)")
@@ -512,6 +521,11 @@ class OnSimulatedGpus(unittest.TestCase):
                 pass
             with self.assertRaises(KeyError), lowgear.measure() as failed:
                 raise KeyError
+            block = lowgear.measure(synchronize=False)
+            with block:
+                pass
+            with self.assertRaisesRegex(lowgear.InvalidUse, "has measured a block already"), block:
+                pass
             for meter in lowgear._measure._Meter.opened.values():
                 meter.close()
         self.assertEqual(len(synchronized), 5)

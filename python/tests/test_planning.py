@@ -445,6 +445,10 @@ class TestReplan(InAFolder):
         result = plan()
         for words, change in (
             ("scales: expected", dict(layers=4, scales=["0-1=2"])),
+            ("scales: expected", dict(layers=4, scales=2)),
+            ("scales: expected", dict(layers=4, scales=[(0, 1, "x")])),
+            ("layers: expected", dict(layers=None)),
+            ("out: expected a path, not 5", dict(layers=4, out=5)),
             ("layers names 3 stages", dict(layers=(1, 1, 1))),
             ("at least the last layer", dict(layers=4, freeze=4)),
             ("step_time", dict(layers=4, step_time="late")),

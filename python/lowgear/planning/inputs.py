@@ -39,6 +39,13 @@ def file_path(path: PathLike) -> str:
     return text if "://" in text else os.path.abspath(text)
 
 
+def absolute_path(path: PathLike, name: str) -> str:
+    """Of a file or folder to read or write."""
+    if not is_path(path):
+        raise InvalidUse(f"{name}: expected a path, not {path!r}")
+    return os.path.abspath(path)
+
+
 def _require_once(names: Iterable[Any], what: str) -> None:
     """Names of columns, of which none may occur twice once blanks are gone, as the command's reader has it."""
     seen = set()
@@ -69,7 +76,7 @@ def _columns_of(data: Any, what: str) -> Dict[str, List[Any]]:
     if hasattr(data, "columns"):
         _require_once(data.columns, what)
         return {str(name).strip(): list(data[name]) for name in data.columns}
-    rows = _listed(data, f"{what}: expected rows as dicts, a dict of columns, a data frame or the path of a CSV file")
+    rows = listed(data, f"{what}: expected rows as dicts, a dict of columns, a data frame or the path of a CSV file")
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise InvalidUse(
@@ -81,7 +88,7 @@ def _columns_of(data: Any, what: str) -> Dict[str, List[Any]]:
     return {str(name).strip(): [row.get(name) for row in rows] for name in names}
 
 
-def _listed(values: Any, expected: str) -> List[Any]:
+def listed(values: Any, expected: str) -> List[Any]:
     try:
         return list(values)
     except TypeError:
@@ -136,7 +143,7 @@ def power_option(request: Request, power_w: PowerLike) -> str:
     if isinstance(power_w, numbers.Real):
         return str(power_w)
     expected = "blocking_power_w: expected a number in W, one for each rank, or the path of a CSV file"
-    ranks = power_w.items() if isinstance(power_w, Mapping) else enumerate(_listed(power_w, expected))
+    ranks = power_w.items() if isinstance(power_w, Mapping) else enumerate(listed(power_w, expected))
     text = "stage,blocking_power\n" + "".join(f"{rank},{value}\n" for rank, value in ranks)
     return request.give("blocking_power.csv", text, "blocking_power_w", header_lines=1)
 
@@ -152,7 +159,7 @@ def schedule_option(request: Request, schedule: ScheduleLike) -> str:
                 raise InvalidUse(f"schedule: there is no rank {rank}, though rank {given} is there; number them from 0")
         schedule = [schedule[rank] for rank in sorted(schedule)]
     expected = "schedule: expected a name such as '1f1b', the path of a CSV file, or a list of actions for each rank"
-    schedule = [_listed(actions, expected) for actions in _listed(schedule, expected)]
+    schedule = [listed(actions, expected) for actions in listed(schedule, expected)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for actions in schedule:

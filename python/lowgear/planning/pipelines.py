@@ -16,6 +16,7 @@ from .inputs import (
     PowerLike,
     ProfileLike,
     ScheduleLike,
+    absolute_path,
     factors_option,
     file_path,
     is_path,
@@ -43,7 +44,7 @@ _PARAMETERS = {
 
 def _milliseconds(time_s: Union[float, str, None]) -> Optional[str]:
     """Seconds as milliseconds with their unit. A text is passed on: it has its own."""
-    return f"{time_s * 1e3}ms" if isinstance(time_s, numbers.Real) else time_s
+    return f"{time_s * 1e3}ms" if isinstance(time_s, numbers.Real) and not isinstance(time_s, bool) else time_s
 
 
 OUT = "plan"  # name of an output folder in memory
@@ -51,7 +52,7 @@ OUT = "plan"  # name of an output folder in memory
 
 def out_folder(out: Optional[PathLike]) -> Tuple[str, Tuple[str, ...]]:
     """The output folder of a plan, and the names of outputs to keep in memory."""
-    return (OUT, (OUT,)) if out is None else (os.path.abspath(out), ())
+    return (OUT, (OUT,)) if out is None else (absolute_path(out, "out"), ())
 
 
 def planned_files(reply: Reply, out: Optional[PathLike]) -> Dict[str, bytes]:
@@ -125,8 +126,8 @@ def plan(
             seconds, of slowdown_pct per cent above T_min (planned, not a measured baseline), or as slow as a straggler that
             takes straggler_factor times T_min; or a number of plans (20).
         slow_ranks: rank -> factor by which it is slower than profiled. power_cap: the most power of each GPU, in W, or of
-            the pipeline's GPUs together, one a rank (`"2400:job"`): one plan, the fastest within the cap that is no
-            faster than its deadline.
+            the pipeline's GPUs together, one a rank (`"2400:job"`): one plan, the fastest found within the cap, or
+            that of least energy found that keeps its deadline.
         policy: the one that chooses the clocks (`lowgear`). gpu: model that the profile was measured on, as `nvidia-smi -L`
             names it.
         frontier: `auto`, `exact` or `sandwich`, with bounds at most `epsilon` apart, a share of 1.
@@ -174,7 +175,8 @@ def plan(
         "perseus_unit": perseus_unit_s,
         "perseus_noise_factor": perseus_noise_factor,
         "perseus_always_use_noise_factor": perseus_always_use_noise_factor,
-        "perseus_initial_guess": os.path.abspath(perseus_initial_guess) if perseus_initial_guess else None,
+        "perseus_initial_guess":
+            absolute_path(perseus_initial_guess, "perseus_initial_guess") if perseus_initial_guess else None,
         "out": target,
     }
     reply = request.run(words, keep=kept)

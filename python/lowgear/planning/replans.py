@@ -8,13 +8,14 @@ from typing import NamedTuple, Optional, Sequence, Union
 from .._keywords import with_suggestions
 from .._library import InvalidUse
 from .call import Request
-from .inputs import PathLike, is_path
+from .inputs import PathLike, is_path, listed
 from .pipelines import give_folder, out_folder, planned_files
 from .results import PlanResult
 from .work import ReplanResult
 
 # Options that a parameter is not simply named as.
 _PARAMETERS = {"scale": "scales", "deadline": "deadline_s", "time": "step_time"}
+_LAYERS = "layers: expected those of the model, or those of every stage"
 
 
 class Scale(NamedTuple):
@@ -28,11 +29,13 @@ class Scale(NamedTuple):
 
 def _scale_words(scales: Sequence[Sequence[float]]) -> Sequence[str]:
     words = []
-    for scale in scales:
-        if isinstance(scale, str) or len(scale) not in (3, 4):
-            raise InvalidUse(f"scales: expected (first, last, time) or (first, last, time, energy), not {scale!r}")
-        first, last, *factors = scale
-        words.append(f"{first}-{last}=" + ",".join(repr(float(factor)) for factor in factors if factor is not None))
+    expected = "scales: expected (first, last, time) or (first, last, time, energy) for each range"
+    for scale in listed(scales, expected):
+        values = listed(scale, expected)
+        if isinstance(scale, str) or len(values) not in (3, 4):
+            raise InvalidUse(f"{expected}, not {scale!r}")
+        first, last, *factors = values
+        words.append(f"{first}-{last}=" + ",".join(str(factor) for factor in factors if factor is not None))
     return words
 
 
@@ -83,7 +86,7 @@ def replan(
     request = Request("plan --change", _PARAMETERS)
     target, kept = out_folder(out)
     options = {
-        "layers": layers if isinstance(layers, int) else ",".join(map(str, layers)),
+        "layers": layers if isinstance(layers, (int, str)) else ",".join(map(str, listed(layers, _LAYERS))),
         "freeze": freeze,
         "scale": _scale_words(scales),
         "drop_weight_gradients": drop_weight_gradients,

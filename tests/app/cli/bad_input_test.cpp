@@ -332,6 +332,12 @@ TEST_F(BadInput, ValuesHaveToBeGiven) {
   expect_refused({"plan", "--deadline"}, {"--deadline: its value is missing"});
   expect_refused(plan({"--deadline", "2,5s"}), {"such as 16s", "write 2.5s"});
   expect_refused(plan({"--slowdown", "300000"}), {"from 0 to 1000 %"});
+  for (const char* const option : {"--slowdown", "--late-steps"}) {
+    expect_refused(plan({option, "0.05"}), {option, "give 0.05% for that many per cent, or 5% for a share"});
+  }
+  std::vector<std::string> twice = plan({"--slow-rank", "1=1.2"});
+  twice.insert(twice.end(), {"--slow-rank", "1=1.3"});
+  expect_refused(twice, {"--slow-rank: rank 1 is there twice"});
 }
 
 TEST_F(BadInput, EmulatedClustersAreRefusedByTheNameOfTheOption) {

@@ -138,6 +138,8 @@ TEST_F(Commands, SimulateSlowsStages) {
   EXPECT_THAT(refusal_of(simulate(plan, {"--slow-stage", "1"})),
               HasSubstr("error: --slow-stage: expected STAGE=FACTOR"))
       << "named once";
+  EXPECT_THAT(refusal_of(simulate(plan, {"--slow-stage", "1=1.5", "--slow-stage", "1=2"})),
+              HasSubstr("error: --slow-stage: stage 1 is there twice; give one factor for it"));
 }
 
 TEST_F(Commands, SimulateWaitsForTheSlowPipelineOfACluster) {
@@ -350,6 +352,10 @@ TEST_F(Commands, ShowTellsProfilesFromSchedules) {
   EXPECT_THAT(run_lowgear({"show", planned()}).err,
               HasSubstr("this is a plan, and a profile is a CSV file; replay the plan: lowgear verify --replay"));
   EXPECT_THAT(refusal_of({"show"}), HasSubstr("lowgear show profile.csv"));
+  std::filesystem::create_directories(folder_ / "recording/rank-00000");
+  const std::string recording = (folder_ / "recording").string();
+  EXPECT_THAT(refusal_of({"show", recording}),
+              HasSubstr("is a recording of a run; make its profile, and show that: lowgear profile " + recording));
 }
 
 TEST_F(Commands, CompareWritesAPage) {

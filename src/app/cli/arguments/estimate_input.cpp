@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/profile_input.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/numbers/quantity.h"
@@ -181,7 +182,8 @@ void group_job_options(CLI::App& app) {
       {"--dtype", "--overlap-gradients", "--overlap-tensor", "--overlap-pipeline", "--attention", "--dropout"});
 }
 
-estimator::TrainingJob load_job(const JobArguments& arguments, std::string_view also_missing) {
+estimator::TrainingJob load_job(const JobArguments& arguments, const std::vector<std::string>& outputs,
+                                std::string_view also_missing) {
   if (arguments.file.empty()) require_whole(arguments, also_missing);
   // Options name files from where the user stands.
   const fs::path folder = given(arguments, "model") ? fs::path() : fs::path(arguments.file).parent_path();
@@ -189,7 +191,12 @@ estimator::TrainingJob load_job(const JobArguments& arguments, std::string_view 
   for (YamlSetting& setting : settings) {
     if (setting.path == "gpu.file" && !folder.empty()) setting.value = fs::absolute(setting.value).string();
   }
-  const auto read_config = [&folder](const std::string& path) { return read_config_at(folder, path); };
+  const auto read_config = [&](const std::string& path) {
+    std::optional<estimator::ConfigFile> file = read_config_at(folder, path);
+    if (!file) return file;
+    for (const std::string& output : outputs) refuse_to_overwrite(output, {(folder / file->source).string()});
+    return file;
+  };
   const std::string text = arguments.file.empty() ? "{}" : read_file(arguments.file, kMaxYamlBytes);
   return published_estimator::parse_job_file(text, arguments.file, settings, read_config);
 }

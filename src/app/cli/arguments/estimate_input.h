@@ -31,9 +31,10 @@ void group_job_options(CLI::App& app);
 
 /// Reads the job file, and config.json where the file names one as its model. Paths in the file are relative to its
 /// folder.
-/// Throws InputError; without a job file with the names of all missing options, `also_missing` among them unless it is
-/// empty.
-[[nodiscard]] estimator::TrainingJob load_job(const JobArguments& arguments, std::string_view also_missing = {});
+/// Throws InputError; where a file that the job names is one of `outputs`, as `refuse_to_overwrite` does; without a job
+/// file with the names of all missing options, `also_missing` among them unless it is empty.
+[[nodiscard]] estimator::TrainingJob load_job(const JobArguments& arguments, const std::vector<std::string>& outputs,
+                                              std::string_view also_missing = {});
 
 /// Options for the layout of a job on its GPUs, which a search chooses.
 [[nodiscard]] std::span<const char* const> layout_options();

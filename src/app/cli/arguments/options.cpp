@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -95,17 +96,6 @@ std::pair<std::string_view, std::string_view> split_at(std::string_view text, ch
   return {text.substr(0, place), text.substr(place + 1)};
 }
 
-std::optional<NumberedFactor> numbered_factor(std::string_view text, double least) {
-  const auto [left, right] = split_at(text, '=');
-  const auto number = parse_integer(left);
-  const auto factor = parse_number(right);
-  if (!number || *number < 0 || *number >= profile::kMaxStages || !factor || !(*factor >= least) ||
-      !(*factor <= simulator::kMaxSlowdownFactor)) {
-    return std::nullopt;
-  }
-  return NumberedFactor{static_cast<int>(*number), *factor};
-}
-
 std::string lower_case(std::string_view text) {
   std::string lower(text);
   for (char& letter : lower) {
@@ -147,6 +137,7 @@ CLI::Option* add_quantity(CLI::App& app, const std::string& name, Unit unit, Num
     if (!number || !(*number >= range.low) || !(*number <= range.high)) {
       throw CLI::ValidationError(name, expected_quantity(unit, range, text));
     }
+    if (unit == Unit::percent && may_be_share(text)) throw CLI::ValidationError(name, share_or_percent(text));
     set(*number);
   };
   return app.add_option_function<std::string>(name, read, help)->type_name(std::string(metavariable(unit)));
@@ -163,13 +154,6 @@ CLI::Option* add_clock(CLI::App& app, const std::string& name, std::function<voi
   return add_quantity(app, name, Unit::megahertz, {1, kMaxClockMhz}, round, help);
 }
 
-CLI::Option* add_slowdown(CLI::App& app, double most_pct, std::function<void(double)> set, const std::string& help) {
-  constexpr const char* kName = "--slowdown";
-  CLI::Option* const option = add_quantity(app, kName, Unit::percent, {0, most_pct}, std::move(set), help);
-  return option->check(
-      [](const std::string& text) -> std::string { return may_be_share(text) ? share_or_percent(text) : ""; });
-}
-
 CLI::Option* add_whole_numbers(CLI::App& app, const std::string& name, NumberRange<int> range,
                                std::function<void(std::vector<int>)> set, const std::string& help) {
   return add_list(app, name, range, whole_number_in, std::move(set), help)->type_name("N,N");
@@ -178,6 +162,35 @@ CLI::Option* add_whole_numbers(CLI::App& app, const std::string& name, NumberRan
 CLI::Option* add_numbers(CLI::App& app, const std::string& name, NumberRange<double> range,
                          std::function<void(std::vector<double>)> set, const std::string& help) {
   return add_list(app, name, range, number_in, std::move(set), help)->type_name("X,X");
+}
+
+CLI::Option* add_numbered_factors(CLI::App& app, const std::string& name, const std::string& what, double least,
+                                  std::function<void(NumberedFactor)> set, const std::string& help) {
+  const auto read = [name = shown_name(name), what, least,
+                     set = std::move(set)](const std::vector<std::string>& texts) {
+    std::set<int> known;
+    for (const std::string& text : texts) {
+      const auto [left, right] = split_at(text, '=');
+      const auto number = parse_integer(left);
+      const auto factor = parse_number(right);
+      if (!number || *number < 0 || *number >= profile::kMaxStages || !factor || !(*factor >= least) ||
+          !(*factor <= simulator::kMaxSlowdownFactor)) {
+        throw CLI::ValidationError(
+            name, fmt::format("expected {}=FACTOR, such as 2=1.3, with a factor {} and at most {}, not {}", what,
+                              least >= 1 ? fmt::format("of at least {}", least) : "above 0",
+                              simulator::kMaxSlowdownFactor, quote(text)));
+      }
+      if (!known.insert(static_cast<int>(*number)).second) {
+        throw CLI::ValidationError(
+            name, fmt::format("{} {} is there twice; give one factor for it", lower_case(what), *number));
+      }
+      set({static_cast<int>(*number), *factor});
+    }
+  };
+  return app.add_option_function<std::vector<std::string>>(name, read, help + "; may be repeated")
+      ->type_name(what + "=FACTOR")
+      ->expected(1)
+      ->take_all();
 }
 
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const std::string_view> words,

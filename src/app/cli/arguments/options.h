@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <initializer_list>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,16 +33,13 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<doub
 
 /// What a message says of a text that is no number in `range` of `unit`: what is expected, with an example.
 [[nodiscard]] std::string expected_quantity(Unit unit, NumberRange<double> range, const std::string& text);
-/// A number in `range` of `unit`, alone or with a unit of its own (`25`, `25ms`, `0.025s`), handed to `set`.
+/// A number in `range` of `unit`, alone or with a unit of its own (`25`, `25ms`, `0.025s`), handed to `set`. Per cent
+/// below 0.5 have to state their sign: they may be meant as a share.
 CLI::Option* add_quantity(CLI::App& app, const std::string& name, Unit unit, NumberRange<double> range,
                           std::function<void(double)> set, const std::string& help);
 
 /// A clock of whole MHz, alone or with a unit of its own (`1410`, `1410MHz`, `1.41GHz`), handed to `set`.
 CLI::Option* add_clock(CLI::App& app, const std::string& name, std::function<void(int)> set, const std::string& help);
-
-/// `--slowdown`: per cent, up to `most_pct`, handed to `set`. A number below 0.5 has to state its sign: it may be meant
-/// as a share.
-CLI::Option* add_slowdown(CLI::App& app, double most_pct, std::function<void(double)> set, const std::string& help);
 
 /// Whole numbers in `range`, separated by commas, handed to `set` together.
 CLI::Option* add_whole_numbers(CLI::App& app, const std::string& name, NumberRange<int> range,
@@ -61,8 +57,10 @@ struct NumberedFactor {
   int number = 0;
   double factor = 1;
 };
-/// Empty where the text is none, or the factor is below `least` or above `simulator::kMaxSlowdownFactor`.
-[[nodiscard]] std::optional<NumberedFactor> numbered_factor(std::string_view text, double least);
+/// An option of such factors, at most one for each number; `what` (`RANK`) has that number. Factors are at least
+/// `least` and at most `simulator::kMaxSlowdownFactor`.
+CLI::Option* add_numbered_factors(CLI::App& app, const std::string& name, const std::string& what, double least,
+                                  std::function<void(NumberedFactor)> set, const std::string& help);
 
 /// ASCII letters in lower case.
 [[nodiscard]] std::string lower_case(std::string_view text);

@@ -16,7 +16,6 @@
 #include "planning/api/plan_replays.h"
 #include "planning/plan/plan.h"
 #include "planning/profile/switch_latency.h"
-#include "planning/simulator/cluster.h"
 #include "rivals/policies/perseus/exponential_fit.h"
 
 namespace lowgear::cli {
@@ -194,8 +193,9 @@ void add_single_deadline_options(CLI::App& app, api::Deadlines& deadlines) {
       add_quantity(app, "--deadline", Unit::second, {0, kMaxTimeS}, into(deadlines.deadline_s),
                    "Make one plan, for an iteration of at most this time, in s; with the time of all clocks at their "
                    "highest, which the plan prints, one that is no later than them");
-  CLI::Option* slowdown = add_slowdown(app, kMaxSlowdownPct, into(deadlines.slowdown_pct),
-                                       "Make one plan, that much slower than the planned T_min, in %");
+  CLI::Option* slowdown =
+      add_quantity(app, "--slowdown", Unit::percent, {0, kMaxSlowdownPct}, into(deadlines.slowdown_pct),
+                   "Make one plan, that much slower than the planned T_min, in %");
   CLI::Option* straggler = add_number(
       app, "--straggler", {1, kMaxFactor}, into(deadlines.straggler_factor),
       "Make one plan, for waiting for a straggler that takes FACTOR x T_min; the deadline is min(FACTOR x T_min, T*)");
@@ -217,16 +217,6 @@ namespace {
 
 constexpr double kMaxWatts = 1e9;
 
-api::RankSlowdown slow_rank(const std::string& text) {
-  const auto slow = numbered_factor(text, std::numeric_limits<double>::min());
-  if (!slow) {
-    throw CLI::ValidationError(
-        "--slow-rank", fmt::format("expected RANK=FACTOR, such as 2=1.3, with a factor above 0 and at most {}, not {}",
-                                   simulator::kMaxSlowdownFactor, quote(text)));
-  }
-  return {.replica = 0, .rank = slow->number, .factor = slow->factor};
-}
-
 api::PowerCap power_cap(const std::string& text) {
   const auto [watts, scope] = split_at(text, ':');
   const auto number = parse_quantity(watts, Unit::watt);
@@ -241,17 +231,16 @@ api::PowerCap power_cap(const std::string& text) {
 }  // namespace
 
 void add_request_options(CLI::App& app, api::PlanRequest& request) {
-  app.add_option_function<std::vector<std::string>>(
-         "--slow-rank",
-         [&request](const std::vector<std::string>& texts) {
-           for (const std::string& text : texts) request.slow.push_back(slow_rank(text));
-         },
-         "Rank that takes FACTOR times as long as its profile; may be repeated")
-      ->type_name("RANK=FACTOR");
+  add_numbered_factors(
+      app, "--slow-rank", "RANK", std::numeric_limits<double>::min(),
+      [&request](NumberedFactor slow) {
+        request.slow.push_back({.replica = 0, .rank = slow.number, .factor = slow.factor});
+      },
+      "Rank that takes FACTOR times as long as its profile");
   app.add_option_function<std::string>(
          "--power-cap", [&request](const std::string& text) { request.power_cap = power_cap(text); },
          "Highest power of each GPU (300), or of the pipeline's GPUs together, one per rank (2400:job), in W. Makes "
-         "one plan: the fastest found within the cap that is no faster than its deadline")
+         "one plan: the fastest found within the cap, or that of least energy found that keeps its deadline")
       ->type_name("W[:SCOPE]");
 }
 

@@ -78,6 +78,14 @@ std::vector<std::string> ProfileArguments::inputs() const {
   return paths;
 }
 
+std::vector<std::string> ProfileArguments::outputs() const {
+  std::vector<std::string> paths;
+  for (const std::string& path : {out, work_path(), errors_out, blocking_power_out, freqevents, html}) {
+    if (!path.empty()) paths.push_back(path);
+  }
+  return paths;
+}
+
 std::string ProfileArguments::work_path() const { return out.empty() ? "" : steps::work_file_of(out); }
 
 std::string ProfileArguments::errors_path() const { return errors_out.empty() ? out + ".errors.csv" : errors_out; }
@@ -156,9 +164,7 @@ void check_profile_arguments(const CLI::App& app, const ProfileArguments& argume
     throw InputError("--freqevents is for recordings: give their folders");
   }
   std::vector<std::filesystem::path> written;
-  for (const std::string& output : {arguments.out, arguments.work_path(), arguments.errors_out,
-                                    arguments.blocking_power_out, arguments.freqevents, arguments.html}) {
-    if (output.empty()) continue;
+  for (const std::string& output : arguments.outputs()) {
     refuse_to_overwrite(output, arguments.inputs());
     const std::filesystem::path target = std::filesystem::weakly_canonical(output);
     if (std::ranges::find(written, target) != written.end()) {

@@ -38,6 +38,8 @@ struct ProfileArguments {
   [[nodiscard]] bool fills() const { return predict || !gpu_file.empty() || !fill.empty(); }
   /// Everything that is read.
   [[nodiscard]] std::vector<std::string> inputs() const;
+  /// Everything that is written.
+  [[nodiscard]] std::vector<std::string> outputs() const;
   /// File of the times by length, which those who read the profile find by its name. Empty without such a name.
   [[nodiscard]] std::string work_path() const;
   [[nodiscard]] std::string errors_path() const;

@@ -97,6 +97,16 @@ std::vector<int> clocks_of_range(const std::string& text, std::size_t dash, std:
 
 }  // namespace
 
+bool is_recording(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder / "recording.json", error)) return true;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("rank-") || name.starts_with("part-")) return true;
+  }
+  return false;
+}
+
 std::vector<profile::Recording> load_recordings(const std::vector<std::string>& paths, MarkedInvalid marked) {
   std::vector<profile::Recording> recordings;
   for (const std::string& path : paths) {

@@ -21,6 +21,9 @@ enum class MarkedInvalid : unsigned char { refused, accepted };
 [[nodiscard]] std::vector<profile::Recording> load_recordings(const std::vector<std::string>& paths,
                                                               MarkedInvalid marked);
 
+/// Whether a folder is one that `load_recordings` looks for recordings in.
+[[nodiscard]] bool is_recording(const std::filesystem::path& folder);
+
 /// Size of the order that an attached job wrote next to its ranks' folders (`schedule.csv`).
 struct RecordedSchedule {
   int stages = 0;

@@ -187,7 +187,7 @@ ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
   if (!arguments.shown_example.empty()) return show_example(arguments, console);
   if (!arguments.example.empty()) return run_example_estimate(arguments, console);
   if (arguments.peer_formula) return run_peer_estimate(arguments, console);
-  estimator::TrainingJob job = load_job(arguments.job);
+  estimator::TrainingJob job = load_job(arguments.job, {arguments.profile, arguments.report});
   const estimator::JobEstimate result = estimate_job(std::move(job), load_samples(arguments.samples));
   const std::optional<estimator::PlannedEstimate> planned = plan_if_asked(arguments, result);
   emit_profile(arguments, result, console);

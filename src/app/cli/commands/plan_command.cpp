@@ -14,6 +14,7 @@
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/commands/verbs.h"
+#include "app/cli/plan/plan_folder.h"
 #include "app/cli/plan/plan_run.h"
 #include "app/cli/plan/plan_steps.h"
 #include "app/cli/terminal/help.h"
@@ -154,10 +155,8 @@ ExitCode run_joint_plan(const PlanCommandArguments& arguments, Console& console)
   PlanArguments plan = arguments.plan;
   plan.planner.switch_latency.complete_for_plan(input.switch_latency_s);
   const JointPlanSummary summary = make_joint_plans(plan, std::move(input), folder, *progress);
-  const std::string replaced = replaced_text(plan.out);
   progress.reset();
-  commit_folder(folder, console);
-  if (!replaced.empty()) console.note(replaced);
+  commit_over(plan.out, folder, console);
   if (!arguments.quiet) say_warnings(summary.result.warnings, summary.result.findings, doubts, console);
   if (arguments.json) {
     console.print_json(joint_plan_json(plan, summary));
@@ -187,10 +186,8 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   PlanArguments plan = arguments.plan;
   plan.planner.switch_latency.complete_for_plan(input.file.switch_latency_s);
   const PlanSummary summary = make_plans(plan, std::move(input), folder, *progress);
-  const std::string replaced = replaced_text(plan.out);
   progress.reset();
-  commit_folder(folder, console);
-  if (!replaced.empty()) console.note(replaced);
+  commit_over(plan.out, folder, console);
   if (!arguments.quiet) say_warnings(summary.result.warnings, summary.result.findings, doubts, console);
   if (arguments.json) {
     console.print_json(summary_json(plan, summary));
@@ -213,7 +210,6 @@ ExitCode run_steps(const PlanCommandArguments& arguments, const CLI::App& app, C
                           .command = command_line(app)},
                          progress, console);
   }
-  if (!plan.replaced.empty()) console.note(plan.replaced);
   if (!arguments.quiet) {
     for (const std::string& warning : plan.warnings) console.warn(warning);
   }

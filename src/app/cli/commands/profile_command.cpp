@@ -61,7 +61,9 @@ power::ClockAssumptions clock_assumptions(const ProfileArguments& arguments, int
   power::ClockAssumptions assumptions;
   if (arguments.job.empty()) return assumptions;
   const estimator::JobEstimate estimate = estimator::estimate_job(
-      load_job({.file = arguments.job, .settings = {{"--gpu-file", "gpu.file", arguments.gpu_file}}}), {});
+      load_job({.file = arguments.job, .settings = {{"--gpu-file", "gpu.file", arguments.gpu_file}}},
+               arguments.outputs()),
+      {});
   const int estimated = static_cast<int>(estimate.iteration.stages.size());
   if (estimated != stages) {
     throw InputError(fmt::format("{}: the job has {} {}, and the profile {}; name the recorded job", arguments.job,

@@ -70,13 +70,6 @@ void require_backwards(const JointInput& input, const profile::Partition& partit
   }
 }
 
-/// Says what was replaced.
-void commit_over(const std::string& out, StagedDirectory& folder, Console& console) {
-  const std::string replaced = replaced_text(out);
-  commit_folder(folder, console);
-  if (!replaced.empty()) console.note(replaced);
-}
-
 /// Costs of layers are those of their stage in equal parts, which they no longer are where some of them were changed.
 /// A power cap and slow ranks are no part of the profile.
 void require_changeable(const api::RunFile& run, const std::string& folder) {
@@ -96,20 +89,18 @@ void require_changeable(const api::RunFile& run, const std::string& folder) {
 /// Throws InputError when `lowgear plan` has not written the folder, and as `require_changeable` does.
 FollowedPlan read_followed_plan(const std::filesystem::path& folder) {
   FollowedPlan plan;
-  if (!is_joint_folder(folder)) {
+  if (is_joint_folder(folder)) {
+    const planner::JointFolder files = read_joint_folder(folder);
+    plan.contents = api::read_joint_contents(files);
+    plan.by_rank = profile::read_profile_file(files.profile.text, files.profile.name).profile;
+  } else {
     plan.contents = read_run_contents(read_plan_folder(folder), folder);
-    require_changeable(plan.contents.run, folder.string());
     if (plan.contents.schedule.stages == plan.contents.schedule.rank_count()) plan.by_rank = plan.contents.profile;
-    if (plan.contents.run.layers) plan.layers = plan.contents.run.layers->counts;
-    return plan;
   }
-  const planner::JointFolder files = read_joint_folder(folder);
-  plan.contents = api::read_joint_contents(files);
   const api::RunFile& run = plan.contents.run;
   require_changeable(run, folder.string());
-  plan.by_rank = profile::read_profile_file(files.profile.text, files.profile.name).profile;
   if (run.layers) plan.layers = run.layers->counts;
-  if (run.joint->partition) plan.layers = run.joint->partition->chosen;
+  if (run.joint && run.joint->partition) plan.layers = run.joint->partition->chosen;
   return plan;
 }
 

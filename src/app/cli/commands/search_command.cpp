@@ -271,7 +271,8 @@ std::string estimate_command(const SearchArguments& arguments, int gpus) {
 estimator::SearchRequest request_of(const SearchArguments& arguments) {
   require_prices(arguments);
   estimator::SearchRequest request;
-  request.job = load_job(arguments.job, arguments.gpus || arguments.facility.limit_w > 0 ? "" : "--gpus");
+  request.job =
+      load_job(arguments.job, {arguments.report}, arguments.gpus || arguments.facility.limit_w > 0 ? "" : "--gpus");
   if (arguments.shard_size) request.job.shard_size = *arguments.shard_size;
   request.limits = arguments.limits;
   request.limits.gpus = gpus_of(arguments, request.job);

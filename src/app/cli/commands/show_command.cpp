@@ -14,6 +14,7 @@
 
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/pipeline_input.h"
+#include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/plan/plan_folder.h"
 #include "app/cli/terminal/table.h"
@@ -241,6 +242,11 @@ ExitCode run_show(ShowArguments arguments, bool has_schedule_options, Console& c
     throw_input_error({file, 0, 0}, "is a folder of lowgear plan",
                       fmt::format("show its {} or {}, or check it: lowgear verify {}", output_file::kProfile,
                                   output_file::kSchedule, shell_word(file)));
+  }
+  if (!file.empty() && is_recording(file)) {
+    throw_input_error(
+        {file, 0, 0}, "is a recording of a run",
+        fmt::format("make its profile, and show that: lowgear profile {} --out profile.csv", shell_word(file)));
   }
   if (file.empty()) throw InputError("missing: the file to show; for example: lowgear show profile.csv");
   return show_profile(arguments, console);

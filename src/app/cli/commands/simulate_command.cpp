@@ -40,7 +40,7 @@ namespace {
 struct SimulateArguments {
   PipelineArguments pipeline;
   std::string plan;
-  std::vector<std::string> slow_stages;  ///< STAGE=FACTOR
+  std::vector<simulator::StageSlowdown> slow_stages;
   SwitchLatencyArgument switch_latency;
   int pipelines = 1;
   std::optional<double> slow_pipeline;
@@ -92,17 +92,6 @@ std::string other_clocks_text(const report::IterationComparison& comparison) {
       "{} of {} recorded units ran at other clocks than the plan's: the recording is not of this plan, or clocks were "
       "not set, and differences of times show that too",
       others, units);
-}
-
-/// `3=1.2`
-simulator::StageSlowdown parse_slow_stage(const std::string& text) {
-  const auto slow = numbered_factor(text, 1);
-  if (!slow) {
-    // Without the option's name, which CLI11 puts before the message of a check of `each`.
-    throw CLI::ValidationError(fmt::format("expected STAGE=FACTOR with a factor from 1 to {}, not {}",
-                                           simulator::kMaxSlowdownFactor, quote(text)));
-  }
-  return {slow->number, slow->factor};
 }
 
 /// Plans of Perseus are Python lists, possibly after comments; ours are JSON objects.
@@ -201,14 +190,11 @@ PlannedPipeline load_plan(const SimulateArguments& arguments) {
 
 Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& planned) {
   ProgressBar progress;
-  api::ReplayRequest request{.conditions = {arguments.switch_latency.late_by_s(), {}},
-                             .late_s = arguments.switch_latency.late_s(),
-                             .pipelines = arguments.pipelines,
-                             .slow_pipeline = arguments.slow_pipeline,
-                             .progress = &progress};
-  for (const std::string& slow : arguments.slow_stages) {
-    request.conditions.slowdowns.push_back(parse_slow_stage(slow));
-  }
+  const api::ReplayRequest request{.conditions = {arguments.switch_latency.late_by_s(), arguments.slow_stages},
+                                   .late_s = arguments.switch_latency.late_s(),
+                                   .pipelines = arguments.pipelines,
+                                   .slow_pipeline = arguments.slow_pipeline,
+                                   .progress = &progress};
   const api::ProfiledPipeline& pipeline = planned.input.pipeline;
   Simulation result;
   result.replays = replay_plan(pipeline, planned.choices, request);
@@ -419,12 +405,12 @@ VerbAction declare_simulate(CLI::App& app) {
   add_pipeline_options(app, arguments->pipeline);
   add_gpu_name_option(app, arguments->pipeline.gpu_name,
                       "the profile's powers are checked against its limit (default the plan's)");
-  app.add_option("--slow-stage,--straggler", arguments->slow_stages,
-                 "Virtual stage that takes FACTOR times as long at the same power; may be repeated")
-      ->type_name("STAGE=FACTOR")
-      ->expected(1)
-      ->take_all()
-      ->each([](const std::string& text) { (void)parse_slow_stage(text); });
+  add_numbered_factors(
+      app, "--slow-stage,--straggler", "STAGE", 1,
+      [arguments](NumberedFactor slow) {
+        arguments->slow_stages.push_back({slow.number, slow.factor});
+      },
+      "Virtual stage that takes FACTOR times as long at the same power");
   add_switch_latency_option(app, arguments->switch_latency);
   add_whole_number(app, "--pipelines", {1, kMaxPipelines}, into(arguments->pipelines),
                    "Data-parallel pipelines that wait for each other at the end of an iteration (default 1)");

@@ -29,6 +29,20 @@ std::vector<int> plan_numbers(const planner::PlanFolder::File& table) {
   return numbers;
 }
 
+/// Of the run that is in the folder now; empty where there is none.
+std::string replaced_text(const fs::path& folder) {
+  const fs::path file = folder / output_file::kRun;
+  if (MemoryFiles::keeper_of(file) != nullptr || !file_exists(file)) return "";
+  try {
+    const api::RunFile run = api::read_run(read_file(file, kMaxFileBytes), file.string());
+    return fmt::format("replaced {} ({}, {}, {}, of {}); --out DIR keeps both", folder.string(),
+                       counted(run.microbatches, "microbatch", "microbatches"), counted(run.stages, "stage", "stages"),
+                       run.schedule, fs::path(run.profile).filename().string());
+  } catch (const InputError&) {
+    return fmt::format("replaced {}", folder.string());
+  }
+}
+
 }  // namespace
 
 std::string output_file::plan(int number) { return fmt::format("plans/{:05}.json", number); }
@@ -63,17 +77,10 @@ void require_run(const fs::path& folder) {
   throw_input_error({folder.string(), 0, 0}, problem, "name a folder that lowgear plan has written");
 }
 
-std::string replaced_text(const fs::path& folder) {
-  const fs::path file = folder / output_file::kRun;
-  if (MemoryFiles::keeper_of(file) != nullptr || !file_exists(file)) return "";
-  try {
-    const api::RunFile run = api::read_run(read_file(file, kMaxFileBytes), file.string());
-    return fmt::format("replaced {} ({}, {}, {}, of {}); --out DIR keeps both", folder.string(),
-                       counted(run.microbatches, "microbatch", "microbatches"), counted(run.stages, "stage", "stages"),
-                       run.schedule, fs::path(run.profile).filename().string());
-  } catch (const InputError&) {
-    return fmt::format("replaced {}", folder.string());
-  }
+void commit_over(const fs::path& out, StagedDirectory& folder, Console& console) {
+  const std::string replaced = replaced_text(out);
+  commit_folder(folder, console);
+  if (!replaced.empty()) console.note(replaced);
 }
 
 bool is_joint_folder(const fs::path& folder) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "app/cli/terminal/console.h"
+#include "base/core/files/file.h"
 #include "planning/api/run_folder.h"
 #include "planning/planner/verifier/joint_folder.h"
 #include "planning/planner/verifier/verify.h"
@@ -40,9 +42,9 @@ inline constexpr std::string_view kPerseusPlots = "perseus.html";
 [[nodiscard]] std::string perseus_plan(int number);                     ///< freqs_pipeline_00007.py, 0 the slowest
 }  // namespace output_file
 
-/// `replaced plan (96 microbatches, 8 stages, 1f1b, of profile.csv)`, of the run that is in the folder now, before
-/// another one replaces it; empty where there is none.
-[[nodiscard]] std::string replaced_text(const std::filesystem::path& folder);
+/// Moves a filled folder to `out`, as `commit_folder` does, and says which run it has replaced there, if any: `replaced
+/// plan (96 microbatches, 8 stages, 1f1b, of profile.csv)`.
+void commit_over(const std::filesystem::path& out, StagedDirectory& folder, Console& console);
 
 /// All files that `verify` looks at. Throws InputError when one is missing.
 [[nodiscard]] planner::PlanFolder read_plan_folder(const std::filesystem::path& folder);

@@ -290,7 +290,6 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress, Console
                     : predict_steps(pipeline.dag, input.recorded, fit_steps);
   StepsPlan plan;
   plan.out = request.out;
-  plan.replaced = replaced_text(request.out);
   plan.warnings = pipeline.doubts;
   plan.simulated = pipeline.simulated;
   if (input.lengths) {
@@ -343,7 +342,7 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress, Console
   folder.write(output_file::kReplicas, write_replicas_table(plan.run));
   if (predicted.deals_are_given) folder.write(output_file::kAmounts, write_amounts_table(*input.lengths));
   folder.write(output_file::kReport, steps_page(plan));
-  commit_folder(folder, console);
+  commit_over(request.out, folder, console);
   return plan;
 }
 

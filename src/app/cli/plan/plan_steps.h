@@ -42,7 +42,6 @@ struct StepsRequest {
 /// A plan of steps that was written to its folder.
 struct StepsPlan {
   std::string out;
-  std::string replaced;  ///< an earlier output of the folder; may be empty
   std::vector<std::string> warnings;
   bool simulated = false;  ///< its profile is of simulated GPUs
   steps::StepsFile file;

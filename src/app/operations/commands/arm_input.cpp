@@ -17,16 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 namespace names = experiment::experiment_file_name;
 
-bool is_recording(const fs::path& path) {
-  std::error_code error;
-  if (fs::exists(path / "recording.json", error)) return true;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with("rank-") || name.starts_with("part-")) return true;
-  }
-  return false;
-}
-
 /// Clocks and temperatures of a run that was recorded; of the recorded part, if that is not all.
 void add_recording(const fs::path& folder, experiment::RunRecord& run) {
   const experiment::RunRecord recorded =
@@ -88,7 +78,7 @@ RunPath kind_of_run(const fs::path& path) {
     if (fs::exists(path / names::kRecord, error)) return RunPath::experiment;
     if (fs::exists(path / names::kMetrics, error)) return RunPath::run_folder;
     if (fs::exists(path / kReplayedResults, error)) return RunPath::replayed;
-    return is_recording(path) ? RunPath::recording : RunPath::none;
+    return cli::is_recording(path) ? RunPath::recording : RunPath::none;
   }
   return fs::exists(path, error) ? RunPath::metrics : RunPath::none;
 }

@@ -30,7 +30,7 @@ estimator::TrainingJob read_job(const evaluation::PolicyJob& job, const fs::path
         {.origin = printable(setting), .path = setting.substr(0, equals), .value = setting.substr(equals + 1)});
   }
   try {
-    return cli::load_job(arguments);
+    return cli::load_job(arguments, {});
   } catch (const InputError& error) {
     throw InputError(fmt::format("job {}: {}", quote(job.name), error.what()));
   }

@@ -530,8 +530,9 @@ cli::VerbAction declare_run(CLI::App& app) {
   app.add_option("--search-record", arguments->search_record,
                  "With --search: file to which observations and decisions are appended")
       ->type_name("FILE");
-  cli::add_slowdown(
-      app, 1000, [arguments](double percent) { arguments->slowdown_pct = percent; },
+  cli::add_quantity(
+      app, "--slowdown", Unit::percent, {.low = 0, .high = 1000},
+      [arguments](double percent) { arguments->slowdown_pct = percent; },
       "Largest slowdown of an iteration against the fastest plan, in per cent (default 0)");
   cli::add_quantity(app, "--switch-latency", Unit::millisecond, {.low = 0, .high = 10'000},
                     cli::into(arguments->switch_latency_ms),

@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,7 @@ namespace lowgear::api {
 namespace {
 
 constexpr int kScannedDeadlines = 64;
+constexpr double kDeadlineTolerance = 1e-4;  // relative: a deadline that is found may be that much too long
 constexpr int kPowerLevels = 16;
 /// Powers come through sums of products: as much above a cap is within it.
 constexpr double kPowerTolerance = 1e-9;
@@ -233,15 +235,6 @@ CapUse tightest(const PlanPower& power, const PowerCap& cap) {
   return use.use();
 }
 
-const PoweredPlan* fastest_within(std::span<const PoweredPlan> plans, const PowerCap& cap) {
-  const PoweredPlan* best = nullptr;
-  for (const PoweredPlan& candidate : plans) {
-    if (best != nullptr && candidate.plan.time_s >= best->plan.time_s) continue;
-    if (tightest(candidate.power, cap).fits()) best = &candidate;
-  }
-  return best;
-}
-
 CapSearch search_deadlines(const PlanForDeadline& plan_for, const DeadlineRange& range, const PowerCap& cap) {
   const auto try_deadline = [&](double deadline_s) {
     PoweredPlan plan = plan_for(deadline_s);
@@ -259,7 +252,7 @@ CapSearch search_deadlines(const PlanForDeadline& plan_for, const DeadlineRange&
     if (found.use.share < best.use.share) best = std::move(found);
   }
   if (!best.use.fits()) return best;
-  while (fitting_s - too_fast_s > range.tolerance * too_fast_s) {
+  while (fitting_s - too_fast_s > kDeadlineTolerance * too_fast_s) {
     const double middle_s = (fitting_s + too_fast_s) / 2;
     CapSearch found = try_deadline(middle_s);
     (found.use.fits() ? fitting_s : too_fast_s) = middle_s;

@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,14 +54,10 @@ struct PoweredPlan {
   PlanPower power;
 };
 
-/// The fastest of the plans within the cap; null when none is.
-[[nodiscard]] const PoweredPlan* fastest_within(std::span<const PoweredPlan> plans, const PowerCap& cap);
-
 /// Deadlines in which a plan is looked for.
 struct DeadlineRange {
   double fastest_s = 0;
   double slowest_s = 0;
-  double tolerance = 1e-4;  ///< relative: the deadline found is at most this much longer than it needs to be
 };
 
 using PlanForDeadline = std::function<PoweredPlan(double deadline_s)>;
@@ -86,7 +81,8 @@ struct CapSearch {
 struct CapConditions {
   std::vector<GpuGroup> gpus;  ///< that run the pipeline's replicas
   planner::PlannerOptions planner = {};
-  double wanted_deadline_s = 0;  ///< no faster plan is wanted; 0: the fastest
+  /// Of plans that end by then, the one of least energy is wanted, though it may end earlier; 0: the fastest plan.
+  double wanted_deadline_s = 0;
 };
 
 struct CappedPlan {

@@ -174,6 +174,10 @@ TEST(Estimate, TakesAJobFileAConfigBesideItAndOptionsBeforeBoth) {
   const std::string config = (folder.path() / "config.json").string();
   EXPECT_EQ(run_lowgear({"estimate", "--model", config, "--gpu", "a100", "--global-batch", "8", "--seq", "128"}).err,
             "");
+  for (const char* const option : {"--html", "--emit-profile"}) {
+    EXPECT_THAT(refusal_of({"estimate", "--job", job, option, config}),
+                HasSubstr("config.json: is, or is inside, the input"));
+  }
 }
 
 TEST(Estimate, SaysWhichEstimateAConfigurationOfEadtIs) {

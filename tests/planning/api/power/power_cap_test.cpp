@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/core/error_of.h"
@@ -50,6 +51,16 @@ std::vector<PoweredPlan> frontier_plans(const SmallJob& job, int count) {
     plans.push_back(powered(job, planner, planner.fastest_s() + share * (planner.slowest_s() - planner.fastest_s())));
   }
   return plans;
+}
+
+/// The fastest of the plans within the cap; null when none is.
+const PoweredPlan* fastest_within(std::span<const PoweredPlan> plans, const PowerCap& cap) {
+  const PoweredPlan* best = nullptr;
+  for (const PoweredPlan& candidate : plans) {
+    if (best != nullptr && candidate.plan.time_s >= best->plan.time_s) continue;
+    if (tightest(candidate.power, cap).fits()) best = &candidate;
+  }
+  return best;
 }
 
 TEST(Tightest, NamesTheLimitThatIsNearest) {
@@ -187,7 +198,7 @@ TEST(PlanWithinCap, GoesBelowThePeakOfThePlanOfLeastEnergy) {
   EXPECT_LE(capped.plan->power.job.peak_w, 0.97 * least_w * (1 + 1e-9));
 }
 
-TEST(PlanWithinCap, IsNoFasterThanWanted) {
+TEST(PlanWithinCap, TakesTheTimeThatIsWanted) {
   SmallJob job;
   const auto plans = frontier_plans(job, 3);
   job.conditions.wanted_deadline_s = plans[1].plan.deadline_s;
