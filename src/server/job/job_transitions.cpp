@@ -199,7 +199,7 @@ void JobTransitions::watch() {
   status.retry_s.reset();
   if (status.plan_failed) return replan("planning is tried again");
   if (job_.planning.model() || !job_.spec.profiling) return measure_baseline();
-  outbox_.decide("profile", "profiling is tried again, because the last attempt gave no profile", now_s_);
+  outbox_.decide("profile", "profiling is tried, as the job has no profile", now_s_);
   measure_profile();
 }
 
