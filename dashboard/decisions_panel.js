@@ -50,18 +50,6 @@ const withDriftFolded = (decisions) => {
 };
 const sinceText = ({since}) => (since ? ` (${since.count} reports since ${clockTime(since.time_s)})` : '');
 
-// A doubt about the profile stands with the first plan that is made of it.
-const kDoubt = /; the server doubts the profile .*?(?=; from iteration \d+$|; as soon as all ranks have it$|$)/;
-const withDoubtsOnce = (decisions) => {
-  let known = '';
-  return decisions.map((decision) => {
-    const [doubt] = kDoubt.exec(decision.reason) || [''];
-    const isKnown = doubt && doubt === known;
-    known = doubt || known;
-    return isKnown ? {...decision, reason: decision.reason.replace(doubt, () => '')} : decision;
-  });
-};
-
 const line = (decision, planName) => {
   const today = new Date().toDateString() === new Date(1000 * decision.time_s).toDateString();
   const {plan_version: plan} = decision;
@@ -100,7 +88,7 @@ export class DecisionsPanel {
     this.planName = (version) => store.planName(version);
     // The training program's come later than they were made.
     const byTime = [...store.decisions].sort((one, other) => one.time_s - other.time_s || one.id - other.id);
-    this.decisions = withDoubtsOnce(withDriftFolded(withoutRepeats(byTime))).reverse();
+    this.decisions = withDriftFolded(withoutRepeats(byTime)).reverse();
     const kinds = [...new Set(this.decisions.map(kindOf))].sort();
     for (const kind of kinds.filter((name) => !this.kinds.includes(name))) {
       this.kind.append(element('option', {value: kind, text: words(kind)}));

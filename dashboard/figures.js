@@ -1,7 +1,7 @@
 // The most important figures.
 import shared from './shared.js';
 import {setClass, setText} from './parts.js';
-import {basisOf, counted, guardText, hasEarlierSaving, invalidFigures, isBeforeFirstPlan, isOver, isPastGuard,
+import {basisOf, counted, doubtMark, guardText, hasEarlierSaving, invalidFigures, isBeforeFirstPlan, isOver, isPastGuard,
   noSavingReason, plansItself, savedText, unmeasuredText, versusPlan_pct} from './words.js';
 
 const {element, units} = shared;
@@ -64,8 +64,9 @@ const slowdownText = (job, basis) => {
 };
 
 // What the plan takes of its two limits: the user's is against the fastest plan, and not against the baseline.
-const plannedText = ({planned_time_s: planned, baseline, settings: {slowdown_pct: slowdown}}) => {
-  const text = `planned ${units.time(planned)}`;
+const plannedText = (job) => {
+  const {planned_time_s: planned, baseline, settings: {slowdown_pct: slowdown}} = job;
+  const text = `planned ${units.time(planned)}${doubtMark(job)}`;
   if (!baseline || !units.isNumber(planned)) return text;
   return `${text}, ${units.signedPercent(versusPlan_pct(planned, baseline.time_s), 1)} against the baseline` +
     (slowdown ? ` (your ${units.percent(slowdown, Number.isInteger(slowdown) ? 0 : 1)} are against the fastest plan)` : '');
@@ -131,7 +132,7 @@ export class Figures {
     time.show(`Iteration time, ${basis}`, units.time(job.time_s), timeText(store, basis), isPastGuard(job) ? 'bad' : '');
     energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j), invalidFigures(job) ? kMeaningless
       : ['mean of the same iterations', unmeasuredText(job), `all ${counted(job.ranks, 'rank')}`,
-        ...(plansItself(job) ? [] : [`planned ${units.energy(job.planned_energy_j)}`])].filter(Boolean).join(' · '));
+        ...(plansItself(job) ? [] : [`planned ${units.energy(job.planned_energy_j)}${doubtMark(job)}`])].filter(Boolean).join(' · '));
     const total_w = isOver(job) || invalidFigures(job) ? null : store.totalPower_w();
     power.show(`Power, ${basis}`, units.power(total_w), isOver(job) ? 'the job has ended: its GPUs are not read any more'
       : invalidFigures(job) ? kMeaningless : total_w === null ? 'not every GPU has reported' : `by the last report of each GPU, not a mean of iterations · ` +

@@ -1,7 +1,7 @@
 // The frontier and the job's points on it.
 import shared from './shared.js';
 import {TableBehind, panel, zoomTools} from './parts.js';
-import {basisOf, counted, invalidFigures, isOver, kInvalidFigures} from './words.js';
+import {basisOf, counted, doubtMark, invalidFigures, isOver, kInvalidFigures} from './words.js';
 
 const {dataTable, element, frontierPlot, units} = shared;
 
@@ -59,13 +59,13 @@ export class FrontierPanel {
       return;
     }
     const model = modelOf(frontier, summary);
-    const text = JSON.stringify(model);
+    const text = JSON.stringify([model, doubtMark(summary)]);
     if (text === this.drawn) return;
     this.drawn = text;
     this.model = model;
     const {lineSample, pointSample} = frontierPlot;
-    this.legend.replaceChildren(...[[lineSample('curve'), 'frontier (planned)'],
-      ...(frontier.operating_point ? [[pointSample('plan', 'plan chosen'), 'operating point (planned)']] : []),
+    this.legend.replaceChildren(...[[lineSample('curve'), `frontier (planned)${doubtMark(summary)}`],
+      ...(frontier.operating_point ? [[pointSample('plan', 'plan chosen'), `operating point (planned)${doubtMark(summary)}`]] : []),
       [pointSample('measured', 'measured'), `last iterations (${basisOf(summary)})`],
       [pointSample('baseline', 'baseline'), `baseline (${basisOf(summary)})`]]
       .map(([node, name]) => element('li', {}, [node, name])));

@@ -5,7 +5,7 @@ import {BudgetsPanel} from './budgets_panel.js';
 import {KeyedTable} from './keyed_table.js';
 import {LiveStream} from './live.js';
 import {message, panel, setClass, setText} from './parts.js';
-import {age_s, basisOf, counted, dateTime, duration, inCell, isOver, noSavingText, plansItself,
+import {age_s, basisOf, counted, dateTime, doubtMark, duration, inCell, isOver, noSavingText, plansItself,
   profilingText, savedText, shortName, stateShown, versusPlan_pct} from './words.js';
 
 const {element, interaction, units} = shared;
@@ -47,7 +47,7 @@ const two = (cell, first, second) => {
 
 const versusText = (job) => {
   if (!plansItself(job)) {
-    return !units.isNumber(job.time_s) || !units.isNumber(job.planned_time_s) ? '' : `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`;
+    return !units.isNumber(job.time_s) || !units.isNumber(job.planned_time_s) ? '' : `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan${doubtMark(job)}`;
   }
   if (!job.prediction) return '';
   if (!job.prediction.iterations) return 'more than twice the predictions';

@@ -23,7 +23,7 @@ export const isOver = (job) => job.state === 'finished';
 // How a job's state is shown: [text, CSS class, meaning]. A job for which planning failed needs attention.
 const kProblems = {clocks_stuck: 'clocks stuck', silent: 'silent', rank_failed: 'failed'};
 // Of a job that is over, only a failed rank stays critical.
-const kLastingProblems = ['rank_failed', 'figures_invalid'];
+const kLastingProblems = ['rank_failed', 'figures_invalid', 'plan_doubtful'];
 export const problemsShown = (job) =>
   (job.problems || []).filter(({kind}) => !isOver(job) || kLastingProblems.includes(kind));
 export const stateShown = (job) => {
@@ -43,6 +43,8 @@ export const stateShown = (job) => {
 export const isBeforeFirstPlan = (job) => ['registering', 'baseline', 'profiling', 'planning'].includes(job.state);
 
 export const invalidFigures = (job) => (job.problems || []).find(({kind}) => kind === 'figures_invalid');
+// After planned figures, which alerts say the doubts of.
+export const doubtMark = (job) => ((job.problems || []).some(({kind}) => kind === 'plan_doubtful') ? ' (in doubt)' : '');
 // In place of plots of such figures.
 export const kInvalidFigures = 'Times and energies mean nothing: they are not shown.';
 
@@ -80,9 +82,10 @@ export const noSavingText = (job) => {
 // Long hexadecimal names, as runs and models may have, are shortened to what tells them apart.
 export const shortName = (text) => (text || '').replace(/\b[0-9a-f]{12,}\b/g, (hex) => `${hex.slice(0, 8)}…`);
 
-// The beginning of a text that is too long for a cell.
+// Without its middle where a text is too long for a cell.
 const kCellLetters = 48;
-export const inCell = (text) => (text.length > kCellLetters ? `${text.slice(0, kCellLetters - 1)}…` : text);
+export const inCell = (text) => (text.length > kCellLetters
+  ? `${text.slice(0, kCellLetters / 2)}…${text.slice(1 - kCellLetters / 2)}` : text);
 
 // "clock 3 of 7, about 2 min"; empty while no clocks are tried.
 export const profilingText = ({profiling, time_s: time}) => {

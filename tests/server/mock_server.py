@@ -216,8 +216,8 @@ class MockJob:
             }
             if any(problem["kind"] == "figures_invalid" for problem in self.problems):
                 summary.update(dict.fromkeys(
-                    ("time_s", "energy_j", "baseline", "prediction", "saved_pct", "saved_error_pct", "slowdown_pct",
-                     "slowdown_error_pct")), stalled_iterations=0)
+                    ("time_s", "energy_j", "planned_time_s", "planned_energy_j", "baseline", "prediction", "saved_pct",
+                     "saved_error_pct", "slowdown_pct", "slowdown_error_pct")), stalled_iterations=0)
             return summary
 
     def profiling(self):

@@ -24,13 +24,13 @@ Json timeline_of(const JobRecord& job) {
 }
 
 /// As `invalid_text`, by the summary.
-Json invalid_of(const FinishedJob& job) {
-  const Json summary = parse_json(job.summary, "archive");
-  const auto problems = summary.find("problems");
-  if (problems == summary.end()) return nullptr;  // of an earlier version
-  const auto invalid =
-      std::ranges::find_if(*problems, [](const Json& each) { return each.at("kind") == kFiguresInvalid; });
-  return invalid == problems->end() ? Json(nullptr) : invalid->at("text");
+std::optional<std::string> invalid_of(const JsonView& summary) {
+  if (!summary.has("problems")) return std::nullopt;  // of an earlier version
+  const JsonView problems = summary.at("problems");
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    if (problems.at(i).at("kind").text() == kFiguresInvalid) return problems.at(i).at("text").text();
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -56,6 +56,7 @@ FinishedJob finished_job(StoredFinishedJob stored) {
   job.keeps_run = has_value(view, "reason") && is_by_request(view.at("reason").text());
   job.created_s = stored.created_s;
   job.finished_s = stored.finished_s;
+  job.invalid = invalid_of(view);
   job.summary = std::move(stored.summary);
   return job;
 }
@@ -69,6 +70,7 @@ FinishedJob finished_job(const JobRecord& job, double now_s) {
                        .created_s = job.status.created_s,
                        .finished_s = job.status.finished_s.value_or(now_s),
                        .summary = summary_json(job).dump(),
+                       .invalid = invalid_text(job),
                        .plan_version = job.plan_version(),
                        .keeps_run = keeps_run(job),
                        .late_ranks = {},
@@ -128,7 +130,7 @@ std::string show_finished_job(const FinishedJob& job, const StoredArchive& archi
 std::string show_frontier(const FinishedJob& job, const StoredArchive& archive) {
   Json frontier = {{"job", job.id}, {"vertices", Json::array()}, {"operating_point", nullptr}, {"measured", nullptr}};
   if (!archive.frontier.empty()) frontier = parse_json(archive.frontier, "archive");
-  frontier["invalid"] = invalid_of(job);
+  frontier["invalid"] = or_null(job.invalid);
   return frontier.dump();
 }
 
@@ -148,7 +150,7 @@ std::string show_iterations(const FinishedJob& job, const StoredArchive& archive
       if (view.at(i).at("iteration").integer() > after) list.push_back(all.at(i));
     }
   }
-  const Json document = {{"job", job.id}, {"iterations", std::move(list)}, {"invalid", invalid_of(job)}};
+  const Json document = {{"job", job.id}, {"iterations", std::move(list)}, {"invalid", or_null(job.invalid)}};
   return document.dump();
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +27,8 @@ struct FinishedJob {
   std::string state;
   double created_s = 0;
   double finished_s = 0;
-  std::string summary;  ///< as lists show it, JSON
+  std::string summary;                 ///< as lists show it, JSON
+  std::optional<std::string> invalid;  ///< as `invalid_text`
   int plan_version = 0;
   bool keeps_run = false;              ///< another start of the run is not another job
   std::map<int, LateRank> late_ranks;  ///< for a while

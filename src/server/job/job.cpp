@@ -193,6 +193,11 @@ void Job::add_decisions(const protocol::RankDecisions& reported, double now_s) {
 /// Figures of a simulated job whose kernels are too short look like any others.
 void Job::take_validity(const protocol::TrainingDecision& made, double now_s) {
   if (made.technique != "simulated_gpu" || (made.change != "invalid" && made.change != "valid")) return;
+  if (record_.invalid.empty() && made.change == "invalid") {
+    StoredUsage taken_back{.row = {}, .last_iteration = 0, .takes_savings_back = true};
+    taken_back.row.job = record_.id;
+    outbox_.changes().store.usage.push_back(std::move(taken_back));
+  }
   record_.invalid = made.change == "invalid" ? made.reason : "";
   outbox_.change_state();
   outbox_.change_summary();
@@ -291,11 +296,6 @@ void Job::end(ServerEvent event, std::string why, double now_s) {
   record_.status.finished_s = now_s;
   record_.history.end();
   while (const auto iteration = record_.history.next(now_s)) count(*iteration, now_s);
-  if (!record_.invalid.empty()) {
-    StoredUsage marked{.row = {}, .last_iteration = 0, .ends_invalid = true};
-    marked.row.job = record_.id;
-    outbox_.changes().store.usage.push_back(std::move(marked));
-  }
   if (const auto& left_out = record_.history.left_out()) outbox_.decide("reports", text_of(*left_out), now_s);
   outbox_.decide("finish", why, now_s);
   JobTransitions(record_, outbox_, now_s).enter(JobState::finished, why);

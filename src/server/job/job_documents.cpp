@@ -89,7 +89,8 @@ JobSnapshot job_snapshot(const JobRecord& job) {
                        .problems = {},
                        .places = {},
                        .activity = &job.activity};
-  if (const PlanVersion* training = job.plans.training(); training != nullptr && training->time_s > 0) {
+  const PlanVersion* training = job.plans.training();
+  if (training != nullptr && training->time_s > 0 && job.invalid.empty()) {
     snapshot.planned_step_s = training->time_s;
     snapshot.planned_step_j = training->energy_j;
   }
@@ -116,6 +117,7 @@ JobSnapshot job_snapshot(const JobRecord& job) {
 
 Json summary_json(const JobRecord& job) {
   const PlanVersion* newest = job.plans.newest();
+  const PlanVersion* const stated = job.invalid.empty() ? newest : nullptr;
   const IterationMeans now = present_means(job);
   Json summary = {{"job", job.id},
                   {"run", job.spec.run},
@@ -144,8 +146,8 @@ Json summary_json(const JobRecord& job) {
                   {"stalled_iterations", now.stalled},
                   {"unmeasured_iterations", now.unmeasured},
                   {"energy_j", or_null(now.energy_j)},
-                  {"planned_time_s", newest == nullptr ? Json(nullptr) : positive_or_null(newest->time_s)},
-                  {"planned_energy_j", newest == nullptr ? Json(nullptr) : positive_or_null(newest->energy_j)},
+                  {"planned_time_s", stated == nullptr ? Json(nullptr) : positive_or_null(stated->time_s)},
+                  {"planned_energy_j", stated == nullptr ? Json(nullptr) : positive_or_null(stated->energy_j)},
                   {"baseline", baseline_json(stated_baseline(job))},
                   {"prediction", prediction_json(job)},
                   {"saved_pct", nullptr},

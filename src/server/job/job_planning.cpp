@@ -13,14 +13,18 @@ PlanningTask JobPlanning::ask(PlanningTask task) {
   return task;
 }
 
-void JobPlanning::follow(const JobPlan& plan) {
-  frontier_ = plan.frontier;
-  power_ = plan.power;
+bool JobPlanning::follow(const PlannedJob& planned) {
+  frontier_ = planned.plan.frontier;
+  power_ = planned.plan.power;
   backoff_.reset();
+  doubts_ = planned.doubts;
+  if (known_doubts_.size() >= kMostDoubts) known_doubts_.clear();
+  return !doubts_.empty() && known_doubts_.insert(doubts_).second;
 }
 
 void JobPlanning::drop_model() {
   model_.reset();
+  doubts_.clear();
   frontier_.clear();
   power_ = {};
 }

@@ -30,13 +30,11 @@ class JobPlanning {
   void withdraw() { ++serial_; }
   /// Number of the newest task.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
-  /// Returns whether no plan so far had this note. Plans of one profile alternate between a few.
-  [[nodiscard]] bool note_is_new(const std::string& note) {
-    if (notes_.size() >= kMostNotes) notes_.clear();
-    return notes_.insert(note).second;
-  }
-  /// The job follows this plan.
-  void follow(const JobPlan& plan);
+  /// The job follows this plan. Returns whether no plan so far had its doubts: plans of one profile alternate between a
+  /// few.
+  [[nodiscard]] bool follow(const PlannedJob& planned);
+  /// Why figures of the plan that is followed may be wrong; empty: nothing says so.
+  [[nodiscard]] const std::string& doubts() const { return doubts_; }
   /// Time from planning that has failed to the next attempt.
   [[nodiscard]] double next_retry_s() { return backoff_.next(); }
 
@@ -46,11 +44,12 @@ class JobPlanning {
   [[nodiscard]] const api::PlannedPower& power() const { return power_; }
 
  private:
-  static constexpr std::size_t kMostNotes = 100;
+  static constexpr std::size_t kMostDoubts = 100;
 
   std::shared_ptr<const PipelineModel> model_;
   std::uint64_t serial_ = 0;
-  std::set<std::string> notes_;
+  std::string doubts_;
+  std::set<std::string> known_doubts_;
   Backoff<double> backoff_{60, 3'600};  ///< seconds
   std::vector<std::pair<double, double>> frontier_;
   api::PlannedPower power_;

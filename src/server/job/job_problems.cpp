@@ -93,6 +93,18 @@ void add_invalid(const JobRecord& job, std::vector<JobProblem>& problems) {
                            job.is_over() ? "" : "if it lasts, ")});
 }
 
+void add_doubtful(const JobRecord& job, std::vector<JobProblem>& problems) {
+  if (job.planning.doubts().empty() || !job.invalid.empty()) return;
+  problems.push_back({.kind = kPlanDoubtful,
+                      .is_critical = false,
+                      .ranks = ranks_that(job, [](const RegisteredRank&) { return true; }),
+                      .text = job.planning.doubts(),
+                      .todo =
+                          "do not rely on planned times and energies, but on the measured saving; where the profile "
+                          "is wrong, start the run with another model name, which measures a new one, and keep "
+                          "other work off its machines"});
+}
+
 /// Ranks ask for plans while their training hangs.
 void add_no_iteration(const JobRecord& job, std::vector<JobProblem>& problems) {
   const double waited_s = job.status.heard_s - job.status.created_s;
@@ -362,6 +374,7 @@ std::vector<JobProblem> problems_of(const JobRecord& job) {
   add_silence(job, problems);
   add_unfollowed(job, problems);
   add_invalid(job, problems);
+  add_doubtful(job, problems);
   add_no_iteration(job, problems);
   add_no_comparison(job, problems);
   add_energies_left_out(job, problems);

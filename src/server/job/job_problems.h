@@ -29,6 +29,7 @@ inline constexpr std::string_view kReportsMissing = "reports_missing";
 inline constexpr std::string_view kIterationsDiffer = "iterations_differ";
 inline constexpr std::string_view kTimesDiffer = "times_differ";
 inline constexpr std::string_view kPlanUnknown = "plan_unknown";
+inline constexpr std::string_view kPlanDoubtful = "plan_doubtful";
 inline constexpr std::string_view kFiguresInvalid = "figures_invalid";
 inline constexpr std::string_view kNoIteration = "no_iteration";
 inline constexpr std::string_view kBaselineTooSlow = "baseline_too_slow";

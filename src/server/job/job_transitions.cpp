@@ -199,7 +199,7 @@ void JobTransitions::watch() {
   status.retry_s.reset();
   if (status.plan_failed) return replan("planning is tried again");
   if (job_.planning.model() || !job_.spec.profiling) return measure_baseline();
-  outbox_.decide("profile", "profiling is tried again, because the last attempt gave no profile", now_s_);
+  outbox_.decide("profile", "profiling is tried, as the job has no profile", now_s_);
   measure_profile();
 }
 
@@ -325,9 +325,8 @@ void JobTransitions::follow_plan(const PlanningAnswer& answer) {
   if (!(plan.time_s <= kMaxTimeS)) {  // neither ranks nor a server that starts again would read it
     return give_plan_up(fmt::format("iterations of {:.3g} s are longer than a plan supports", plan.time_s));
   }
-  if (job_.planning.note_is_new(plan.note) && !plan.note.empty()) outbox_.changes().warnings.push_back(plan.note);
   if (envpipe && !job_.envpipe.take(*envpipe, answer.serial, outbox_, now_s_)) return;
-  job_.planning.follow(plan);
+  if (job_.planning.follow(*answer.planned)) outbox_.changes().warnings.push_back(answer.planned->doubts);
   PlanGuard& guard = job_.watch.guard();
   guard.follow(plan, job_.targets.is_capped(), job_.baseline.result(), job_.targets.guard_limit_pct());
   enter(JobState::running, std::string(guard.requires_full_clocks() ? kPlanWithdrawn : kFollowsPlan));

@@ -31,7 +31,7 @@ void UsageCount::add(const JobIteration& iteration, const usage::UsageRow& names
 
 void add_usage(std::vector<StoredUsage>& rows, const StoredUsage& added) {
   const usage::UsageRow& more = added.row;
-  const bool is_same = !rows.empty() && !rows.back().ends_invalid && !added.ends_invalid &&
+  const bool is_same = !rows.empty() && !rows.back().takes_savings_back && !added.takes_savings_back &&
                        rows.back().row.job == more.job && rows.back().row.hour_s == more.hour_s &&
                        rows.back().row.baseline_energy_j == more.baseline_energy_j;
   if (!is_same) return rows.push_back(added);

@@ -48,9 +48,9 @@ profile::StageProfile measured_rows(const MeasuredProfile& measured, int stages)
   return profile;
 }
 
-/// Cells that contradict what GPUs do, and stages and kinds that contradict each other, for a decision; empty: none.
-/// Throws InputError for more power than any GPU draws.
-std::string cell_doubts(const profile::StageProfile& rows, std::span<const double> blocking_w) {
+/// Cells that contradict what GPUs do, and stages and kinds that contradict each other. Throws InputError for more
+/// power than any GPU draws.
+std::vector<std::string> cell_doubts(const profile::StageProfile& rows, std::span<const double> blocking_w) {
   constexpr std::size_t kMostCells = 2;
   const double waiting_w = blocking_w.empty() ? 0 : *std::ranges::min_element(blocking_w);
   std::vector<std::string> doubts;
@@ -62,11 +62,10 @@ std::string cell_doubts(const profile::StageProfile& rows, std::span<const doubl
     }
   }
   for (profile::GroupFinding& found : check_groups(rows)) doubts.push_back(std::move(found.what));
-  if (doubts.empty()) return "";
   const std::size_t more = doubts.size() - std::min(doubts.size(), kMostCells);
   doubts.resize(doubts.size() - more);
-  return fmt::format("the server doubts the profile and plans by it all the same: {}{}", fmt::join(doubts, "; "),
-                     more > 0 ? fmt::format("; and {} more", more) : "");
+  if (more > 0) doubts.push_back(fmt::format("and {} more", more));
+  return doubts;
 }
 
 profile::StageProfile filled_profile(const MeasuredProfile& measured, int stages, std::span<const int> clocks_mhz) {
@@ -139,9 +138,7 @@ api::ProfiledPipeline pipeline_of(const PipelineModel& model) {
                                  .dag = build_dag(model.schedule),
                                  .blocking_power_w = blocking_by_rank(model.measured, model.schedule),
                                  .simulated = model.measured.simulated};
-  const std::string doubts =
-      cell_doubts(measured_rows(model.measured, model.schedule.stages), pipeline.blocking_power_w);
-  if (!doubts.empty()) pipeline.doubts.push_back(doubts);
+  pipeline.doubts = cell_doubts(measured_rows(model.measured, model.schedule.stages), pipeline.blocking_power_w);
   return pipeline;
 }
 
@@ -177,14 +174,15 @@ MeasuredJob::MeasuredJob(std::shared_ptr<const PipelineModel> model, std::shared
       pipeline_(pipeline_of(*model_)),
       planner_(job_of(*model_, pipeline_), *solved_, progress_.get()) {}
 
-/// A note for the user where figures of the plan may be wrong.
-void MeasuredJob::add_doubts(const PlanningConditions& conditions, JobPlan& job) const {
-  const auto add = [&job](const std::string& text) { job.note += (job.note.empty() ? "" : "; ") + text; };
-  for (const std::string& doubt : pipeline_.doubts) add(doubt);
-  if (const auto problem = api::lead_problem(model_->switch_latency_s, job.time_s)) {
-    add(*problem + "; correct the job's switch_latency_ms");
+std::string MeasuredJob::doubts(const PlanningConditions& conditions, const JobPlan& plan) const {
+  std::vector<std::string> doubts = pipeline_.doubts;
+  if (const auto problem = api::lead_problem(model_->switch_latency_s, plan.time_s)) {
+    doubts.push_back(*problem + "; correct the job's switch_latency_ms");
   }
-  if (const auto finding = planner_.finding(planner_.split(conditions.request), job.plans)) add(*finding);
+  if (auto finding = planner_.finding(planner_.split(conditions.request), plan.plans)) {
+    doubts.push_back(std::move(*finding));
+  }
+  return doubts.empty() ? "" : fmt::format("figures of the plan may be wrong: {}", fmt::join(doubts, "; "));
 }
 
 /// The same clocks for all replicas; none is taken for slow.
@@ -222,16 +220,14 @@ PlannedJob MeasuredJob::plan(const PlanningConditions& conditions) const {
   } else {
     job.plan = planner_.plan(conditions.request);
   }
-  add_doubts(conditions, job.plan);
+  job.doubts = doubts(conditions, job.plan);
   if (!conditions.early_forwards.empty()) job.order = job_order(*model_, conditions);
   return job;
 }
 
 std::optional<api::QuickPlan> MeasuredJob::quick_plan(const PlanningConditions& conditions) const {
   if (conditions.envpipe) return std::nullopt;
-  std::optional<api::QuickPlan> quick = planner_.quick_plan(conditions.request);
-  if (quick) add_doubts(conditions, quick->plan);
-  return quick;
+  return planner_.quick_plan(conditions.request);
 }
 
 std::string MeasuredJob::contradiction(const FullClockIteration& measured) const {

@@ -81,6 +81,7 @@ struct PlannedJob {
   JobPlan plan;
   std::optional<EnvPipeOutcome> envpipe;  ///< of a plan by that policy
   std::optional<JobOrder> order;          ///< where the conditions ask for it
+  std::string doubts = {};                ///< why figures of the plan may be wrong; empty: nothing says so
 };
 
 /// Whether a profile is good enough.
@@ -107,6 +108,8 @@ class MeasuredJob {
   [[nodiscard]] PlannedJob plan(const PlanningConditions& conditions) const;
   /// As `api::JobPlanner::quick_plan`; none for EnvPipe's reconfiguration.
   [[nodiscard]] std::optional<api::QuickPlan> quick_plan(const PlanningConditions& conditions) const;
+  /// As `PlannedJob` states them.
+  [[nodiscard]] std::string doubts(const PlanningConditions& conditions, const JobPlan& plan) const;
   [[nodiscard]] ProfileVerdict judge_profile(const PlanningConditions& conditions) const;
   /// Why the profile's energy at full clocks cannot be that of these iterations; empty: it can. An iteration may take
   /// longer than its pipelines, in which GPUs draw their waiting power at least, and that of their units at most. The
@@ -114,7 +117,6 @@ class MeasuredJob {
   [[nodiscard]] std::string contradiction(const FullClockIteration& measured) const;
 
  private:
-  void add_doubts(const PlanningConditions& conditions, JobPlan& job) const;
   [[nodiscard]] PlannedJob by_envpipe(const EnvPipeRequest& request) const;
 
   std::shared_ptr<const PipelineModel> model_;

@@ -63,6 +63,7 @@ std::optional<PlanningAnswer> quick_answer(MeasuredJob& planner, const PlanningT
   PlanningAnswer answer = answer_to(task);
   answer.preliminary = !quick->is_best;
   answer.planned = PlannedJob{.plan = std::move(quick->plan), .envpipe = {}, .order = {}};
+  answer.planned->doubts = planner.doubts(task.conditions, answer.planned->plan);
   answer.seconds = monotonic_s() - start_s;
   return answer;
 }

@@ -96,8 +96,8 @@ struct StoredDocument {
 struct StoredUsage {
   usage::UsageRow row;
   std::int64_t last_iteration = 0;  ///< of those that are counted
-  /// Nothing is added: figures of the row's job are invalid at its end, and none of its iterations is compared.
-  bool ends_invalid = false;
+  /// Nothing is added: figures of the row's job have become invalid, and none of its iterations so far is compared.
+  bool takes_savings_back = false;
 };
 
 /// How a power budget was used at a time.

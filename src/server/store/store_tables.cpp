@@ -64,8 +64,10 @@ StoreTables::Writes::Writes(Database& database)
             "iterations = iterations + ?7, measured = measured + ?8, time_s = time_s + ?9, "
             "energy_j = energy_j + ?10, energy_variance = energy_variance + ?11, "
             "doubtful_j = doubtful_j + ?12"),
+      // Iterations that are compared with the same baseline later are not added to these rows: -id is no baseline.
       uncompared(database,
-                 "UPDATE usage SET baseline_time_s = 0, baseline_error_j = 0, doubtful_j = energy_j WHERE job = ?1"),
+                 "UPDATE usage SET baseline_time_s = 0, baseline_j = -id, baseline_error_j = 0, doubtful_j = energy_j "
+                 "WHERE job = ?1"),
       budget_use(database,
                  "INSERT INTO budget_uses (time_s, budget, limit_w, planned_w, assumed_w, measured_w, measured_gpus, "
                  "held_w, kept) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)") {}
@@ -180,7 +182,7 @@ void StoreTables::put(const StoredArchive& archive) {
 
 void StoreTables::put(const StoredUsage& usage) {
   const usage::UsageRow& row = usage.row;
-  if (usage.ends_invalid) {
+  if (usage.takes_savings_back) {
     write_.uncompared.execute(row.job);
     return;
   }

@@ -39,9 +39,9 @@ TEST_F(FinishedJobTest, ShowsWhatTheJobHasShown) {
 }
 
 TEST_F(FinishedJobTest, SaysThatFiguresAreInvalid) {
-  Json summary = Json::parse(job.summary);
+  Json summary = Json::parse(archive.summary);
   summary["problems"] = Json::array({{{"kind", "figures_invalid"}, {"text", "short kernels"}}});
-  job.summary = summary.dump();
+  job = finished_job({.id = "j-1", .run = "run-1", .created_s = 1, .summary = summary.dump()});
   EXPECT_EQ(Json::parse(show_frontier(job, archive))["invalid"], "short kernels");
   EXPECT_EQ(Json::parse(show_iterations(job, archive, -1, 10))["invalid"], "short kernels");
 }

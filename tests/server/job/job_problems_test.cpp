@@ -59,6 +59,21 @@ TEST(JobProblems, ShowClocksThatNobodySets) {
   EXPECT_NEAR(snapshot.slowdown_ratio.value_or(0), 0.116, 0.001);
 }
 
+TEST(JobProblems, SayThatFiguresOfAPlanMayBeWrong) {
+  SimulatedJob training(small_job(2));
+  training.train();
+  JobRecord job = training.record();
+  PlannedJob planned;
+  planned.doubts = "figures of the plan may be wrong: stage 0";
+  EXPECT_TRUE(job.planning.follow(planned));
+  EXPECT_FALSE(job.planning.follow(planned)) << "the log has it once";
+  ASSERT_THAT(kinds(job), ElementsAre("plan_doubtful"));
+  EXPECT_EQ(problems_of(job)[0].text, planned.doubts);
+  planned.doubts.clear();
+  EXPECT_FALSE(job.planning.follow(planned));
+  EXPECT_THAT(problems_of(job), IsEmpty());
+}
+
 protocol::RankDecisions validity(std::int64_t number, const std::string& change) {
   return {.rank = 0,
           .work = {},
@@ -81,10 +96,15 @@ TEST(JobProblems, StateNoFigureThatTheTrainingProgramCallsInvalid) {
   EXPECT_THAT(problems_of(training.record())[0].text, HasSubstr("the kernels are too short"));
   EXPECT_THAT(problems_of(training.record())[0].todo, StartsWith("if it lasts, start the run again"));
   const Json summary = summary_json(training.record());
-  for (const char* figure : {"saved_pct", "slowdown_pct", "time_s", "energy_j", "baseline"}) {
+  for (const char* figure :
+       {"saved_pct", "slowdown_pct", "time_s", "energy_j", "baseline", "planned_time_s", "planned_energy_j"}) {
     EXPECT_TRUE(summary[figure].is_null()) << figure;
   }
   EXPECT_FALSE(job_snapshot(training.record()).baseline);
+  EXPECT_FALSE(job_snapshot(training.record()).planned_step_j);
+  const std::vector<StoredUsage> usage = training.job().take_changes().store.usage;
+  ASSERT_FALSE(usage.empty());
+  EXPECT_TRUE(usage.back().takes_savings_back);
   EXPECT_TRUE(frontier_json(training.record())["measured"].is_null());
   EXPECT_EQ(frontier_json(training.record())["invalid"], problems_of(training.record())[0].text);
   training.settle();

@@ -89,16 +89,14 @@ TEST(MeasuredJob, RefusesACellThatNoGpuCanHaveRun) {
 }
 
 TEST(MeasuredJob, SaysThatAProfileIsInDoubtAndAPlanFasterThanFullClocks) {
-  EXPECT_EQ(MeasuredJob(model(2, 1, 6)).plan({}).plan.note, "");
+  EXPECT_EQ(MeasuredJob(model(2, 1, 6)).plan({}).doubts, "");
   PipelineModel wrong = *model(2, 1, 6);
   for (protocol::ProfileCell& cell : wrong.measured.cells) {
     if (cell.clock_mhz == wrong.measured.cells[1].clock_mhz) cell.time_s *= 0.5;
   }
-  const JobPlan plan = MeasuredJob(std::make_shared<const PipelineModel>(wrong)).plan({}).plan;
-  EXPECT_THAT(plan.note,
-              testing::AllOf(
-                  testing::StartsWith("the server doubts the profile and plans by it all the same: stage 0 forward at"),
-                  HasSubstr("; and 2 more"), HasSubstr("of all clocks at their highest")));
+  EXPECT_THAT(MeasuredJob(std::make_shared<const PipelineModel>(wrong)).plan({}).doubts,
+              testing::AllOf(testing::StartsWith("figures of the plan may be wrong: stage 0 forward at"),
+                             HasSubstr("; and 2 more"), HasSubstr("of all clocks at their highest")));
 }
 
 /// One stage: its units run one after the other, and nothing waits.

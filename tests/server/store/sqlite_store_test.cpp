@@ -534,17 +534,25 @@ TEST_F(SqliteStoreTest, AddsUsageUpByHourAndBaseline) {
   EXPECT_EQ(page.hours[1].name, "name of j-1");
   EXPECT_EQ(page.hours[1].user, "ada");
   EXPECT_EQ(page.hours[3].hour_s, 2 * usage::kHourS);
-  StoredUsage end;
-  end.row.job = "j-1";
-  end.ends_invalid = true;
+  StoredUsage taken_back;
+  taken_back.row.job = "j-1";
+  taken_back.takes_savings_back = true;
   StoreChange marked;
-  marked.usage = {end};
+  marked.usage = {taken_back};
   EXPECT_EQ(write(marked), StoreOutcome::committed);
   const ExportPage invalid = read({.table = ExportTable::usage, .from_s = 0, .to_s = 1e9, .after = {}, .limit = 100});
   ASSERT_THAT(invalid.hours, SizeIs(4));
-  EXPECT_FALSE(invalid.hours[1].has_baseline()) << "a job that ends invalid has no saving";
+  EXPECT_FALSE(invalid.hours[1].has_baseline()) << "a job that becomes invalid has no saving";
   EXPECT_EQ(invalid.hours[1].energy_j, 200);
   EXPECT_EQ(invalid.hours[1].doubtful_energy_j, 200);
+  StoreChange valid;
+  valid.usage = {usage_of("j-1", 1, 90, 9)};
+  EXPECT_EQ(write(valid), StoreOutcome::committed);
+  EXPECT_EQ(write(marked), StoreOutcome::committed) << "a second time";
+  EXPECT_EQ(write(valid), StoreOutcome::committed);
+  const ExportPage later = read({.table = ExportTable::usage, .from_s = 0, .to_s = 1e9, .after = {}, .limit = 100});
+  ASSERT_THAT(later.hours, SizeIs(6));
+  EXPECT_EQ(std::ranges::count_if(later.hours, [](const usage::UsageRow& row) { return row.has_baseline(); }), 1);
 }
 
 TEST_F(SqliteStoreTest, ReadsTablesPageByPage) {

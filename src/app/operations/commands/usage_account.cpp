@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -72,7 +73,7 @@ using usage::EnergyFactors;
 
 constexpr const char* kNotKnown = "-";
 constexpr const char* kNoUser = "(not stated)";
-/// Longer names would make tables too wide.
+/// Longer names would make tables too wide; those that differ in their middle need more.
 constexpr std::size_t kNameLetters = 40;
 /// Rows of a chart: more cannot be read.
 constexpr std::size_t kBars = 20;
@@ -98,14 +99,26 @@ std::string amount_text(const Balance& balance, double per_kwh) {
 }
 
 /// Without its middle where it is too long.
-std::string cut_name(const std::string& name) {
+std::string cut_name(const std::string& name, std::size_t most) {
   std::vector<std::size_t> letters;
   for (std::size_t at = 0; at < name.size(); ++at) {
     if (!is_utf8_continuation(name[at])) letters.push_back(at);
   }
-  if (letters.size() <= kNameLetters) return name;
-  constexpr std::size_t kLast = kNameLetters / 2 - 1;
-  return name.substr(0, letters[kNameLetters / 2]) + "\u2026" + name.substr(letters[letters.size() - kLast]);
+  if (letters.size() <= most) return name;
+  return name.substr(0, letters[most / 2]) + "\u2026" + name.substr(letters[letters.size() - (most / 2 - 1)]);
+}
+
+/// Cuts a column's names so that different ones stay different.
+void cut_names(std::vector<std::vector<std::string>>& rows, std::size_t column) {
+  std::set<std::string> names;
+  for (const auto& row : rows) names.insert(row[column]);
+  std::size_t most = kNameLetters;
+  const auto are_distinct = [&] {
+    std::set<std::string> cut;
+    return std::ranges::all_of(names, [&](const auto& name) { return cut.insert(cut_name(name, most)).second; });
+  };
+  while (!are_distinct()) most *= 2;
+  for (auto& row : rows) row[column] = cut_name(row[column], most);
 }
 
 std::string user_text(const std::string& user) { return user.empty() ? kNoUser : user; }
@@ -182,16 +195,14 @@ AccountCells jobs_with_notes(const EnergyAccount& account, const EnergyFactors& 
   return cells;
 }
 
-std::string text_of(const AccountCells& cells, std::size_t names) {
+std::string text_of(AccountCells cells, std::size_t names) {
   std::vector<cli::Table::Column> columns;
   for (const std::string& name : cells.header) {
     columns.push_back({name, columns.size() < names ? cli::Table::Align::left : cli::Table::Align::right});
   }
   cli::Table table(std::move(columns));
-  for (std::vector<std::string> row : cells.rows) {
-    for (std::size_t i = 0; i < names; ++i) row[i] = cut_name(row[i]);
-    table.add_row(std::move(row));
-  }
+  for (std::size_t i = 0; i < names; ++i) cut_names(cells.rows, i);
+  for (std::vector<std::string>& row : cells.rows) table.add_row(std::move(row));
   return table.text();
 }
 

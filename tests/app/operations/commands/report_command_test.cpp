@@ -223,6 +223,11 @@ TEST_F(ReportCommand, ShowsAMonthAsTables) {
     rows.replace(at, 5, "first" + std::string(110, '-') + "last");
   EXPECT_THAT(run_lowgear({"runs", "report", "--month", "2026-11", "--usage", write_text(path("long.csv"), rows)}).out,
               HasSubstr("first---------------\u2026---------------last"));
+  rows += "1793494800,j-4,r4,first" + std::string(50, '-') + "other" + std::string(55, '-') +
+          "last,ada,H100,false,1,1,2,5,0,0,,,\n";
+  EXPECT_THAT(run_lowgear({"runs", "report", "--month", "2026-11", "--usage", write_text(path("long.csv"), rows)}).out,
+              AllOf(HasSubstr("-other-"), HasSubstr("first" + std::string(110, '-') + "last")))
+      << "names that differ in the middle";
   EXPECT_THAT(run_lowgear({"runs", "report", "--month", "2026-01", "--usage", usage}).out,
               HasSubstr("no job has completed"));
 }
