@@ -280,6 +280,7 @@ class Client {
   void drain();
   void refuse_what_differs();
   [[nodiscard]] std::uint64_t lost() const;
+  [[nodiscard]] AgentLeaseStatus lease_status() const;
   [[nodiscard]] std::string problem(const AgentLeaseStatus& lease) const;
   [[nodiscard]] std::string why_unfollowed(const ServedRankStatus& served, const AgentLeaseStatus& lease) const;
 
