@@ -68,11 +68,6 @@ void PlanFollowing::tell_server() {
   served_->set_refusal(fitting_text(reason_.empty() ? lease_problem_ : reason_, protocol::kMaxNameBytes));
 }
 
-void PlanFollowing::require() const {
-  const std::lock_guard lock(mutex_);
-  if (state_ != State::follows) throw LeaseRefused(fmt::format("plans are not followed: {}", reason_));
-}
-
 std::string PlanFollowing::why_not() const {
   const std::lock_guard lock(mutex_);
   return reason_;
@@ -364,7 +359,9 @@ void Client::load_plan_text(std::string text, const std::string& source, std::op
   }
   place_.set(own, only_stage(plan.ranks[static_cast<std::size_t>(rank)]));
   refuse_what_differs();
-  following_->require();
+  if (const std::string why = following_->why_not(); !why.empty()) {
+    throw LeaseRefused(fmt::format("plans are not followed: {}", why));
+  }
   if (!lease_) throw Error(gpu_.problem.empty() ? "no agent is used" : gpu_.problem);
   log_debug(fmt::format("plan {}: handed to the agent as that of rank {}", source, rank));
   lease_->load_plan({.plan_rank = static_cast<std::uint32_t>(rank),
