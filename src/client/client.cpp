@@ -57,6 +57,7 @@ void PlanFollowing::follow_again() {
 
 void PlanFollowing::set_lease_problem(std::string_view problem) {
   const std::lock_guard lock(mutex_);
+  if (problem == lease_problem_) return;
   lease_problem_ = problem.empty() ? "" : as_told(problem);
   tell_server();
 }
@@ -65,11 +66,6 @@ void PlanFollowing::set_lease_problem(std::string_view problem) {
 void PlanFollowing::tell_server() {
   if (served_ == nullptr) return;
   served_->set_refusal(fitting_text(reason_.empty() ? lease_problem_ : reason_, protocol::kMaxNameBytes));
-}
-
-void PlanFollowing::require() const {
-  const std::lock_guard lock(mutex_);
-  if (state_ != State::follows) throw LeaseRefused(fmt::format("plans are not followed: {}", reason_));
 }
 
 std::string PlanFollowing::why_not() const {
@@ -83,6 +79,8 @@ namespace {
 constexpr std::uint64_t kMarkingNs = 100'000'000;
 constexpr std::size_t kMaxBatchRecords = std::size_t{1} << 20;
 constexpr const char* kDryRun = "the agent changed no clocks, as it runs with --no-writes";
+
+bool is_refusal(LeaseState state) { return state == LeaseState::busy || state == LeaseState::refused; }
 
 /// Of a rank whose iterations all ran without a plan; `others`: of which some are known to have had another purpose.
 std::string text_of_unfollowed(std::uint64_t iterations, const std::string& others, const std::string& problem) {
@@ -184,24 +182,23 @@ void Client::watch_recording() {
 }
 
 /// Says once that the agent has gone, and once that it is back: the first rank of each machine, for all of them. Each
-/// rank says that its own GPU is refused, as another process holds it, and that it has become free; so does the server
-/// learn it.
+/// rank says that its own GPU is refused, and that it is leased after all; so does the server learn it.
 void Client::watch_agent() {
   if (!lease_ || !(had_plan_ || log_)) return;
-  const LeaseState state = lease_->state();
+  const AgentLeaseStatus status = lease_->status();
+  const LeaseState state = status.state;
+  // Another agent may have taken the place of the last one since.
+  if (state == LeaseState::held) following_->set_lease_problem(status.dry_run ? kDryRun : "");
   const LeaseState before = std::exchange(lease_state_, state);
   if (state == before) return;
   const std::string& gpu = gpu_.gpu->identity().uuid;
-  const AgentLeaseStatus status = lease_->status();
   const bool speaks = options_.rank.local_rank == 0 && (served_ || had_plan_);
-  if (state == LeaseState::held) {
-    following_->set_lease_problem(status.dry_run && before != LeaseState::none ? kDryRun : "");
-  }
-  if (state == LeaseState::refused) {
+  if (is_refusal(state)) {
+    const bool is_shared = recording_ && state == LeaseState::busy;
     fmt::print(stderr, "lowgear: warning: no plan is followed on {}: {}{}\n", gpu, status.problem,
-               recording_ ? ". In this recording, the energy of all that runs on this GPU counts as this job's" : "");
+               is_shared ? ". In this recording, the energy of all that runs on this GPU counts as this job's" : "");
     following_->set_lease_problem(status.problem);
-  } else if (state == LeaseState::held && before == LeaseState::refused) {
+  } else if (state == LeaseState::held && is_refusal(before)) {
     fmt::print(stderr, "lowgear: info: the agent leases {} now\n", gpu);
   } else if (state == LeaseState::lost && speaks) {
     fmt::print(stderr, "lowgear: warning: {}; training continues without plans\n", status.problem);
@@ -226,11 +223,11 @@ void Client::keep_record() {
   const ServedRankStatus served = served_ ? served_->status() : ServedRankStatus{};
   const std::uint64_t planned = had_plan_ ? marks_->written().planned_iterations() : served.planned;
   const std::string others = had_plan_ ? "" : served.other_iterations(iterations);
-  const std::string why = why_unfollowed(served, lease_ ? lease_->status() : AgentLeaseStatus{});
+  const std::string why = planned > 0 ? "" : why_unfollowed(served, lease_status());
   const std::string next = beside_mark(".next-");
-  std::ofstream(next) << (planned == 0 && !why.empty() ? text_of_unfollowed(iterations, others, why)
-                                                       : fmt::format("plans were followed in {} of {} iterations{}",
-                                                                     planned, iterations, others))
+  std::ofstream(next) << (why.empty()
+                              ? fmt::format("plans were followed in {} of {} iterations{}", planned, iterations, others)
+                              : text_of_unfollowed(iterations, others, why))
                       << '\n';
   std::error_code unknown;
   std::filesystem::rename(next, beside_mark(kRecordInfix), unknown);
@@ -316,10 +313,10 @@ protocol::RankSpec Client::registration() const {
   rank.simulated = gpu_.simulated();
   rank.clocks_mhz = gpu_clocks_mhz();
   if (works(*gpu_.gpu, gpu::GpuFeature::power_limits)) rank.power_limit_w = gpu_.gpu->power_limits().enforced_w;
-  const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
-  // It refuses plans until the agent leases the GPU to it.
-  const bool is_held_elsewhere = lease_ && lease_->state() == LeaseState::refused && !rank.clocks_mhz.empty();
-  rank.follows_plans = is_held_elsewhere || (lease.has_lease && !lease.dry_run);
+  const AgentLeaseStatus lease = lease_status();
+  // A rank of a busy agent refuses plans until that leases the GPU to it.
+  const bool has_agent = lease.state == LeaseState::busy || (lease.has_lease() && !lease.dry_run);
+  rank.follows_plans = has_agent && !rank.clocks_mhz.empty();
   return rank;
 }
 
@@ -362,7 +359,9 @@ void Client::load_plan_text(std::string text, const std::string& source, std::op
   }
   place_.set(own, only_stage(plan.ranks[static_cast<std::size_t>(rank)]));
   refuse_what_differs();
-  following_->require();
+  if (const std::string why = following_->why_not(); !why.empty()) {
+    throw LeaseRefused(fmt::format("plans are not followed: {}", why));
+  }
   if (!lease_) throw Error(gpu_.problem.empty() ? "no agent is used" : gpu_.problem);
   log_debug(fmt::format("plan {}: handed to the agent as that of rank {}", source, rank));
   lease_->load_plan({.plan_rank = static_cast<std::uint32_t>(rank),
@@ -487,6 +486,8 @@ std::optional<MeasuredIteration> Client::measured_iteration(std::uint64_t number
   return drained_.newest && drained_.newest->iteration == number ? drained_.newest : std::nullopt;
 }
 
+AgentLeaseStatus Client::lease_status() const { return lease_ ? lease_->status() : AgentLeaseStatus{}; }
+
 std::string Client::problem(const AgentLeaseStatus& lease) const {
   if (!gpu_.problem.empty()) return gpu_.problem;
   if (!lease.problem.empty()) return lease.problem;
@@ -515,9 +516,9 @@ std::string Client::followed() {
     std::this_thread::sleep_for(options_.drain_period);
     served = served_->status();
   }
-  const Status now = status();
-  const std::string dry = now.dry_run ? fmt::format("; {}", kDryRun) : "";
-  const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
+  refuse_what_differs();
+  const AgentLeaseStatus lease = lease_status();
+  const std::string dry = lease.dry_run ? fmt::format("; {}", kDryRun) : "";
   std::string problem = why_unfollowed(served, lease);
   if (step_note_) {
     const std::uint64_t planned = marks_->written().planned_iterations();
@@ -533,7 +534,7 @@ std::string Client::followed() {
   }
   if (problem.empty() && !had_plan_ && served.at_full_clocks == 0 && !failure_.empty()) {
     problem = fmt::format("the rank failed ({}) before a plan for training came", failure_);
-  } else if (problem.empty() && now.units == 0) {
+  } else if (problem.empty() && marks_->written().units() == 0) {
     problem =
         "no unit was marked, and a plan sets clocks for units; a job without a pipeline can search its clock: lowgear "
         "run --search slowdown=2%";
@@ -559,8 +560,8 @@ Status Client::status() {
   status.stream_problem = std::move(stream.problem);
   if (gpu_.gpu != nullptr) status.gpu_uuid = gpu_.gpu->identity().uuid;
   status.simulated = gpu_.simulated();
-  const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
-  status.has_lease = lease.has_lease;
+  const AgentLeaseStatus lease = lease_status();
+  status.has_lease = lease.has_lease();
   status.has_plan = lease.has_plan;
   status.suspended = lease.suspended;
   status.dry_run = lease.dry_run;

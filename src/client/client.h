@@ -45,8 +45,6 @@ class PlanFollowing {
   void follow_again();
   /// Why the agent sets no clocks for the time being, for the server; empty: it does.
   void set_lease_problem(std::string_view problem);
-  /// Throws LeaseRefused where plans are not followed.
-  void require() const;
   /// Why plans are not followed; empty: they are.
   [[nodiscard]] std::string why_not() const;
 
@@ -280,6 +278,7 @@ class Client {
   void drain();
   void refuse_what_differs();
   [[nodiscard]] std::uint64_t lost() const;
+  [[nodiscard]] AgentLeaseStatus lease_status() const;
   [[nodiscard]] std::string problem(const AgentLeaseStatus& lease) const;
   [[nodiscard]] std::string why_unfollowed(const ServedRankStatus& served, const AgentLeaseStatus& lease) const;
 

@@ -45,6 +45,8 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
+constexpr const char* kNoWrites = "the agent changed no clocks, as it runs with --no-writes";
+
 /// A folder, and two simulated GPUs.
 class ClientTest : public testing::Test {
  protected:
@@ -260,6 +262,33 @@ TEST_F(ClientTest, SaysWhyTheAgentRefuses) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr(line)) << "each rank names its own GPU";
   EXPECT_EQ(said.find(line), said.rfind(line)) << "said once";
+}
+
+TEST_F(ClientTest, TellsTheServerWhetherAndWhyTheAgentSetsNoClocks) {
+  options_.server.address = "unix:" + (folder_ / "server.sock").string();
+  options_.server.job_json = R"({"run": "r"})";
+  TestAgentBehaviour busy;
+  busy.refuse = "another job has it";
+  TestAgentBehaviour forbidden;
+  forbidden.refuse = "user 7 may not change it";
+  forbidden.refusal_lasts = true;
+  TestAgentBehaviour dry;
+  dry.dry_run = true;
+  for (const TestAgentBehaviour& behaviour : {forbidden, dry, busy}) {
+    auto agent = std::make_unique<TestAgent>(options_.agent_socket, behaviour);
+    const FakeServer server(folder_ / "server.sock");
+    const auto client = open();
+    ASSERT_TRUE(eventually([&] { return server.count("/reports") > 0; }));
+    EXPECT_EQ(server.bodies("/ranks").at(0)["follows_plans"].get<bool>(), behaviour.refuse == busy.refuse);
+    EXPECT_EQ(server.bodies("/reports").at(0)["refusal"], behaviour.refuse.value_or(kNoWrites));
+    if (behaviour.refuse != busy.refuse) continue;
+    const auto newest = [&] { return server.bodies("/reports").back().value("refusal", ""); };
+    for (const auto& [next, refusal] : {std::pair(TestAgentBehaviour(), ""), {dry, kNoWrites}}) {
+      agent.reset();
+      agent = std::make_unique<TestAgent>(options_.agent_socket, next);
+      EXPECT_TRUE(eventually([&] { return newest() == refusal; })) << newest();
+    }
+  }
 }
 
 TEST_F(ClientTest, StatesALongReasonWithTheRemedyAtItsEnd) {

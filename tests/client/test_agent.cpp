@@ -184,13 +184,16 @@ void TestAgent::give_lease(int connection, const ipc::HelloMessage& hello) {
     const std::lock_guard lock(mutex_);
     hellos_.push_back(hello);
   }
-  if (behaviour_.refuse) return send_all(connection, encode(ipc::RefusedMessage{*behaviour_.refuse}));
+  if (behaviour_.refuse) {
+    return send_all(connection, encode(ipc::RefusedMessage{*behaviour_.refuse, behaviour_.refusal_lasts}));
+  }
   auto ring = std::make_shared<Ring>(behaviour_.seals, behaviour_.ring_version);
   ipc::LeaseMessage lease;
   lease.lease_id = 7;
   lease.gpu_uuid = hello.gpu;
   lease.max_clock_mhz = 1980;
   lease.simulated = true;
+  lease.dry_run = behaviour_.dry_run;
   {
     const std::lock_guard lock(mutex_);
     ring_ = ring;  // before the client knows of it

@@ -18,7 +18,7 @@ namespace lowgear::client {
 
 /// How a test's agent treats clients.
 struct TestAgentBehaviour {
-  std::optional<std::string> refuse;         ///< refuses leases with this reason
+  std::optional<std::string> refuse;         ///< refuses leases with this reason, for now
   std::optional<std::string> refuse_plan;    ///< refuses plans with this reason
   std::optional<std::string> refuse_only{};  ///< of these only the one that reads so
   bool plans_are_too_late = false;           ///< those that name an iteration
@@ -28,6 +28,8 @@ struct TestAgentBehaviour {
   bool talks_nonsense = false;  ///< answers with bytes that are no frame
   /// Takes a plan and in the same breath ends the lease, with this reason, and closes the connection.
   std::optional<std::string> end_with_plan{};
+  bool refusal_lasts = false;  ///< of leases
+  bool dry_run = false;        ///< gives leases and sets no clocks
 };
 
 /// An agent as small as it gets, on a socket, for the client's tests: gives leases, takes plans, reads units.

@@ -41,6 +41,12 @@ std::string one_line(std::string_view text) {
   return printable(text, kMaxReason);
 }
 
+/// Whether the same request is refused until a person changes something: no process has to end for it, no driver to
+/// respond again.
+bool lasts(const Error& error) {
+  return dynamic_cast<const GpuBusy*>(&error) == nullptr && dynamic_cast<const gpu::GpuError*>(&error) == nullptr;
+}
+
 }  // namespace
 
 class LeaseServer::Impl : public std::enable_shared_from_this<LeaseServer::Impl> {
@@ -99,8 +105,8 @@ class LeaseServer::Impl::Connection : public std::enable_shared_from_this<Connec
     deadline_.cancel();
     socket_.close(ignored);
   }
-  void refuse(std::string_view reason) {
-    (void)send_frame(socket_.native_handle(), encode(ipc::RefusedMessage{.reason = one_line(reason)}));
+  void refuse(std::string_view reason, bool lasts = false) {
+    (void)send_frame(socket_.native_handle(), encode(ipc::RefusedMessage{.reason = one_line(reason), .lasts = lasts}));
   }
   void say_ended(std::string_view reason) {
     (void)send_frame(socket_.native_handle(), encode(ipc::EndedMessage{.reason = one_line(reason)}));
@@ -161,7 +167,7 @@ void LeaseServer::Impl::Connection::received(std::size_t bytes) {
       }
     }
   } catch (const Error& error) {
-    refuse(error.what());
+    refuse(error.what(), lasts(error));
     end();
     return;
   }
@@ -279,7 +285,9 @@ void LeaseServer::Impl::add(Protocol::socket socket) {
   try {
     const auto connection = std::make_shared<Connection>(*this, std::move(socket));
     if (!make_room()) {
-      connection->refuse("the agent has reached its maximum number of clients");
+      connection->refuse("the agent has " + std::to_string(connections_.size()) +
+                         " clients, as many as its configuration allows: wait until one ends, or raise "
+                         "limits.max_clients");
       return;
     }
     connections_.push_back(connection);

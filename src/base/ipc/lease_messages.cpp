@@ -100,14 +100,6 @@ class PayloadReader {
   std::span<const std::byte> rest_;
 };
 
-/// Of a message that has nothing else.
-std::string read_reason(std::span<const std::byte> payload) {
-  PayloadReader reader(payload);
-  std::string reason = reader.text(kMaxStringBytes);
-  reader.finish();
-  return reason;
-}
-
 bool is_known(std::uint32_t type) {
   return type >= static_cast<std::uint32_t>(FrameType::hello) && type <= static_cast<std::uint32_t>(FrameType::ended);
 }
@@ -136,7 +128,10 @@ std::vector<std::byte> encode(const LeaseMessage& message) {
 }
 
 std::vector<std::byte> encode(const RefusedMessage& message) {
-  return FrameWriter(FrameType::refused).text(message.reason).finish();
+  FrameWriter writer(FrameType::refused);
+  writer.text(message.reason);
+  if (message.lasts) writer.flag(true);
+  return writer.finish();
 }
 
 std::vector<std::byte> encode(const PlanMessage& message) {
@@ -192,7 +187,14 @@ LeaseMessage decode_lease(std::span<const std::byte> payload) {
   return message;
 }
 
-RefusedMessage decode_refused(std::span<const std::byte> payload) { return {.reason = read_reason(payload)}; }
+RefusedMessage decode_refused(std::span<const std::byte> payload) {
+  PayloadReader reader(payload);
+  RefusedMessage message{.reason = reader.text(kMaxStringBytes)};
+  message.lasts = !reader.at_end();
+  if (message.lasts && !reader.flag()) throw_malformed("a flag is 0 that is written only as 1");
+  reader.finish();
+  return message;
+}
 
 PlanMessage decode_plan(std::span<const std::byte> payload) {
   PayloadReader reader(payload);
@@ -218,7 +220,12 @@ TooLateMessage decode_too_late(std::span<const std::byte> payload) {
   return message;
 }
 
-EndedMessage decode_ended(std::span<const std::byte> payload) { return {.reason = read_reason(payload)}; }
+EndedMessage decode_ended(std::span<const std::byte> payload) {
+  PayloadReader reader(payload);
+  EndedMessage message{.reason = reader.text(kMaxStringBytes)};
+  reader.finish();
+  return message;
+}
 
 void FrameReader::append(std::span<const std::byte> bytes) {
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());

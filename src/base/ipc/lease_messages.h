@@ -17,7 +17,7 @@ namespace lowgear::ipc {
 ///   client                                   agent
 ///   hello {version, gpu, rank, label}  --->
 ///                                      <---  lease {id, clock range, simulated} + ring file descriptor (SCM_RIGHTS)
-///                                      or    refused {reason}
+///                                      or    refused {reason, whether it lasts}
 ///   plan {rank of the plan, JSON,      --->
 ///         iteration}
 ///                                      <---  accepted {}, refused {reason} or too_late {iteration}
@@ -66,6 +66,8 @@ struct LeaseMessage {
 };
 struct RefusedMessage {
   std::string reason;  ///< one line that a person can act on
+  /// Of a lease: asking again is of no use before a person changes something. False from agents that do not know it.
+  bool lasts = false;
 };
 /// Iterations, counted modulo 2^32 as in the unit ring, in which every unit that the plan names runs at this clock.
 struct TrialIterations {

@@ -54,7 +54,11 @@ AgentConnection::AgentConnection(const std::filesystem::path& socket, const ipc:
   connect(socket);
   send_all(encode(hello), deadline);
   const ipc::Frame frame = receive(deadline);
-  if (frame.type == ipc::FrameType::refused) throw LeaseRefused(ipc::decode_refused(frame.payload).reason);
+  if (frame.type == ipc::FrameType::refused) {
+    const ipc::RefusedMessage refused = ipc::decode_refused(frame.payload);
+    if (refused.lasts) throw LeaseRefused(refused.reason);
+    throw GpuHeld(refused.reason);
+  }
   if (frame.type != ipc::FrameType::lease || !received_) throw Error("the agent's response is not a lease");
   lease_ = ipc::decode_lease(frame.payload);
   ring_ = std::make_shared<MappedUnitRing>(received_);

@@ -39,6 +39,12 @@ class LeaseRefused : public Error {
   using Error::Error;
 };
 
+/// The agent gives no lease for now: another process holds the GPU, or the agent has too many clients.
+class GpuHeld : public LeaseRefused {
+ public:
+  using LeaseRefused::LeaseRefused;
+};
+
 /// An administrator has ended the lease; the message says who.
 class LeaseEnded : public Error {
  public:
@@ -48,8 +54,8 @@ class LeaseEnded : public Error {
 /// A lease on a GPU: lasts as long as this does, or until the agent ends it. Not safe from several threads.
 class AgentConnection {
  public:
-  /// Asks the agent at `socket` for the GPU. Throws LeaseRefused, and Error when there is no agent or it does not
-  /// answer within `timeout`.
+  /// Asks the agent at `socket` for the GPU. Throws GpuHeld, LeaseRefused when asking again is of no use, and Error
+  /// when there is no agent or it does not answer within `timeout`.
   AgentConnection(const std::filesystem::path& socket, const ipc::HelloMessage& hello,
                   std::chrono::milliseconds timeout);
 
@@ -77,12 +83,6 @@ class AgentConnection {
   FileDescriptor received_;  ///< what came along with the last bytes
   ipc::LeaseMessage lease_;
   std::shared_ptr<MappedUnitRing> ring_;
-};
-
-/// Another process holds the GPU; the message is the agent's.
-class GpuHeld : public LeaseRefused {
- public:
-  using LeaseRefused::LeaseRefused;
 };
 
 /// The agent's HTTP socket: LOWGEAR_AGENT_HTTP_SOCKET, or `agent.sock` next to the lease socket. Empty where that is.

@@ -119,19 +119,23 @@ AgentLease::~AgentLease() {
 
 void AgentLease::connect() {
   asked_at_ = std::chrono::steady_clock::now();
-  refused_ = false;
   try {
     agent_ = std::make_unique<AgentConnection>(options_.socket, options_.hello, options_.timeout);
     problems_.lease.clear();
     rings_.push_back(agent_->ring());
     ring_.store(&rings_.back()->ring(), std::memory_order_release);
+    state_ = LeaseState::held;
+  } catch (const GpuHeld& error) {
+    set_unleased(LeaseState::busy, error.what());
+  } catch (const LeaseRefused& error) {
+    set_unleased(LeaseState::refused, error.what());
   } catch (const Error& error) {
-    refused_ = dynamic_cast<const LeaseRefused*>(&error) != nullptr;
-    set_lease_problem(error.what());
+    set_unleased(rings_.empty() ? LeaseState::none : LeaseState::lost, error.what());
   }
 }
 
-void AgentLease::set_lease_problem(std::string problem) {
+void AgentLease::set_unleased(LeaseState state, std::string problem) {
+  state_ = state;
   problems_.missed = "for a time the GPU was not leased: " + problem;
   problems_.lease = std::move(problem);
 }
@@ -147,7 +151,7 @@ void AgentLease::lose(std::string problem) {
   ring_.store(nullptr, std::memory_order_release);
   agent_.reset();
   plans_.lose_agent(begun());
-  set_lease_problem(std::move(problem));
+  set_unleased(LeaseState::lost, std::move(problem));
 }
 
 /// Forgets the loaded plans, so that they do not return when the program loads a plan for its next lease.
@@ -168,6 +172,7 @@ void AgentLease::withdraw(std::string_view reason) {
   if (agent_) agent_->release();
   lose(fmt::format("plans are not followed: {}", reason));
   forget_plans();
+  state_ = LeaseState::none;
   withdrawn_ = true;
 }
 
@@ -322,20 +327,12 @@ int AgentLease::plan_version(std::uint64_t iteration) {
   return plans_.version_of(iteration);
 }
 
-LeaseState AgentLease::state() const {
-  const std::lock_guard lock(mutex_);
-  if (agent_) return LeaseState::held;
-  if (withdrawn_) return LeaseState::none;
-  if (refused_) return LeaseState::refused;
-  return rings_.empty() ? LeaseState::none : LeaseState::lost;
-}
-
 AgentLeaseStatus AgentLease::status() {
   const std::lock_guard lock(mutex_);
   begin_next();
   look_at_clocks();
   AgentLeaseStatus status;
-  status.has_lease = agent_ != nullptr;
+  status.state = state_;
   status.has_plan = plans_.followed();
   status.reconnects = reconnects_;
   status.problem = !problems_.lease.empty() ? problems_.lease : problems_.plan;

@@ -110,8 +110,16 @@ struct AgentLeaseOptions {
   std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
 };
 
+enum class LeaseState : unsigned char {
+  none,     ///< no agent has responded, or the program has given the lease back
+  held,     ///< the agent leases the GPU
+  busy,     ///< an agent responds, and gives no lease for now
+  refused,  ///< an agent responds, and gives no lease until a person changes something
+  lost,     ///< there was a lease, and no agent responds
+};
+
 struct AgentLeaseStatus {
-  bool has_lease = false;
+  LeaseState state = LeaseState::none;
   bool has_plan = false;  ///< one is followed, not only waiting for its iteration
   bool suspended = false;
   bool dry_run = false;
@@ -119,13 +127,8 @@ struct AgentLeaseStatus {
   std::uint64_t reconnects = 0;
   std::string problem;  ///< empty: none
   std::string missed;   ///< why clocks could not be set at some time, the newest reason; empty: they could
-};
 
-enum class LeaseState : unsigned char {
-  none,     ///< no agent has responded, or the program has given the lease back
-  held,     ///< the agent leases the GPU
-  refused,  ///< an agent responds, and gives no lease
-  lost,     ///< there was a lease, and no agent responds
+  [[nodiscard]] bool has_lease() const { return state == LeaseState::held; }
 };
 
 /// A training process' lease on its GPU and the plan that the agent follows, both taken again when the agent comes
@@ -189,7 +192,6 @@ class AgentLease {
   /// Iterations that have begun.
   [[nodiscard]] std::uint64_t begun() const { return begun_.load(std::memory_order_acquire); }
   [[nodiscard]] AgentLeaseStatus status();
-  [[nodiscard]] LeaseState state() const;
 
  private:
   /// What does not work, for a person; empty: nothing.
@@ -203,7 +205,7 @@ class AgentLease {
   void look_after_agent();
   void look_at_clocks();
   void lose(std::string problem);
-  void set_lease_problem(std::string problem);
+  void set_unleased(LeaseState state, std::string problem);
   void give_up(std::string_view reason);
   void forget_plans();
   [[nodiscard]] ipc::PlanAnswer send(const ipc::PlanMessage& plan);
@@ -226,7 +228,7 @@ class AgentLease {
   HeldPlans plans_;
   bool given_up_ = false;   ///< a person has ended the lease, and no plan was loaded since
   bool withdrawn_ = false;  ///< the program has, and has not asked again
-  bool refused_ = false;    ///< by the agent that was asked last
+  LeaseState state_ = LeaseState::none;
   std::uint64_t reconnects_ = 0;
   Problems problems_;
   std::chrono::steady_clock::time_point asked_at_;

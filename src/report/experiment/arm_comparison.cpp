@@ -234,6 +234,11 @@ void require_alike(const RunRecord& first, const RunRecord& run) {
   }
 }
 
+/// The first ones, one at least.
+std::size_t compared_steps(const RunRecord& run, double work) {
+  return std::max<std::size_t>(1, steps_within(run, work));
+}
+
 std::string policies_of(const Arm& arm) {
   std::set<std::string> policies;
   for (const ArmRun& run : arm.runs) {
@@ -242,23 +247,46 @@ std::string policies_of(const Arm& arm) {
   return fmt::format("{}", fmt::join(policies, ", "));
 }
 
-/// The GPUs' counters do not tell jobs apart that run at the same time.
-void warn_of_shared_gpus(const std::vector<Arm>& arms, std::vector<std::string>& warnings) {
-  using Use = std::pair<const RunRecord*, const UsedGpu*>;
+/// Those by the steps that are compared up to this amount of work.
+std::vector<GpuUse> compared_uses(const UsedGpu& gpu, const RunRecord& run, double work) {
+  const auto compared = std::span(run.steps).first(compared_steps(run, work));
+  std::vector<GpuUse> uses = gpu.uses;
+  std::erase_if(
+      uses, [&](const GpuUse& use) { return !std::ranges::binary_search(compared, use.step, {}, &RunStep::number); });
+  return uses;
+}
+
+bool are_at_once(const std::vector<GpuUse>& a, const std::vector<GpuUse>& b) {
+  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
+    if (i->begin_s < j->end_s && j->begin_s < i->end_s) return true;
+    ++(i->end_s < j->end_s ? i : j);
+  }
+  return false;
+}
+
+/// The GPUs' counters do not tell jobs apart that run at the same time, whether or not both are compared by then.
+void warn_of_shared_gpus(const std::vector<Arm>& arms, double work, std::vector<std::string>& warnings) {
+  struct Use {
+    const RunRecord* run;
+    const UsedGpu* gpu;
+    std::vector<GpuUse> compared;
+  };
   std::map<std::pair<std::string, std::string>, std::vector<Use>> uses;  // by machine and GPU
   std::set<std::pair<const RunRecord*, const RunRecord*>> warned;
   for (const Arm& arm : arms) {
     for (const ArmRun& run : arm.runs) {
       for (const UsedGpu& gpu : run.record.gpus) {
+        Use own{&run.record, &gpu, compared_uses(gpu, run.record, work)};
         std::vector<Use>& earlier = uses[{gpu.boot_id, gpu.uuid}];
-        for (const auto& [other, used] : earlier) {
-          const bool at_once = used->begin_s < gpu.end_s && gpu.begin_s < used->end_s;
-          if (other == &run.record || !at_once || !warned.insert({other, &run.record}).second) continue;
+        for (const Use& other : earlier) {
+          const bool at_once = are_at_once(other.compared, gpu.uses) || are_at_once(other.gpu->uses, own.compared);
+          if (other.run == own.run || !at_once || !warned.insert({other.run, own.run}).second) continue;
           warnings.push_back(
-              fmt::format("recordings {} and {} name the same GPUs at the same time: the energy of both counts in each",
-                          other->source, run.record.source));
+              fmt::format("recordings {} and {} used the same GPUs at the same time: the energy of both counts in "
+                          "iterations that are compared",
+                          other.run->source, own.run->source));
         }
-        earlier.emplace_back(&run.record, &gpu);
+        earlier.push_back(std::move(own));
       }
     }
   }
@@ -296,8 +324,7 @@ void check_arms(const std::vector<Arm>& arms, const std::string& baseline) {
 void require_valid_until(const std::vector<Arm>& arms, double work) {
   for (const Arm& arm : arms) {
     for (const ArmRun& run : arm.runs) {
-      const std::size_t compared = std::max<std::size_t>(1, steps_within(run.record, work));
-      const RunStep& last = run.record.steps[compared - 1];
+      const RunStep& last = run.record.steps[compared_steps(run.record, work) - 1];
       if (!last.invalid) continue;
       throw_input_error(
           {run.record.source, 0, 0},
@@ -417,7 +444,6 @@ ArmComparison compare_arms(std::vector<Arm> arms, const ComparisonOptions& optio
       comparison.warnings.insert(comparison.warnings.end(), run.record.warnings.begin(), run.record.warnings.end());
     }
   }
-  warn_of_shared_gpus(arms, comparison.warnings);
   leave_out_invalid(arms, comparison.warnings);
   comparison.baseline = options.baseline.empty() && !arms.empty() ? arms.front().name : options.baseline;
   check_arms(arms, comparison.baseline);
@@ -425,6 +451,7 @@ ArmComparison compare_arms(std::vector<Arm> arms, const ComparisonOptions& optio
 
   const Common common = common_of(arms, options);
   require_valid_until(arms, common.work);
+  warn_of_shared_gpus(arms, common.work, comparison.warnings);
   const std::vector<Quantity> wanted = wanted_quantities(arms, common);
   const Arm& baseline = *std::ranges::find(arms, comparison.baseline, &Arm::name);
   comparison.basis = baseline.runs.front().record.basis;

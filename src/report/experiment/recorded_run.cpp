@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/core/error.h"
 #include "planning/profile/recorded_energy.h"
@@ -111,7 +112,7 @@ int first_number(const std::vector<Recording>& ranks) {
   return first;
 }
 
-/// Adds the iterations that all ranks of a part have.
+/// Adds the iterations that all ranks of a part have, and their GPUs.
 void add_part(const std::vector<Recording>& ranks, RunRecord& run) {
   const std::vector<std::map<int, Span>> spans = common_spans(ranks);
   const std::int64_t offset = (run.steps.empty() ? 0 : run.steps.back().number + 1) - first_number(ranks);
@@ -127,15 +128,14 @@ void add_part(const std::vector<Recording>& ranks, RunRecord& run) {
     }
     run.steps.push_back(step);
   }
-}
-
-void add_gpus(const std::vector<Recording>& ranks, RunRecord& run) {
-  for (const Recording& rank : ranks) {
-    if (rank.gpu_uuid.empty() || !rank.clock || rank.iterations.empty()) continue;
-    run.gpus.push_back({.uuid = rank.gpu_uuid,
-                        .boot_id = rank.clock->boot_id,
-                        .begin_s = rank.clock->start_s + rank.iterations.front().start_s,
-                        .end_s = rank.clock->start_s + rank.iterations.back().end_s});
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].gpu_uuid.empty() || !ranks[i].clock) continue;
+    const auto& [boot_id, start_s] = *ranks[i].clock;
+    UsedGpu gpu{.uuid = ranks[i].gpu_uuid, .boot_id = boot_id, .uses = {}};
+    for (const auto& [number, span] : spans[i]) {
+      gpu.uses.push_back({.step = offset + number, .begin_s = start_s + span.start_s, .end_s = start_s + span.end_s});
+    }
+    run.gpus.push_back(std::move(gpu));
   }
 }
 
@@ -196,7 +196,6 @@ RunRecord recorded_run(std::span<const Recording> recordings, const std::string&
   for (const auto& [part, ranks] : parts) {
     warn_of_ranks(ranks, run);
     add_part(ranks, run);
-    add_gpus(ranks, run);
   }
   if (run.steps.empty()) {
     throw_input_error({source, 0, 0}, "holds no iteration that every rank has recorded",

@@ -65,12 +65,18 @@ struct RunStep {
   bool invalid = false;  ///< marked: times and energies of the run up to here do not count
 };
 
+/// A time on the monotonic clock of a machine, in which a step used a GPU.
+struct GpuUse {
+  std::int64_t step = 0;
+  double begin_s = 0;
+  double end_s = 0;
+};
+
 /// A GPU in the iterations of a run.
 struct UsedGpu {
   std::string uuid;
-  std::string boot_id;  ///< of its machine
-  double begin_s = 0;   ///< on that machine's monotonic clock
-  double end_s = 0;
+  std::string boot_id;       ///< of its machine
+  std::vector<GpuUse> uses;  ///< with rising steps and times
 };
 
 /// A finished run, as a report reads it.

@@ -131,12 +131,13 @@ void Job::count(const JobIteration& iteration, double now_s) {
 }
 
 /// A rank refuses plans from now on, or follows them again. Other ranks continue to follow plans; once no rank does,
-/// nothing is planned.
+/// nothing is planned. A rank that was registered as one that follows none only says why.
 void Job::take_refusal(RegisteredRank& rank, const std::string& refusal, double now_s) {
   rank.refusal = refusal;
   outbox_.changes().store.ranks.push_back(stored_rank(record_, rank));
   outbox_.change_summary();
   if (refusal.empty()) {
+    if (!rank.spec.follows_plans) return;
     const std::string reason = fmt::format("rank {} follows plans again", rank.spec.rank);
     outbox_.decide("refusal", reason, now_s);
     outbox_.send(ServerEvent::plans_followed, reason, now_s);
@@ -146,7 +147,7 @@ void Job::take_refusal(RegisteredRank& rank, const std::string& refusal, double 
   const std::string reason = fmt::format("rank {} follows no plans: {}", rank.spec.rank, refusal);
   outbox_.decide("refusal", reason, now_s);
   outbox_.send(ServerEvent::plans_refused, reason, now_s);
-  if (record_.state() == JobState::registering) return;
+  if (record_.state() == JobState::registering || !rank.spec.follows_plans) return;
   JobTransitions transitions(record_, outbox_, now_s);
   const bool is_measured = record_.state() == JobState::baseline || record_.state() == JobState::profiling;
   const bool measures_every_stage = !is_measured || record_.ranks.text_of_refusing_stage().empty();

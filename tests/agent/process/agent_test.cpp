@@ -200,7 +200,10 @@ TEST_F(AgentTest, OneWriterAGpu) {
   TestTrainer first(socket());
   first.take_lease(uuid(0));
   TestTrainer second(socket());
-  expect_refusal([&] { second.take_lease(uuid(0)); }, " (rank 0 of job test) holds this GPU");
+  second.send(encode(ipc::HelloMessage{.gpu = uuid(0), .job = {}}));
+  const ipc::RefusedMessage held = ipc::decode_refused(second.receive().value().payload);
+  EXPECT_NE(held.reason.find(" (rank 0 of job test) holds this GPU"), std::string::npos) << held.reason;
+  EXPECT_FALSE(held.lasts);
   TestTrainer third(socket());
   EXPECT_EQ(third.take_lease(uuid(1)).gpu_uuid, uuid(1));
 }
@@ -227,7 +230,10 @@ TEST_F(AgentTest, RefusesWhatIsNotConfigured) {
   TestTrainer first(socket());
   expect_refusal([&] { first.take_lease(uuid(2)); }, "does not name this GPU for control");
   TestTrainer second(socket());
-  expect_refusal([&] { second.take_lease("GPU-none"); }, "GPU-none");
+  second.send(encode(ipc::HelloMessage{.gpu = "GPU-none", .job = {}}));
+  const ipc::RefusedMessage unknown = ipc::decode_refused(second.receive().value().payload);
+  EXPECT_NE(unknown.reason.find("GPU-none"), std::string::npos) << unknown.reason;
+  EXPECT_TRUE(unknown.lasts);
 }
 
 TEST_F(AgentTest, RefusesAnotherUser) {
@@ -314,7 +320,9 @@ TEST_F(AgentTest, MakesRoomForTheNextClient) {
   EXPECT_EQ(next.take_lease(uuid(1)).gpu_uuid, uuid(1));
   EXPECT_EQ(idle.receive().value().type, ipc::FrameType::refused);
   TestTrainer one_too_many(socket());
-  EXPECT_EQ(one_too_many.receive().value().type, ipc::FrameType::refused);
+  const ipc::RefusedMessage refused = ipc::decode_refused(one_too_many.receive().value().payload);
+  EXPECT_NE(refused.reason.find("has 2 clients"), std::string::npos) << refused.reason;
+  EXPECT_FALSE(refused.lasts);
 }
 
 TEST_F(AgentTest, ServesManyClients) {

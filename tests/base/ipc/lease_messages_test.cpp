@@ -53,7 +53,11 @@ TEST(LeaseMessages, ComeBackAsTheyWere) {
   EXPECT_TRUE(lease.simulated);
   EXPECT_FALSE(lease.dry_run);
 
-  EXPECT_EQ(decode_refused(frame_of(encode(RefusedMessage{.reason = "no"})).payload).reason, "no");
+  for (const bool lasts : {false, true}) {
+    const auto refused = decode_refused(frame_of(encode(RefusedMessage{.reason = "no", .lasts = lasts})).payload);
+    EXPECT_EQ(refused.reason, "no");
+    EXPECT_EQ(refused.lasts, lasts);
+  }
 
   const PlanMessage sent = plan();
   const PlanMessage received = decode_plan(frame_of(encode(sent)).payload);

@@ -176,9 +176,9 @@ class AgentLeaseTest : public testing::Test {
   }
   void restart_agent(TestAgentBehaviour behaviour = {}) {
     agent_.reset();
-    while (lease_->status().has_lease) lease_->keep();
+    while (lease_->status().has_lease()) lease_->keep();
     start_agent(std::move(behaviour));
-    while (!lease_->status().has_lease) lease_->keep();
+    while (!lease_->status().has_lease()) lease_->keep();
   }
 
   [[nodiscard]] std::string socket() const { return folder_ / "lease.sock"; }
@@ -302,11 +302,11 @@ TEST_F(AgentLeaseTest, LetsAPlanGoWhoseIterationBeganWhileTheAgentWasAway) {
   take_lease();
   EXPECT_EQ(offer(2, 1), Offer::accepted);
   agent_.reset();
-  while (lease_->status().has_lease) lease_->keep();
+  while (lease_->status().has_lease()) lease_->keep();
   for (std::uint64_t i = 0; i < 5; ++i) lease_->iteration_begins(i);
   EXPECT_EQ(lease_->plan_version(3), 0) << "no process set clocks";
   start_agent();
-  while (!lease_->status().has_lease) lease_->keep();
+  while (!lease_->status().has_lease()) lease_->keep();
   EXPECT_EQ(lease_->plan_version(5), 1) << "it is the plan by now";
   EXPECT_TRUE(lease_->status().has_plan);
 }
@@ -318,7 +318,7 @@ TEST_F(AgentLeaseTest, LeavesALeaseAloneThatAPersonHasEndedUntilAPlanIsLoaded) {
   EXPECT_EQ(offer(3, 1), Offer::accepted);
   agent_->end_lease("released by root");
   lease_->keep();
-  EXPECT_FALSE(lease_->status().has_lease);
+  EXPECT_FALSE(lease_->status().has_lease());
   EXPECT_FALSE(lease_->status().has_plan);
   EXPECT_THAT(lease_->status().problem, HasSubstr("the lease was ended: released by root"));
   lease_->keep();
@@ -351,7 +351,7 @@ TEST_F(AgentLeaseTest, HearsThatItsLeaseWasEndedInTheSameBreathAsThePlanWasTaken
   start_agent(behaviour);
   take_lease();
   lease_->load_plan(plan("1"));
-  while (lease_->status().has_lease) lease_->keep();
+  while (lease_->status().has_lease()) lease_->keep();
   EXPECT_THAT(lease_->status().problem, HasSubstr("released by root"));
   lease_->keep();
   EXPECT_EQ(agent_->hellos().size(), 1U) << "it is not taken again";
@@ -395,7 +395,7 @@ TEST_F(AgentLeaseTest, GoesBackToThePlanThatItHadWhenOneLoadedWithoutAnAgentIsRe
   take_lease();
   lease_->load_plan(plan("good"));
   agent_.reset();
-  while (lease_->status().has_lease) lease_->keep();
+  while (lease_->status().has_lease()) lease_->keep();
   EXPECT_THROW(lease_->load_plan(plan("bad")), Error);
   start_agent({.refuse = {}, .refuse_plan = "no"});
   lease_->keep();

@@ -111,11 +111,11 @@ class ServedRankTest : public testing::Test {
   void start_agent() { agent_ = std::make_unique<TestAgent>(agent_socket()); }
   void end_agent() {
     agent_.reset();
-    while (lease_->status().has_lease) lease_->keep();
+    while (lease_->status().has_lease()) lease_->keep();
   }
   void restart_agent() {
     start_agent();
-    while (!lease_->status().has_lease) lease_->keep();
+    while (!lease_->status().has_lease()) lease_->keep();
   }
   /// Until the rank has taken it and asks for a newer one.
   void offer_profile_plan(int version, std::int64_t from_iteration) {

@@ -251,13 +251,22 @@ TEST(CompareArms, WarnsOfRunsOnTheSameGpusAtTheSameTime) {
   RunRecord b = run_of(1);
   a.source = "a";
   b.source = "b";
-  a.gpus = {{"GPU-0", "boot", 10, 30}, {"GPU-0", "boot", 10, 30}, {"GPU-1", "boot", 10, 30}};
-  b.gpus = {{"GPU-0", "boot", 20, 40}, {"GPU-1", "boot", 20, 40}};
+  const std::vector<GpuUse> early{{0, 10, 20}, {1, 20, 30}};
+  const std::vector<GpuUse> amid{{0, 15, 25}, {1, 25, 40}};
+  const std::vector<GpuUse> late{{0, 30, 35}, {1, 35, 40}};
+  a.gpus = {{"GPU-0", "boot", early}, {"GPU-0", "boot", early}, {"GPU-1", "boot", early}};
+  b.gpus = {{"GPU-0", "boot", amid}, {"GPU-1", "boot", amid}};
   const auto warnings = [&] { return compare_arms({{"a", {{a, {}, {}}}}, {"b", {{b, {}, {}}}}}, {}).warnings; };
-  EXPECT_THAT(warnings(), ElementsAre("recordings a and b name the same GPUs at the same time: the energy of both "
-                                      "counts in each"));
-  b.gpus = {{"GPU-0", "boot", 30, 40}, {"GPU-1", "another boot", 20, 40}, {"GPU-2", "boot", 20, 40}};
+  EXPECT_THAT(warnings(), ElementsAre("recordings a and b used the same GPUs at the same time: the energy of both "
+                                      "counts in iterations that are compared"));
+  b.gpus = {{"GPU-0", "boot", late}, {"GPU-1", "another boot", amid}, {"GPU-2", "boot", amid}};
   EXPECT_THAT(warnings(), IsEmpty());
+  const GpuUse uncompared{99, 40, 50};
+  a.gpus[0].uses.push_back(uncompared);
+  b.gpus = {{"GPU-0", "boot", {{0, 30, 35}, {1, 35, 40}, uncompared}}};
+  EXPECT_THAT(warnings(), IsEmpty()) << "no iteration that is compared";
+  b.gpus[0].uses[1].end_s = 45;
+  EXPECT_THAT(warnings(), testing::SizeIs(1)) << "those that are not compared take energy, too";
 }
 
 TEST(CompareArms, NeverMixesKindsOfEnergy) {

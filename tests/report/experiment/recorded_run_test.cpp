@@ -76,8 +76,11 @@ TEST(RecordedRun, NamesGpusInTheTimeOfItsIterations) {
   ASSERT_EQ(run.gpus.size(), 1U) << "the time of the other is not known";
   EXPECT_EQ(run.gpus[0].uuid, "GPU-1");
   EXPECT_EQ(run.gpus[0].boot_id, "boot");
-  EXPECT_EQ(run.gpus[0].begin_s, 51);
-  EXPECT_EQ(run.gpus[0].end_s, 53.9);
+  ASSERT_EQ(run.gpus[0].uses.size(), 3U);
+  EXPECT_EQ(run.gpus[0].uses.front().begin_s, 51);
+  EXPECT_EQ(run.gpus[0].uses.front().end_s, 52) << "until the next one";
+  EXPECT_EQ(run.gpus[0].uses.back().step, 2);
+  EXPECT_EQ(run.gpus[0].uses.back().end_s, 53.9);
 }
 
 TEST(RecordedRun, IsInvalidWhereARankSaysSo) {

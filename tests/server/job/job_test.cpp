@@ -292,6 +292,15 @@ TEST(Job, ObservesWhereNothingSetsClocks) {
   rank.follows_plans = false;
   (void)training.job().register_rank(rank, "key", {}, 1);
   EXPECT_EQ(training.record().state(), JobState::observing);
+  const std::string reason = training.record().status.reason;
+  protocol::RankReports reports;
+  for (const char* refusal : {"the user may not change the GPU", ""}) {
+    reports.refusal = refusal;
+    training.job().report(reports, 2);
+    EXPECT_EQ(training.record().status.reason, reason);
+  }
+  EXPECT_THAT(training.reasons("refusal"),
+              testing::ElementsAre("rank 0 follows no plans: the user may not change the GPU"));
 }
 
 protocol::JobSpec steps_job() {
