@@ -25,13 +25,6 @@ using testing::StartsWith;
 constexpr PowerCap kKept{.watts = 200};
 constexpr PowerCap kBelowAnyPlan{.watts = 5};
 
-TEST(JobPlanning, KnowsTheNotesOfAllPlansSoFar) {
-  JobPlanning planning;
-  EXPECT_TRUE(planning.note_is_new("a"));
-  EXPECT_TRUE(planning.note_is_new("b"));
-  EXPECT_FALSE(planning.note_is_new("a"));
-}
-
 class JobPlanningTest : public testing::Test {
  protected:
   void train_until_running() {
