@@ -25,6 +25,7 @@
 #include "planning/api/profiled_pipeline.h"
 #include "planning/api/run_folder.h"
 #include "planning/api/work_replan.h"
+#include "planning/planner/policies/policy.h"
 #include "planning/profile/layers/layer_profile.h"
 #include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
@@ -71,8 +72,14 @@ void require_backwards(const JointInput& input, const profile::Partition& partit
 }
 
 /// Costs of layers are those of their stage in equal parts, which they no longer are where some of them were changed.
-/// A power cap and slow ranks are no part of the profile.
+/// A power cap and slow ranks are no part of the profile, and the plan before is made again by Lowgear's own policy.
 void require_changeable(const api::RunFile& run, const std::string& folder) {
+  if (run.policy != planner::kLowgearPolicy) {
+    throw InputError(
+        fmt::format("{}: its plan is of the policy {}, and plans of changed work are compared with plans "
+                    "of {} alone; plan the folder again without --policy",
+                    folder, run.policy, planner::kLowgearPolicy));
+  }
   if (!run.conditions.empty()) {
     throw InputError(
         fmt::format("{}: its plan is for {}, which a plan of changed work does not know; give the folder of a "
@@ -204,8 +211,9 @@ schedule::Schedule changed_schedule(const api::RunContents& contents, std::optio
 }
 
 planner::PlannerOptions options_of_run(const api::RunFile& run) {
-  // The frontier's method is chosen anew: stages may differ where they did not before.
-  return {.method = planner::FrontierMethod::automatic,
+  // An exact frontier may be beyond reach where stages differ that did not before.
+  const bool is_exact = run.method == planner::FrontierMethod::exact;
+  return {.method = is_exact ? planner::FrontierMethod::automatic : run.method,
           .epsilon = run.epsilon,
           .granularity = run.granularity,
           .switch_latency_s = run.late_by_s};

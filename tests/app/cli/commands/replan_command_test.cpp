@@ -165,6 +165,24 @@ TEST_F(ReplanCommand, RefusesAPlanForConditionsThatItDoesNotKeep) {
       HasSubstr("capped: its plan is for a power cap and slow ranks, which a plan of changed work does not know"));
 }
 
+TEST_F(ReplanCommand, ComparesWithThePlanOfTheFolderAlone) {
+  const std::vector<std::string> inputs = {"plan", out() + "/profile.csv", "--microbatches",
+                                           "8",    "--blocking-power",     "70"};
+  const auto plan = [&](std::vector<std::string> options, const std::string& name) {
+    options.insert(options.begin(), inputs.begin(), inputs.end());
+    const std::string folder = (folder_ / name).string();
+    options.insert(options.end(), {"--out", folder});
+    EXPECT_EQ(run_lowgear(options).exit_code, 0);
+    return folder;
+  };
+  EXPECT_THAT(refusal_of({"plan", "--change", plan({"--policy", "perseus"}, "perseus"), "--layers", "12"}),
+              HasSubstr("perseus: its plan is of the policy perseus"));
+  const std::string sandwich = plan({"--frontier", "sandwich", "--epsilon", "0.05"}, "sandwich");
+  const double planned_j = parse_json(read_file(sandwich + "/plans/00000.json"), "plan").at("energy_j").get<double>();
+  const Json json = json_of({"plan", "--change", sandwich, "--layers", "12", "--freeze", "3"});
+  EXPECT_DOUBLE_EQ(energy_j(json.at("before"), "plan"), planned_j);
+}
+
 /// The order is free, too.
 class ReplanWithFreeOrder : public ReplanCommand {
  protected:
