@@ -161,9 +161,7 @@ void LeasedUnits::begin(std::shared_ptr<SharedUnitRing> ring) {
   wanted_clock_mhz_.reset();
   begun_.reset();
   running_clock_mhz_.reset();
-  counts_ = {.late = counts_.late, .begun = 0, .lost = 0, .unplanned = 0};
   last_unit_ns_ = monotonic_ns();
-  suspended_ = false;
   set_state(ipc::RingState::active);
 }
 
@@ -176,6 +174,8 @@ void LeasedUnits::end() {
   ring_.reset();
   clocks_.reset();
   next_clocks_.reset();
+  counts_ = {.late = counts_.late, .begun = 0, .lost = 0, .unplanned = 0};
+  suspended_ = false;
 }
 
 void LeasedUnits::set_state(ipc::RingState state) {

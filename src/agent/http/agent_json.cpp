@@ -112,7 +112,7 @@ Json to_json(const LeaseStatus& lease) {
           {"other_pids", lease.other_pids},
           {"user", lease.user},
           {"job", lease.job},
-          {"rank", lease.rank},
+          {"rank", or_null(lease.rank)},
           {"has_plan", lease.has_plan},
           {"suspended", lease.suspended},
           {"age_s", lease.age_s},

@@ -16,11 +16,12 @@ namespace lowgear::agent {
 
 Lease& LeaseTable::add(Lease lease) {
   if (const Lease* holder = of_gpu(lease.gpu)) {
-    const std::string job =
-        holder->job.empty() ? "" : fmt::format(" (rank {} of job {})", holder->rank, printable(holder->job));
+    const std::string job = holder->job.empty()
+                                ? ""
+                                : fmt::format(" (rank {} of job {})", holder->rank.value_or(0), printable(holder->job));
     throw GpuBusy(
         fmt::format("process {} of user {}{} holds this GPU (lease {}); it is free when that process ends: wait, or "
-                    "start this job on other GPUs (CUDA_VISIBLE_DEVICES)",
+                    "start this job on other GPUs (lowgear train --gpus, CUDA_VISIBLE_DEVICES)",
                     holder->owner.pid, user_name(holder->owner.uid), job, holder->id));
   }
   lease.id = ++last_id_;

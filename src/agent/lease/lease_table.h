@@ -31,7 +31,7 @@ struct Lease {
   Peer owner;
   std::optional<ProcessIdentity> process;  ///< empty when the agent cannot see it: the connection alone counts
   std::string job;
-  std::uint32_t rank = 0;
+  std::optional<std::uint32_t> rank;  ///< empty when the lease was not taken over the lease socket
   bool connected =
       false;  ///< held by a connection to the lease socket; otherwise by the process for as long as it lives
   std::chrono::steady_clock::time_point since;

@@ -119,7 +119,7 @@ void require_other_rank_elsewhere(const MpsShareRequest& request, const std::str
     throw GpuBusy(
         fmt::format("rank {} of job {} holds a lease of GPU {}, and NCCL refuses two ranks of a communicator "
                     "on one GPU; give each rank a GPU of its own",
-                    lease.rank, quote(lease.job), gpu_uuid));
+                    lease.rank.value_or(0), quote(lease.job), gpu_uuid));
   }
 }
 

@@ -315,8 +315,8 @@ Lease& Agent::add_lease(Lease request) {
   request.since = Clock::now();
   Lease& lease = leases_.add(std::move(request));
   if (lease.process) lease.watch = watch(lease.id, *lease.process);
-  note(fmt::format("lease {} of {} begins: process {} of user {}, rank {}{}", lease.id, gpus_[lease.gpu].identity.uuid,
-                   lease.owner.pid, user_name(lease.owner.uid), lease.rank,
+  note(fmt::format("lease {} of {} begins: process {} of user {}{}{}", lease.id, gpus_[lease.gpu].identity.uuid,
+                   lease.owner.pid, user_name(lease.owner.uid), lease.rank ? fmt::format(", rank {}", *lease.rank) : "",
                    lease.job.empty() ? "" : ", job " + quote(lease.job)));
   return lease;
 }

@@ -111,7 +111,7 @@ struct LeaseStatus {
   std::string user;               ///< name of the owner's uid, or the number
   std::vector<pid_t> other_pids;  ///< other processes of the user that set something on the GPU
   std::string job;
-  std::uint32_t rank = 0;
+  std::optional<std::uint32_t> rank;  ///< empty: the process has set the GPU over HTTP
   bool has_plan = false;
   bool suspended = false;  ///< no unit came for longer than the limit: the SM clock goes to its default meanwhile
   double age_s = 0;

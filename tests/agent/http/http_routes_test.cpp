@@ -233,6 +233,7 @@ TEST_F(HttpRoutes, LeasesAreListedAndReleased) {
   EXPECT_EQ(listed["leases"][0]["id"], 7);
   EXPECT_EQ(listed["leases"][0]["pid"], 77);
   EXPECT_EQ(listed["leases"][0]["unplanned_units"], 4);
+  EXPECT_TRUE(listed["leases"][0]["rank"].is_null()) << "it was not taken over the lease socket";
   EXPECT_EQ(listed["leases"][0]["job"], "job \xef\xbf\xbd");
   EXPECT_EQ(ask("DELETE", "/v1/leases/7").status, 200);
   EXPECT_EQ(ask("DELETE", "/v1/leases/7").status, 404);

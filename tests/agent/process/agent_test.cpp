@@ -151,7 +151,7 @@ TEST_F(AgentTest, LeasesAGpuAndFollowsItsPlan) {
   const auto statuses = on_agent([](Agent& agent) { return agent.leases(); });
   ASSERT_EQ(statuses.size(), 1U);
   EXPECT_EQ(statuses[0].owner.pid, ::getpid());
-  EXPECT_EQ(statuses[0].rank, 3U);
+  EXPECT_EQ(statuses[0].rank, std::optional(3U));
   EXPECT_TRUE(statuses[0].has_plan);
   trainer.release();
   ASSERT_TRUE(log(0).wait_for("restore"));
@@ -431,6 +431,7 @@ TEST_F(AgentTest, ProcessesOfOneUserShareALeaseUntilTheLastHasEnded) {
   write(
       [&](Agent& agent, WriteDone done) { agent.apply(third.peer(), uuid(0), gpu::ResetSmClocks{}, std::move(done)); });
   EXPECT_EQ(leases(), 1U);
+  EXPECT_EQ(lease().rank, std::nullopt);
   EXPECT_EQ(lease().other_pids, (std::vector{second.peer().pid, third.peer().pid}));
   const auto id = lease().id;
 

@@ -214,9 +214,12 @@ std::string status_text(const Json& gpus, const Json& leases) {
   }
   for (const Json& lease : leases["leases"]) {
     const std::string job = text_of(lease, "job");
-    text += fmt::format("lease {}: GPU {}, user {}{}, rank {}, {} units\n", text_of(lease, "id"),
-                        text_of(lease, "gpu_uuid"), text_of(lease, "user"), job.empty() ? "" : ", job " + job,
-                        text_of(lease, "rank"), text_of(lease, "units"));
+    text += fmt::format("lease {}: GPU {}, user {}{}", text_of(lease, "id"), text_of(lease, "gpu_uuid"),
+                        text_of(lease, "user"), job.empty() ? "" : ", job " + job);
+    if (!lease["rank"].is_null()) {  // else the process has set the GPU over HTTP
+      text += fmt::format(", rank {}, {} units", text_of(lease, "rank"), text_of(lease, "units"));
+    }
+    text += "\n";
   }
   return text;
 }
