@@ -52,6 +52,10 @@ void require_sane(const GuardOptions& options) {
 
 double pct_above(double ratio) { return (ratio - 1) * 100; }
 
+std::string difference_text(double time_s) {
+  return fmt::format("{} {}", duration_text(std::abs(time_s)), time_s < 0 ? "shorter" : "longer");
+}
+
 std::string lateness_text(double lost_s, double limit_pct) {
   return fmt::format("the job is {} {} than at {:g} % above full clocks", duration_text(std::abs(lost_s)),
                      lost_s < 0 ? "earlier" : "later", limit_pct);
@@ -185,15 +189,24 @@ double SlowdownGuard::planned_time_in_effect_s() const {
   return std::max(planned_time_s(level_), change_.settling > 0 ? change_.in_flight_time_s : 0);
 }
 
+double SlowdownGuard::fastest_in_effect_s() const {
+  const double slowest_s = planned_time_in_effect_s();
+  if (level_.is_full_clocks) return slowest_s;
+  const bool is_changing = change_.settling > 0 && change_.in_flight_time_s > 0;
+  return is_changing ? std::min(planned_time_s(level_), change_.in_flight_time_s) : slowest_s;
+}
+
 double SlowdownGuard::without_stall(double iteration_time_s, std::optional<GuardDecision>& excuse) {
   const double planned_s = planned_time_in_effect_s();
   stall_.allowance = std::min(kMostStalls, stall_.allowance + kStallsPerIteration);
-  const bool is_as_planned = iteration_time_s <= options_.surprise_factor * planned_s;
+  const double fastest_s = fastest_in_effect_s();
+  const bool is_as_planned = iteration_time_s <= options_.surprise_factor * fastest_s;
   const bool may_begin = stall_.iterations == 0 && stall_.allowance >= 1 && iteration_time_s > kStallFactor * planned_s;
   const bool may_continue = stall_.iterations > 0 && stall_.iterations < kMostIterationsOfAStall && !is_as_planned;
   if (may_begin || may_continue) {
     stall_.iterations += 1;
-    stall_.time_s += iteration_time_s - planned_s;
+    stall_.time_s += iteration_time_s;
+    stall_.planned_s += planned_s;
     return planned_s;
   }
   if (stall_.iterations == 0) return iteration_time_s;
@@ -201,15 +214,16 @@ double SlowdownGuard::without_stall(double iteration_time_s, std::optional<Guard
     stall_.allowance -= 1;
     excuse = GuardDecision{
         GuardAction::excuse_stall, level_,
-        fmt::format("the guard excuses a stall: {} took {} longer than planned, and the next one only {}, so the plan "
-                    "was not the cause",
-                    stall_.iterations == 1 ? "one iteration" : "two iterations", duration_text(stall_.time_s),
-                    duration_text(iteration_time_s))};
+        fmt::format(
+            "the guard excuses a stall: {} took {} than planned, and the next one {} (planned: {} each), so the "
+            "plan was not the cause",
+            stall_.iterations == 1 ? "one iteration" : "two iterations",
+            difference_text(stall_.time_s - stall_.iterations * fastest_s),
+            difference_text(iteration_time_s - fastest_s), duration_text(fastest_s))};
   } else {
-    account_.lost_s += stall_.time_s;
+    account_.lost_s += stall_.time_s - stall_.planned_s;
   }
-  stall_.iterations = 0;
-  stall_.time_s = 0;
+  stall_ = {.allowance = stall_.allowance};
   return iteration_time_s;
 }
 

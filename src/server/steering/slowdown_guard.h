@@ -68,9 +68,9 @@ struct GuardDecision {
 ///
 /// A stall is no reason to act: clocks slow down every iteration, while storage, network and a busy machine hold up
 /// single ones. What one or two iterations in a row take beyond their plan, of which the first takes more than twice as
-/// long as planned, is excused when the next one takes no longer than surprise_factor times its plan's time; otherwise
-/// it counts then. Two stalls are excused, and one more for every 16 iterations: what recurs more often may come from
-/// the plan.
+/// long as planned, is excused when the next one takes no longer than surprise_factor times the fastest plan that may
+/// be in effect then; otherwise it counts then. Two stalls are excused, and one more for every 16 iterations: what
+/// recurs more often may come from the plan.
 ///
 /// A step back is undone one step at a time, each after a hold.
 class SlowdownGuard {
@@ -137,10 +137,14 @@ class SlowdownGuard {
   /// Iterations that took much longer than planned, until it shows whether what held them up lasts.
   struct Stall {
     int iterations = 0;
-    double time_s = 0;     ///< beyond their plan
+    double time_s = 0;     ///< that they took
+    double planned_s = 0;  ///< of that, counted so far
     double allowance = 0;  ///< stalls that may still be excused
   };
+  /// Of the slowest plan that may be in effect.
   [[nodiscard]] double planned_time_in_effect_s() const;
+  /// Of the fastest one; one of them must be in effect.
+  [[nodiscard]] double fastest_in_effect_s() const;
   [[nodiscard]] Pace pace() const;
   /// Returns the excuse of a stall that has ended.
   std::optional<GuardDecision> account(double now_s, double iteration_time_s);
