@@ -9,7 +9,7 @@ const kMargin = {left: 66, right: 78, top: 12, bottom: 40};
 const kLabelPx = 14;
 // Rows of the labels of marks, and the width of a letter of theirs.
 const kMarkRows = 3;
-const kMarkRowPx = 11;
+const kMarkRowPx = 13;
 const kLetterPx = 6;
 const kMarkGapPx = 4;
 
@@ -212,10 +212,13 @@ export class LineChart {
     }
     const {shownSteps: steps} = this;
     const line = d3.svg.line().x(({x}) => this.x(x)).y(({y}) => this.toY(y));
+    // A stretch before a gap ends where the gap begins.
+    const stretches = steps.flatMap((step, i) =>
+      (i === 0 || units.isNumber(step.y) ? [step] : [{...steps[i - 1], x: step.x}, step]));
     const end = steps.length ? [{...steps[steps.length - 1], x: this.x.domain()[1]}] : [];
     plot.append('path').attr({class: 'level planned',
       d: line.interpolate('step-after').defined(({y}) => units.isNumber(y))(
-      [...steps, ...end]) || ''});
+      [...stretches, ...end]) || ''});
     const path = d3.svg.line().x(({x}) => this.x(x)).y(({y}) => this.toY(y)).defined(({y}) => units.isNumber(y));
     plot.append('path').attr({class: 'predicted', d: path(thinned(this.shownPredicted, right - left)) || ''});
     plot.append('path').attr({class: 'series', d: path(thinned(shown, right - left)) || ''});

@@ -302,6 +302,15 @@ class IsLive(DashboardTest):
         at = "Number(document.querySelector('.line-chart .level.baseline').getAttribute('y1'))"
         self.assertLess(self.browser.value(at), 190, "the others are not at the foot of the plot")
 
+    def test_plans_are_drawn_up_to_iterations_without_one(self):
+        job = MockJob(iterations=60)
+        for iteration in job.iterations[40:43]:
+            iteration["planned_time_s"] = None
+        self.open_job(job)
+        parts = "document.querySelector('.line-chart .level.planned').getAttribute('d').split('M').slice(1)"
+        self.assertEqual(self.browser.value(f"{parts}.length"), 2)
+        self.assertTrue(self.browser.value(f"{parts}.every((part) => part.includes('H'))"), "each has a length")
+
     def test_iterations_whose_energy_is_not_known_are_counted(self):
         job = MockJob(iterations=60)
         energy = ".card:nth-child(3)"
