@@ -167,6 +167,11 @@ void StragglerDetector::add(Rank& rank, const RankIteration& iteration) const {
   const double most = threshold(rank) * kMostOfOneIteration;
   rank.slower.add(deviation - allowance_, most);
   rank.faster.add(-deviation - allowance_, rank.is_slow ? kMostNoise : most);
+  if (!rank.is_slow && rank.slower.sum == 0) {
+    rank.usual_iterations = std::min(rank.usual_iterations + 1, static_cast<int>(kHistory));
+    rank.usual_power_share += (iteration.power_throttled_share - rank.usual_power_share) / rank.usual_iterations;
+    rank.usual_thermal_share += (iteration.thermal_throttled_share - rank.usual_thermal_share) / rank.usual_iterations;
+  }
   // Some ranks are always a little faster than the others: what they did long ago tells nothing of a common change.
   if (!rank.is_slow && rank.faster.iterations > static_cast<int>(kHistory)) rank.faster = {};
 }
@@ -227,10 +232,12 @@ std::optional<double> StragglerDetector::confirmed_level(const Rank& rank) const
 }
 
 SlowdownCause StragglerDetector::cause_of(const Rank& rank) const {
-  if (rank.thermal_share >= options_.throttled_share && rank.thermal_share >= rank.power_share) {
-    return SlowdownCause::thermal_throttle;
-  }
-  if (rank.power_share >= options_.throttled_share) return SlowdownCause::power_throttle;
+  // A reason that was there as often before explains nothing.
+  if (rank.usual_iterations == 0) return SlowdownCause::straggler;
+  const double power_rise = rank.power_share - rank.usual_power_share;
+  const double thermal_rise = rank.thermal_share - rank.usual_thermal_share;
+  if (thermal_rise >= options_.throttled_share && thermal_rise >= power_rise) return SlowdownCause::thermal_throttle;
+  if (power_rise >= options_.throttled_share) return SlowdownCause::power_throttle;
   return SlowdownCause::straggler;
 }
 

@@ -22,8 +22,8 @@ struct RankIteration {
 
 enum class SlowdownCause {
   straggler,         ///< slower than the others, and nothing says why
-  power_throttle,    ///< its GPU was held back by a power limit
-  thermal_throttle,  ///< its GPU was held back by heat
+  power_throttle,    ///< its GPU was held back by a power limit, more than before
+  thermal_throttle,  ///< its GPU was held back by heat, more than before
   drift,             ///< of all ranks alike: the profile is stale; measure it again
   none,              ///< the slowdown has gone
 };
@@ -48,7 +48,7 @@ struct StragglerOptions {
   double false_alarm_interval = 1e10;
   double first_noise = 0.02;     ///< relative standard deviation of compute times until enough were seen
   double least_noise = 0.004;    ///< it is never taken to be less
-  double throttled_share = 0.2;  ///< from this share of throttled samples on, throttling is the cause
+  double throttled_share = 0.2;  ///< by which the share of throttled samples rose: then throttling is the cause
   double drift_at = 1.03;        ///< change of the common level, up or down, that is reported
 };
 
@@ -119,6 +119,9 @@ class StragglerDetector {
     SlowdownCause cause = SlowdownCause::none;
     double power_share = 0;  ///< of the last iterations, the newest weighing half
     double thermal_share = 0;
+    double usual_power_share = 0;  ///< mean while it was as fast as profiled, of some 16 iterations
+    double usual_thermal_share = 0;
+    int usual_iterations = 0;
   };
 
   void check(std::span<const RankIteration> ranks) const;

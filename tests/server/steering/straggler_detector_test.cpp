@@ -211,6 +211,20 @@ TEST(StragglerDetector, TellsThrottlingFromOtherCauses) {
   }
 }
 
+TEST(StragglerDetector, ThrottlingAsBeforeIsNoCause) {
+  NoisyJob job(4, 0.01, 8);
+  StragglerDetector detector(4);
+  std::vector<SlowdownChange> changes;
+  for (int i = 0; i < 60; ++i) {
+    if (i == 50) job.factors[3] = 1.2;
+    auto iteration = job.iteration();
+    for (RankIteration& rank : iteration) rank.power_throttled_share = 0.98;
+    for (const SlowdownChange& change : detector.observe(iteration)) changes.push_back(change);
+  }
+  ASSERT_FALSE(changes.empty());
+  for (const SlowdownChange& change : changes) EXPECT_EQ(change.cause, SlowdownCause::straggler);
+}
+
 TEST(StragglerDetector, ThrottlingWithoutASlowdownIsNoChange) {
   NoisyJob job(4, 0.01, 9);
   StragglerDetector detector(4);
