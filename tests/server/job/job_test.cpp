@@ -299,6 +299,7 @@ TEST(Job, ObservesWhereNothingSetsClocks) {
     training.job().report(reports, 2);
     EXPECT_EQ(training.record().status.reason, reason);
   }
+  training.settle();
   EXPECT_THAT(training.reasons("refusal"),
               testing::ElementsAre("rank 0 follows no plans: the user may not change the GPU"));
 }
