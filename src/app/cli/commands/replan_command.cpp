@@ -25,6 +25,7 @@
 #include "planning/api/profiled_pipeline.h"
 #include "planning/api/run_folder.h"
 #include "planning/api/work_replan.h"
+#include "planning/planner/policies/policy.h"
 #include "planning/profile/layers/layer_profile.h"
 #include "planning/profile/profile_file.h"
 #include "planning/schedule/generators.h"
@@ -71,13 +72,19 @@ void require_backwards(const JointInput& input, const profile::Partition& partit
 }
 
 /// Costs of layers are those of their stage in equal parts, which they no longer are where some of them were changed.
-/// A power cap and slow ranks are no part of the profile.
+/// A power cap and slow ranks are no part of the profile, and other policies plan other clocks.
 void require_changeable(const api::RunFile& run, const std::string& folder) {
   if (!run.conditions.empty()) {
     throw InputError(
         fmt::format("{}: its plan is for {}, which a plan of changed work does not know; give the folder of a "
                     "plan without",
                     folder, fmt::join(run.conditions, " and ")));
+  }
+  if (run.policy != planner::kLowgearPolicy) {
+    throw InputError(
+        fmt::format("{}: its plan is one of the policy {}, and changed work is planned with lowgear; give the folder "
+                    "of a plan without --policy",
+                    folder, run.policy));
   }
   if (!run.layers || run.layers->alike) return;
   throw InputError(
@@ -279,7 +286,8 @@ ExitCode run_with_kept_order(const ReplanArguments& arguments, const FollowedPla
   }
   const api::RunContents& contents = before.contents;
   std::optional<ProgressBar> progress(std::in_place);
-  const api::WorkReplan replan = replan_work(replan_request(arguments, before), &*progress);
+  api::WorkReplan replan = replan_work(replan_request(arguments, before), &*progress);
+  replan.before.plan = contents.chosen;  // also where its frontier was computed with another method
   if (!arguments.out.empty()) write_plan_folder(arguments, contents, replan, *progress, console);
   progress.reset();
   for (const std::string& warning : contents.run.warnings) console.note(warning);

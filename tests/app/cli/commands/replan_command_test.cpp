@@ -163,6 +163,12 @@ TEST_F(ReplanCommand, RefusesAPlanForConditionsThatItDoesNotKeep) {
   EXPECT_THAT(
       refusal_of({"plan", "--change", capped, "--layers", "12", "--freeze", "3"}),
       HasSubstr("capped: its plan is for a power cap and slow ranks, which a plan of changed work does not know"));
+  const std::string other = (folder_ / "other").string();
+  const ProgramResult perseus = run_lowgear({"plan", out() + "/profile.csv", "--microbatches", "8", "--blocking-power",
+                                             "70", "--policy", "perseus", "--out", other});
+  ASSERT_EQ(perseus.exit_code, 0) << perseus.err;
+  EXPECT_THAT(refusal_of({"plan", "--change", other, "--layers", "12", "--freeze", "3"}),
+              HasSubstr("other: its plan is one of the policy perseus, and changed work is planned with lowgear"));
 }
 
 /// The order is free, too.
