@@ -152,7 +152,9 @@ class Planning {
     warn_of_late_changes(planner);
     const auto single = single_deadline_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
     result_.asked_deadline_s = single;
-    if (const auto late = beyond_least_energy(single, planner.slowest_s())) find(*late);
+    // Within a power cap, slower iterations can use less.
+    const auto late = beyond_least_energy(single, planner.slowest_s());
+    if (late && !options_->request.power_cap) find(*late);
     OnePipeline solved(planner);
     const JobPlanner job({.pipeline = &result_.pipeline, .planner = options_->planner}, solved, progress_);
     if (makes_one_plan() || options_->deadlines.slowdown_pct) return keep_plan(one_plan(job, planner, single));
