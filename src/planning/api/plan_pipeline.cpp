@@ -317,12 +317,12 @@ class Planning {
   /// Those of the other policies that answer at once.
   void compare_with_others(planner::PipelinePlanner& planner) {
     const ComparisonOptions comparison = comparison_with_others(*options_, planner.method());
+    const bool is_asked = options_->planner.method == planner::FrontierMethod::sandwich;
+    const std::string_view reason =
+        is_asked ? " with --frontier sandwich" : ", which takes long when stages differ this much";
     for (const std::string& name : options_->request.policies.other_names()) {
       if (std::ranges::find(comparison.policies, name) != comparison.policies.end()) continue;
-      warn(
-          fmt::format("the report leaves out the policy {}, which takes long when stages differ this much; lowgear "
-                      "compare includes it",
-                      name));
+      warn(fmt::format("the report leaves out the policy {}{}; lowgear compare includes it", name, reason));
     }
     result_.policies = compare_policies(result_.pipeline, planner, comparison,
                                         answers_of_others(comparison, planner.method()), progress_)
