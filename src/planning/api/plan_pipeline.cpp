@@ -152,7 +152,9 @@ class Planning {
     warn_of_late_changes(planner);
     const auto single = single_deadline_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
     result_.asked_deadline_s = single;
-    if (const auto late = beyond_least_energy(single, planner.slowest_s())) find(*late);
+    // Within a power cap, slower iterations can use less.
+    const auto late = beyond_least_energy(single, planner.slowest_s());
+    if (late && !options_->request.power_cap) find(*late);
     OnePipeline solved(planner);
     const JobPlanner job({.pipeline = &result_.pipeline, .planner = options_->planner}, solved, progress_);
     if (makes_one_plan() || options_->deadlines.slowdown_pct) return keep_plan(one_plan(job, planner, single));
@@ -315,12 +317,12 @@ class Planning {
   /// Those of the other policies that answer at once.
   void compare_with_others(planner::PipelinePlanner& planner) {
     const ComparisonOptions comparison = comparison_with_others(*options_, planner.method());
+    const bool is_asked = options_->planner.method == planner::FrontierMethod::sandwich;
+    const std::string_view reason =
+        is_asked ? " with --frontier sandwich" : ", which takes long when stages differ this much";
     for (const std::string& name : options_->request.policies.other_names()) {
       if (std::ranges::find(comparison.policies, name) != comparison.policies.end()) continue;
-      warn(
-          fmt::format("the report leaves out the policy {}, which takes long when stages differ this much; lowgear "
-                      "compare includes it",
-                      name));
+      warn(fmt::format("the report leaves out the policy {}{}; lowgear compare includes it", name, reason));
     }
     result_.policies = compare_policies(result_.pipeline, planner, comparison,
                                         answers_of_others(comparison, planner.method()), progress_)

@@ -72,19 +72,19 @@ void require_backwards(const JointInput& input, const profile::Partition& partit
 }
 
 /// Costs of layers are those of their stage in equal parts, which they no longer are where some of them were changed.
-/// A power cap and slow ranks are no part of the profile, and the plan before is made again by Lowgear's own policy.
+/// A power cap and slow ranks are no part of the profile, and other policies plan other clocks.
 void require_changeable(const api::RunFile& run, const std::string& folder) {
-  if (run.policy != planner::kLowgearPolicy) {
-    throw InputError(
-        fmt::format("{}: its plan is of the policy {}, and plans of changed work are compared with plans "
-                    "of {} alone; plan the folder again without --policy",
-                    folder, run.policy, planner::kLowgearPolicy));
-  }
   if (!run.conditions.empty()) {
     throw InputError(
         fmt::format("{}: its plan is for {}, which a plan of changed work does not know; give the folder of a "
                     "plan without",
                     folder, fmt::join(run.conditions, " and ")));
+  }
+  if (run.policy != planner::kLowgearPolicy) {
+    throw InputError(
+        fmt::format("{}: its plan is one of the policy {}, and changed work is planned with lowgear; give the folder "
+                    "of a plan without --policy",
+                    folder, run.policy));
   }
   if (!run.layers || run.layers->alike) return;
   throw InputError(
@@ -287,7 +287,8 @@ ExitCode run_with_kept_order(const ReplanArguments& arguments, const FollowedPla
   }
   const api::RunContents& contents = before.contents;
   std::optional<ProgressBar> progress(std::in_place);
-  const api::WorkReplan replan = replan_work(replan_request(arguments, before), &*progress);
+  api::WorkReplan replan = replan_work(replan_request(arguments, before), &*progress);
+  replan.before.plan = contents.chosen;  // what the job follows, whatever would be planned now
   if (!arguments.out.empty()) write_plan_folder(arguments, contents, replan, *progress, console);
   progress.reset();
   for (const std::string& warning : contents.run.warnings) console.note(warning);

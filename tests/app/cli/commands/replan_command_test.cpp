@@ -163,21 +163,19 @@ TEST_F(ReplanCommand, RefusesAPlanForConditionsThatItDoesNotKeep) {
   EXPECT_THAT(
       refusal_of({"plan", "--change", capped, "--layers", "12", "--freeze", "3"}),
       HasSubstr("capped: its plan is for a power cap and slow ranks, which a plan of changed work does not know"));
+  const std::string other = (folder_ / "other").string();
+  const ProgramResult perseus = run_lowgear({"plan", out() + "/profile.csv", "--microbatches", "8", "--blocking-power",
+                                             "70", "--policy", "perseus", "--out", other});
+  ASSERT_EQ(perseus.exit_code, 0) << perseus.err;
+  EXPECT_THAT(refusal_of({"plan", "--change", other, "--layers", "12", "--freeze", "3"}),
+              HasSubstr("other: its plan is one of the policy perseus, and changed work is planned with lowgear"));
 }
 
 TEST_F(ReplanCommand, ComparesWithThePlanOfTheFolderAlone) {
-  const std::vector<std::string> inputs = {"plan", out() + "/profile.csv", "--microbatches",
-                                           "8",    "--blocking-power",     "70"};
-  const auto plan = [&](std::vector<std::string> options, const std::string& name) {
-    options.insert(options.begin(), inputs.begin(), inputs.end());
-    const std::string folder = (folder_ / name).string();
-    options.insert(options.end(), {"--out", folder});
-    EXPECT_EQ(run_lowgear(options).exit_code, 0);
-    return folder;
-  };
-  EXPECT_THAT(refusal_of({"plan", "--change", plan({"--policy", "perseus"}, "perseus"), "--layers", "12"}),
-              HasSubstr("perseus: its plan is of the policy perseus"));
-  const std::string sandwich = plan({"--frontier", "sandwich", "--epsilon", "0.05"}, "sandwich");
+  const std::string sandwich = (folder_ / "sandwich").string();
+  const ProgramResult planned = run_lowgear({"plan", out() + "/profile.csv", "--microbatches", "8", "--blocking-power",
+                                             "70", "--frontier", "sandwich", "--epsilon", "0.05", "--out", sandwich});
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
   const double planned_j = parse_json(read_file(sandwich + "/plans/00000.json"), "plan").at("energy_j").get<double>();
   const Json json = json_of({"plan", "--change", sandwich, "--layers", "12", "--freeze", "3"});
   EXPECT_DOUBLE_EQ(energy_j(json.at("before"), "plan"), planned_j);
