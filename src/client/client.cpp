@@ -16,6 +16,7 @@
 #include "base/core/files/file.h"
 #include "base/core/log.h"
 #include "base/core/monotonic_clock.h"
+#include "base/core/text.h"
 #include "client/marks/stream_driver.h"
 #include "client/rank/gpu_choice.h"
 #include "client/server/server_addresses.h"
@@ -234,7 +235,7 @@ void Client::keep_record() {
 }
 
 /// A person's Ctrl-C is no failure of the rank.
-bool Client::has_failed() const { return !failure_.empty() && failure_ != "KeyboardInterrupt"; }
+bool Client::has_failed() const { return !failure_.empty() && failure_ != kStoppedByUser; }
 
 /// Tells `lowgear run`, at whose mark the client began, what was followed, and what ended the recording and the rank.
 /// No problem with it concerns the training.
@@ -501,6 +502,9 @@ std::string Client::why_unfollowed(const ServedRankStatus& served, const AgentLe
   std::string here = following_->why_not();
   if (here.empty()) here = this->problem(lease);
   if (here.empty()) here = lease.missed;
+  // The server's plan may have been refused for the same reason.
+  const std::string_view reason = std::string_view(here).substr(0, here.find("; "));
+  if (!here.empty() && problem.ends_with(reason)) return problem.substr(0, problem.size() - reason.size()) + here;
   // Both have to be mended before a plan is followed.
   if (!here.empty()) problem += (problem.empty() ? "" : "; ") + here;
   return problem;
@@ -533,7 +537,7 @@ std::string Client::followed() {
     return fmt::format("{} were followed in {} of {} iterations{}{}{}", plans_, planned, iterations, others, why, dry);
   }
   if (problem.empty() && !had_plan_ && served.at_full_clocks == 0 && !failure_.empty()) {
-    problem = fmt::format("the rank failed ({}) before a plan for training came", failure_);
+    problem = fmt::format("the rank {} before a plan for training came", text_of_failure(failure_));
   } else if (problem.empty() && marks_->written().units() == 0) {
     problem =
         "no unit was marked, and a plan sets clocks for units; a job without a pipeline can search its clock: lowgear "

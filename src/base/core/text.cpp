@@ -143,6 +143,10 @@ std::optional<std::string_view> nearest_name(std::string_view text, std::span<co
   return nearest_of(text, family);
 }
 
+std::string text_of_failure(std::string_view failure) {
+  return failure == kStoppedByUser ? "was stopped by Ctrl-C" : "failed (" + std::string(failure) + ")";
+}
+
 std::string normal_gpu_uuid(std::string_view text) {
   constexpr std::size_t kPrefix = 4;
   constexpr std::size_t kAlone = 36;

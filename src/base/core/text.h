@@ -36,6 +36,12 @@ inline constexpr std::string_view kUtf8ByteOrderMark = "\xEF\xBB\xBF";
 [[nodiscard]] std::optional<std::string_view> nearest_name(std::string_view text,
                                                            std::span<const std::string_view> candidates);
 
+/// Failure of a program that a person's Ctrl-C stopped, as Python names it.
+inline constexpr std::string_view kStoppedByUser = "KeyboardInterrupt";
+
+/// What a failure did to a rank: `failed (OSError)`, and of the user's stop `was stopped by Ctrl-C`.
+[[nodiscard]] std::string text_of_failure(std::string_view failure);
+
 /// The UUID of a GPU or an instance as NVML writes it: `GPU-` and lower-case hexadecimal digits, without blanks around
 /// it. Adds the prefix to the 36 characters of a bare UUID. Every reader of a UUID calls this, so that two texts of one
 /// GPU are equal. Returns any other text unchanged.

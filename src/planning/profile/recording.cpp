@@ -166,8 +166,8 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
   if (document.contains("invalid")) recording.invalid = view.at("invalid").text();
   const std::string failure = document.contains("failure") ? view.at("failure").text() : "";
   if (!failure.empty()) {
-    recording.warnings.push_back(
-        fmt::format("{}: rank {} failed ({}): its recording ends there", source, recording.rank, printable(failure)));
+    recording.warnings.push_back(fmt::format("{}: rank {} {}: its recording ends there", source, recording.rank,
+                                             text_of_failure(printable(failure))));
   } else if (document.contains("ended") && !view.at("ended").boolean()) {
     recording.warnings.push_back(
         fmt::format("{}: rank {} has not ended its recording: it still runs, was killed, or its disk is full", source,

@@ -229,16 +229,22 @@ void add_limits_that_differ(const JobRecord& job, std::vector<JobProblem>& probl
   problems.push_back(std::move(problem));
 }
 
-/// With other jobs.
+/// With other jobs, now or in iterations that the means still contain.
 void add_shared(const JobRecord& job, std::vector<JobProblem>& problems) {
   JobProblem problem{.kind = kGpuShared,
                      .is_critical = false,
                      .ranks = ranks_that(job, [](const RegisteredRank& rank) { return rank.shared.has_value(); }),
                      .text = {},
                      .todo = "an energy counter is that of the whole GPU: no saving is stated while jobs share it"};
-  if (problem.ranks.empty()) return;
-  problem.text = job.ranks.find(problem.ranks.front())->shared->text;
-  if (problem.ranks.size() > 1) problem.text += fmt::format("; {} ranks share GPUs", problem.ranks.size());
+  if (!problem.ranks.empty()) {
+    problem.text = job.ranks.find(problem.ranks.front())->shared->text;
+    if (problem.ranks.size() > 1) problem.text += fmt::format("; {} ranks share GPUs", problem.ranks.size());
+  } else if (present_means(job).is_shared) {
+    problem.ranks = ranks_that(job, [](const RegisteredRank&) { return true; });
+    problem.text = "another job had GPUs of this one in iterations that the means contain";
+  } else {
+    return;
+  }
   problems.push_back(std::move(problem));
 }
 

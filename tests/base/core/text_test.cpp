@@ -124,6 +124,11 @@ TEST(GpuUuid, IsOneTextWithoutItsPrefixOrWithBlanksAroundIt) {
   EXPECT_EQ(normal_gpu_uuid(" " + whole + "\n"), whole);
 }
 
+TEST(TextOfFailure, CallsTheUsersStopNoFailure) {
+  EXPECT_EQ(text_of_failure("OSError"), "failed (OSError)");
+  EXPECT_EQ(text_of_failure("KeyboardInterrupt"), "was stopped by Ctrl-C");
+}
+
 TEST(GpuUuid, LeavesOtherTextsAlone) {
   for (const char* const text : {"", " ", "GPU", "Number 3", "MIG-GPU-0A1B/1/0", "GPU-Xyz"}) {
     EXPECT_EQ(normal_gpu_uuid(text), text);

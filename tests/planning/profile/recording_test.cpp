@@ -100,6 +100,8 @@ TEST(ReadRecording, ReadsWhyItIsInvalid) {
       Contains(HasSubstr("rank 3 has not ended its recording: it still runs, was killed, or its disk is full")));
   files.json = replaced(kJson, "\"lost_units\":4", R"("lost_units":4,"ended":true,"failure":"OSError")");
   EXPECT_THAT(files.read().warnings, Contains(HasSubstr("rank 3 failed (OSError): its recording ends there")));
+  files.json = replaced(kJson, "\"lost_units\":4", R"("lost_units":4,"ended":true,"failure":"KeyboardInterrupt")");
+  EXPECT_THAT(files.read().warnings, Contains(HasSubstr("rank 3 was stopped by Ctrl-C: its recording ends there")));
   files.json = replaced(kJson, "\"lost_units\":4", R"("lost_units":4,"invalid":"short kernels")");
   EXPECT_EQ(files.read().invalid, "short kernels");
 }
