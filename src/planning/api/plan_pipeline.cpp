@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/core/error.h"
 #include "base/core/numbers/number.h"
@@ -18,6 +20,16 @@
 
 namespace lowgear::api {
 namespace {
+
+/// Under what a plan is made beside profile and order.
+std::vector<std::string> conditions_of(const PlanRequest& request) {
+  std::vector<std::string> conditions;
+  if (request.power_cap) conditions.push_back(describe(request.power_cap));
+  for (const RankSlowdown& slow : request.slow) {
+    conditions.push_back(fmt::format("rank {} at {:g} times the profile's times", slow.rank, slow.factor));
+  }
+  return conditions;
+}
 
 /// Largest pipelines and sets of plans for which it is worked out at once what other policies do, and which are
 /// verified before they are written. Beyond, `compare_policies` and `verify` do it on demand.
@@ -281,6 +293,7 @@ class Planning {
   }
 
   void warn_of_the_profile() {
+    for (const std::string& condition : conditions_of(options_->request)) warn("planned for " + condition);
     if (const auto lack = lack_of_saving()) warn(*lack);
     const auto fastest = std::ranges::min_element(result_.plans, {}, &PlanFigures::time_s);
     if (const auto finding = faster_than_full_clocks(fastest->time_s, result_.baseline.time_s)) find(*finding);
@@ -378,8 +391,7 @@ RunFile run_file_of(const ProfiledPipeline& pipeline, planner::FrontierMethod me
   run.granularity = options.planner.granularity;
   run.late_by_s = options.planner.switch_latency_s;
   run.clock_lead_s = options.clock_lead_s;
-  if (options.request.power_cap) run.conditions.emplace_back("a power cap");
-  if (!options.request.slow.empty()) run.conditions.emplace_back("slow ranks");
+  run.conditions = conditions_of(options.request);
   return run;
 }
 

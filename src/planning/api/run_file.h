@@ -83,7 +83,7 @@ struct RunFile {
   double late_by_s = 0;                         ///< how long after its unit begins a clock changes; 0: in time
   double clock_lead_s = 0;                      ///< of all plans (`plan::Plan`)
   std::optional<double> asked_deadline_s = {};  ///< where one plan was asked for
-  std::vector<std::string> conditions = {};     ///< beside profile and order: `a power cap`, `slow ranks`
+  std::vector<std::string> conditions = {};     ///< beside profile and order: power cap, slow ranks
   std::vector<ComparisonRow> policies;          ///< *replayed*, for the report
   std::vector<std::string> warnings;
   std::optional<JointRun> joint = {};  ///< where the order was free

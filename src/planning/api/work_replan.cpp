@@ -28,7 +28,13 @@ void check(const profile::LayerProfile& profile, const WorkChange& change) {
     throw InputError(fmt::format("{} of {} layers frozen: freeze 0 to {}, at least the last layer has to train",
                                  change.frozen_layers, layers, layers - 1));
   }
-  for (const LayerScale& scale : change.scales) {
+  for (std::size_t i = 0; i < change.scales.size(); ++i) {
+    const LayerScale& scale = change.scales[i];
+    for (const LayerScale& other : std::span(change.scales).first(i)) {
+      if (other.kind != scale.kind || other.end <= scale.begin || scale.end <= other.begin) continue;
+      throw InputError(
+          fmt::format("layer {} is scaled twice; give one factor for it", std::max(other.begin, scale.begin)));
+    }
     if (scale.begin < 0 || scale.end <= scale.begin || scale.end > layers) {
       throw InputError(
           fmt::format("scaled layers {} to {}: the model has layers 0 to {}", scale.begin, scale.end - 1, layers - 1));

@@ -111,6 +111,8 @@ TEST(WorkChange, RefusesWhatCannotBe) {
   EXPECT_THAT(refusal({.frozen_layers = -1}), HasSubstr("freeze 0 to 2"));
   EXPECT_THAT(refusal({.scales = {{.begin = 1, .end = 4}}}), HasSubstr("the model has layers 0 to 2"));
   EXPECT_THAT(refusal({.scales = {{.begin = 1, .end = 1}}}), HasSubstr("the model has layers 0 to 2"));
+  EXPECT_THAT(refusal({.scales = {{.begin = 0, .end = 2}, {.begin = 1, .end = 3}}}),
+              HasSubstr("layer 1 is scaled twice; give one factor for it"));
   EXPECT_THAT(refusal({.scales = {{.begin = 0, .end = 1, .time_factor = 0}}}), HasSubstr("give a factor from"));
   EXPECT_THAT(refusal({.scales = {{.begin = 0, .end = 1, .energy_factor = 1e6}}}), HasSubstr("give a factor from"));
   EXPECT_THAT(refusal({.scales = {{.begin = 0, .end = 3, .time_factor = 4, .kind = OpKind::forward}},

@@ -57,7 +57,7 @@ void add_planner_options(CLI::App& app, PlannerArguments& arguments) {
 }
 
 std::string_view name(SwitchLatencyArgument::Source source) {
-  constexpr auto kNames = std::to_array<std::string_view>({"unknown", "given", "profile", "assumed"});
+  constexpr auto kNames = std::to_array<std::string_view>({"unknown", "given", "profile", "assumed", "plan_before"});
   return kNames.at(static_cast<std::size_t>(source));
 }
 

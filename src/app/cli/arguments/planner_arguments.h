@@ -17,7 +17,7 @@ namespace lowgear::cli {
 
 /// `--switch-latency` and `--ask-ahead`: how late clocks change, and whether the agent requests them ahead.
 struct SwitchLatencyArgument {
-  enum class Source : std::uint8_t { unknown, given, profile, assumed };
+  enum class Source : std::uint8_t { unknown, given, profile, assumed, plan_before };
 
   std::optional<double> latency_s;
   Source source = Source::unknown;

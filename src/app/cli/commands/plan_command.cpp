@@ -73,7 +73,7 @@ std::string summary_text(const PlanArguments& arguments, const PlanSummary& summ
                       fastest.time_s, fastest.energy_j, slowest.time_s, slowest.energy_j);
   text += fmt::format("plans     {}, {}proven within {:.3g} % of the least possible energy", result.plans.size(),
                       result.plans.size() == 1 ? "" : "each ", max_gap_pct(result));
-  if (result.plans.size() == 1) {
+  if (result.plans.size() == 1 && !api::misses_deadline(result)) {
     const double deadline_s = result.plans.front().deadline_s;
     text += fmt::format("; its deadline {:.6g} s is {} against T_min, which is planned, not measured", deadline_s,
                         percent_text(change_pct(fastest.time_s, deadline_s)));

@@ -246,6 +246,7 @@ void take_clocks_of(const api::RunContents& contents, PlannerArguments& planner,
   const double latency_s = std::max(contents.run.late_by_s, contents.chosen.clock_lead_s);
   if (latency_s > 0) switch_latency_s = latency_s;
   planner.switch_latency.latency_s = latency_s;
+  planner.switch_latency.source = SwitchLatencyArgument::Source::plan_before;
   planner.switch_latency.complete_for_plan({});
 }
 

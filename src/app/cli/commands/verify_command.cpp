@@ -50,9 +50,14 @@ std::vector<std::string> missing_files(const std::string& folder) {
   return failures;
 }
 
-constexpr std::string_view kFilesText =
-    "  files     all listed files exist; contents of report.html, other policies' figures in run.json, and other files "
-    "without figures of the proof are not checked\n";
+std::string files_text(const std::string& folder) {
+  const bool has_list = MemoryFiles::holds(folder) || file_exists(std::filesystem::path(folder) / kFolderManifestName);
+  return fmt::format(
+      "  files     {}; contents of report.html, other policies' figures in run.json, and other files "
+      "without figures of the proof are not checked\n",
+      has_list ? "all listed files exist"
+               : fmt::format("{} is gone, so files may be missing unnoticed", kFolderManifestName));
+}
 
 /// The folder's report, and the plan that `lowgear plan` showed.
 struct Verified {
@@ -106,7 +111,7 @@ std::string report_text(const VerifyArguments& arguments, const Verified& verifi
       "  plans     {}: replayed to their figures, {}, largest proven gap {:.3g} %\n"
       "{}{}{}{}next: {}\n",
       arguments.folder, counted(report.vertices, "vertex", "vertices"), report.epsilon * kPercent, report.plans,
-      deadlines, report.max_gap_pct, all_orders, layers, kFilesText, simulated_text(report.simulated),
+      deadlines, report.max_gap_pct, all_orders, layers, files_text(arguments.folder), simulated_text(report.simulated),
       training_text(arguments.folder, verified.shown_plan, verified.order));
 }
 
@@ -125,7 +130,8 @@ std::string step_report_text(const VerifyArguments& arguments, const steps::Step
       "clocks by predicted times\n"
       "  replicas  {}: clocks measured, flow conserved; largest proven gap of a step {:.3g} %\n{}{}",
       arguments.folder, report.steps, report.safe_steps, kPercent * report.latest,
-      counted(report.replicas, "plan", "plans"), report.max_gap_pct, kFilesText, simulated_text(report.simulated));
+      counted(report.replicas, "plan", "plans"), report.max_gap_pct, files_text(arguments.folder),
+      simulated_text(report.simulated));
 }
 
 ExitCode verify_plan_of_steps(const VerifyArguments& arguments, Console& console) {

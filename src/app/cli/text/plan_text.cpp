@@ -271,6 +271,8 @@ std::string_view latency_source_text(const SwitchLatencyArgument& latency) {
       return "the profile's";
     case SwitchLatencyArgument::Source::assumed:
       return "assumed: lowgear profile and lowgear doctor --measure-switch-latency measure it";
+    case SwitchLatencyArgument::Source::plan_before:
+      return "that of the plan before";
     default:
       return "that of --switch-latency";
   }

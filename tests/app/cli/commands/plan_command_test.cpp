@@ -241,6 +241,9 @@ TEST_F(PlanCommand, ReportIsRenderedAnewFromTheFolder) {
 TEST_F(PlanCommand, TamperingFailsVerification) {
   ASSERT_EQ(plan().exit_code, 0);
   EXPECT_THAT(run_lowgear({"verify", out()}).out, HasSubstr("all listed files exist; contents of report.html"));
+  std::filesystem::rename(folder_ / "out" / "lowgear-files.json", folder_ / "list");
+  EXPECT_THAT(run_lowgear({"verify", out()}).out, HasSubstr("lowgear-files.json is gone, so files may be missing"));
+  std::filesystem::rename(folder_ / "list", folder_ / "out" / "lowgear-files.json");
   std::filesystem::remove(folder_ / "out" / "report.html");
   const ProgramResult without_report = run_lowgear({"verify", out()});
   EXPECT_EQ(without_report.exit_code, 1);

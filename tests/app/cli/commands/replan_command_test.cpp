@@ -160,9 +160,9 @@ TEST_F(ReplanCommand, RefusesAPlanForConditionsThatItDoesNotKeep) {
                                              "70", "--power-cap", "900:job", "--slow-rank", "1=1.2", "--out", capped});
   ASSERT_EQ(planned.exit_code, 0) << planned.err;
   EXPECT_EQ(run_lowgear({"verify", capped}).exit_code, 0);
-  EXPECT_THAT(
-      refusal_of({"plan", "--change", capped, "--layers", "12", "--freeze", "3"}),
-      HasSubstr("capped: its plan is for a power cap and slow ranks, which a plan of changed work does not know"));
+  EXPECT_THAT(refusal_of({"plan", "--change", capped, "--layers", "12", "--freeze", "3"}),
+              HasSubstr("capped: its plan is for at most 900 W per job and rank 1 at 1.2 times the profile's times, "
+                        "which a plan of changed work does not know"));
   const std::string other = (folder_ / "other").string();
   const ProgramResult perseus = run_lowgear({"plan", out() + "/profile.csv", "--microbatches", "8", "--blocking-power",
                                              "70", "--policy", "perseus", "--out", other});
