@@ -143,18 +143,29 @@ SharedClockPlanner::Position SharedClockPlanner::start_by_price(const Continuous
   return slowest_start(cheapest_at, kHighestMultiple, 0, continuous.deadline_ps);
 }
 
-/// All ranks as slow as the slowest at its fastest clocks, and all slower by the same factor.
+/// One clock for each rank, with which it takes at most the time of the slowest at its fastest clocks, times a factor.
 SharedClockPlanner::Position SharedClockPlanner::start_evenly(TimePs deadline_ps) {
-  std::map<std::int32_t, double> fastest_s;  // by rank
-  const auto rank_of = [this](const Group& group) { return model_->rank_of_op[at(group.ops.front())]; };
-  for (const Group& group : groups_) fastest_s[rank_of(group)] += group.steps.front().time_s;
-  const double slowest_rank_s = std::ranges::max(fastest_s | std::views::values);
+  std::map<std::int32_t, std::vector<std::size_t>> groups_of_rank;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    groups_of_rank[model_->rank_of_op[at(groups_[g].ops.front())]].push_back(g);
+  }
+  const auto time_s = [this](const std::vector<std::size_t>& of_rank, const Position& position) {
+    double sum_s = 0;
+    for (const std::size_t g : of_rank) sum_s += groups_[g].steps[position[g]].time_s;
+    return sum_s;
+  };
+  const Position fastest(groups_.size(), 0);
+  double slowest_rank_s = 0;
+  for (const auto& [rank, of_rank] : groups_of_rank)
+    slowest_rank_s = std::max(slowest_rank_s, time_s(of_rank, fastest));
   const auto as_slow_as = [&](double factor) {
-    Position position;
-    for (const Group& group : groups_) {
-      const double most_s = factor * slowest_rank_s / fastest_s[rank_of(group)] * group.steps.front().time_s;
-      const auto beyond = std::ranges::upper_bound(group.steps, most_s, {}, &Step::time_s);
-      position.push_back(static_cast<std::size_t>(std::max(beyond - group.steps.begin() - 1, std::ptrdiff_t{0})));
+    Position position = fastest;
+    for (const auto& [rank, of_rank] : groups_of_rank) {
+      Position slower = position;
+      for (const Step& step : groups_[of_rank.front()].steps) {
+        for (const std::size_t g : of_rank) slower[g] = groups_[g].step_at(step.clock_mhz);
+        if (time_s(of_rank, slower) <= factor * slowest_rank_s) position = slower;
+      }
     }
     return position;
   };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -23,8 +25,8 @@ struct ClockGroups {
 [[nodiscard]] ClockGroups groups_by_rank(const schedule::PipelineDag& dag);
 
 /// Plans one clock per group. Not exact (a discrete problem in as many variables as groups): prices from the continuous
-/// optimum choose one start, ranks that all take the same time another; single steps and exchanges of steps improve
-/// both. The frontier's bound says how good the better one is.
+/// optimum choose one start, one clock a rank, as fast as the slowest rank, another; single steps and exchanges of
+/// steps improve both. The frontier's bound says how good the better one is.
 class SharedClockPlanner {
  public:
   /// Offers each group the clocks, each with a setting, that are Pareto options of all its ops. `model` and `work`,
@@ -44,6 +46,12 @@ class SharedClockPlanner {
   struct Group {
     std::vector<std::int32_t> ops;
     std::vector<Step> steps;  ///< fastest first, energy falling
+
+    /// The fastest step of at most that clock; the last one where there is none.
+    [[nodiscard]] std::size_t step_at(int clock_mhz) const {
+      const auto step = std::ranges::find_if(steps, [=](const Step& one) { return one.clock_mhz <= clock_mhz; });
+      return std::min(static_cast<std::size_t>(step - steps.begin()), steps.size() - 1);
+    }
   };
   using Position = std::vector<std::size_t>;  ///< by group: index into its steps
 
