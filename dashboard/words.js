@@ -23,7 +23,7 @@ export const isOver = (job) => job.state === 'finished';
 // How a job's state is shown: [text, CSS class, meaning]. A job for which planning failed needs attention.
 const kProblems = {clocks_stuck: 'clocks stuck', silent: 'silent', rank_failed: 'failed'};
 // Of a job that is over, only a failed rank stays critical.
-const kLastingProblems = ['rank_failed', 'figures_invalid', 'plan_doubtful'];
+const kLastingProblems = ['rank_failed', 'figures_invalid', 'plan_doubtful', 'gpu_shared'];
 export const problemsShown = (job) =>
   (job.problems || []).filter(({kind}) => !isOver(job) || kLastingProblems.includes(kind));
 export const stateShown = (job) => {

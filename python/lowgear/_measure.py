@@ -65,9 +65,9 @@ class _Block:
         if self._asked is None:
             raise _library.InvalidUse("this measure() has measured a block already; call lowgear.measure() for each block")
         name, gpu = self._asked
-        self._asked = None
         if self._synchronize:
             _wait_for_gpu()
+        self._asked = None
         self._measuring = _window_of(name, gpu)
         self._window = self._measuring.__enter__()
         return self._window

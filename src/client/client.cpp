@@ -200,7 +200,9 @@ void Client::watch_agent() {
                is_shared ? ". In this recording, the energy of all that runs on this GPU counts as this job's" : "");
     following_->set_lease_problem(status.problem);
   } else if (state == LeaseState::held && is_refusal(before)) {
-    fmt::print(stderr, "lowgear: info: the agent leases {} now\n", gpu);
+    const bool registered_without = served_ && before == LeaseState::refused;
+    fmt::print(stderr, "lowgear: info: the agent leases {} now{}\n", gpu,
+               registered_without ? "; plans of the server are followed from the next start of the job on" : "");
   } else if (state == LeaseState::lost && speaks) {
     fmt::print(stderr, "lowgear: warning: {}; training continues without plans\n", status.problem);
   } else if (state == LeaseState::held && before == LeaseState::lost && speaks) {

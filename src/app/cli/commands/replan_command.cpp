@@ -211,9 +211,8 @@ schedule::Schedule changed_schedule(const api::RunContents& contents, std::optio
 }
 
 planner::PlannerOptions options_of_run(const api::RunFile& run) {
-  // An exact frontier may be beyond reach where stages differ that did not before.
-  const bool is_exact = run.method == planner::FrontierMethod::exact;
-  return {.method = is_exact ? planner::FrontierMethod::automatic : run.method,
+  // The frontier's method is chosen anew: stages may differ where they did not before.
+  return {.method = planner::FrontierMethod::automatic,
           .epsilon = run.epsilon,
           .granularity = run.granularity,
           .switch_latency_s = run.late_by_s};
