@@ -57,6 +57,7 @@ def write_part(environment, name, members):
     path, job, nodes = environment.get("PATH", ""), environment["SLURM_JOB_ID"], environment.get("SLURM_JOB_NUM_NODES", "1")
     if not nodes.isdigit() or int(nodes) > MOST_NODES:
         raise CommentError(f"comments are for jobs of at most {MOST_NODES} nodes")
+    begun_s = time.monotonic()
     text = _read(path, job)
     for turn in range(TURNS):
         if part_of(text, name) == members and turn > 0:
@@ -64,6 +65,8 @@ def write_part(environment, name, members):
         _scontrol(path, "update", f"JobId={job}", f"Comment={with_part(text, name, members)}")
         if nodes == "1":
             return
-        time.sleep(random.uniform(0.1, 0.6))
+        # Another node that read the comment before this update writes it within about the time that this node took.
+        time.sleep(random.uniform(2, 8) * max(0.05, time.monotonic() - begun_s))
+        begun_s = time.monotonic()
         text = _read(path, job)
     raise CommentError(f"other nodes have overwritten the part of {name} {TURNS} times")
