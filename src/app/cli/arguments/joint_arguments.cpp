@@ -163,6 +163,7 @@ JointInput load_joint_input(const PipelineArguments& arguments, const std::optio
   joint::JointProblem& problem = input.problem;
   problem.profile = file.profile;
   problem.memory = joint::parse_memory_limit(memory_limit.value_or("1f1b"), file.columns.activation_bytes);
+  input.columns = file.columns;
   input.switch_latency_s = file.switch_latency_s;
   require_trained(problem);
   if (arguments.shares.backward_split) {

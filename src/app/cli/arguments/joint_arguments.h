@@ -10,6 +10,7 @@
 #include "planning/api/work_replan.h"
 #include "planning/joint/orders/joint_problem.h"
 #include "planning/profile/layers/layer_profile.h"
+#include "planning/profile/profile_file.h"
 
 namespace lowgear::cli {
 
@@ -51,6 +52,7 @@ struct JointInput {
   std::string profile_name;  ///< as given
   joint::JointProblem problem;
   std::optional<api::FreeLayers> free_layers = {};    ///< where layers may move between ranks
+  profile::StageColumns columns = {};                 ///< of the profile
   std::optional<double> switch_latency_s = {};        ///< of the profile; empty: unknown
   std::vector<profile::PredictedRow> predicted = {};  ///< rows of the problem's profile that no GPU measured
   std::vector<std::string> doubts = {};               ///< why the profile may be wrong

@@ -72,12 +72,12 @@ class PlanFiles {
     if (!is_quick_to_verify(pipeline, files_.plans.size())) files_.plans.back().text.clear();
   }
 
-  void add_result(const api::PlanResult& result, const api::RunFile& run, std::optional<double> switch_latency_s) {
+  void add_result(const api::PlanResult& result, const api::RunFile& run, const profile::ProfileFile& given) {
     write(files_.profile, output_file::kProfile,
           profile::write_profile_file(
               {.profile = result.pipeline.profile,
-               .columns = blocking_power_columns(result.pipeline.dag, result.pipeline.blocking_power_w),
-               .switch_latency_s = switch_latency_s,
+               .columns = stage_columns(result.pipeline.dag, result.pipeline.blocking_power_w, given.columns),
+               .switch_latency_s = given.switch_latency_s,
                .predicted = result.pipeline.predicted,
                .simulated = result.pipeline.simulated}));
     write(files_.schedule, output_file::kSchedule, write_torch_csv(result.pipeline.schedule));
@@ -148,12 +148,17 @@ api::RunContents contents_of(const PlanSummary& summary, api::RunFile run) {
 
 }  // namespace
 
-profile::StageColumns blocking_power_columns(const schedule::PipelineDag& dag, std::span<const double> by_rank_w) {
-  std::vector<double> by_stage_w(static_cast<std::size_t>(dag.stages));
+profile::StageColumns stage_columns(const schedule::PipelineDag& dag, std::span<const double> by_rank_w,
+                                    const profile::StageColumns& stated) {
+  const auto stages = static_cast<std::size_t>(dag.stages);
+  std::vector<double> by_stage_w(stages);
   for (const schedule::ComputeOp& op : dag.ops) {
     by_stage_w.at(static_cast<std::size_t>(op.stage)) = by_rank_w[static_cast<std::size_t>(op.rank)];
   }
-  return {.blocking_power_w = std::move(by_stage_w)};
+  profile::StageColumns columns{.blocking_power_w = std::move(by_stage_w)};
+  if (stated.activation_bytes.size() == stages) columns.activation_bytes = stated.activation_bytes;
+  if (stated.transfer_s.size() + 1 == stages) columns.transfer_s = stated.transfer_s;
+  return columns;
 }
 
 api::PlanOptions plan_options(const PlanArguments& arguments) {
@@ -197,7 +202,7 @@ PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, Stag
   run.command = arguments.command;
   run.profile = input.file.source;
   run.layers = arguments.changed_layers;
-  files.add_result(summary.result, run, input.file.switch_latency_s);
+  files.add_result(summary.result, run, input.file);
   if (is_quick_to_verify(summary.result.pipeline, summary.result.plans.size())) {
     summary.verified = verified(files.texts(), progress);
   }
@@ -225,9 +230,12 @@ class JointFiles {
     write(files_.run, output_file::kRun, write_run(run));
     write(files_.frontier, output_file::kFrontier, api::write_joint_frontier(result.frontier));
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
+    // Of ranks whose layers have moved, nothing is stated.
+    profile::StageColumns columns = input_->free_layers ? profile::StageColumns{} : input_->columns;
+    columns.blocking_power_w = input_->problem.blocking_power_w;
     write(files_.profile, output_file::kProfile,
           profile::write_profile_file({.profile = result.profile,
-                                       .columns = {.blocking_power_w = input_->problem.blocking_power_w},
+                                       .columns = std::move(columns),
                                        .predicted = predicted_rows_of(result.profile),
                                        .simulated = input_->problem.simulated}));
     if (input_->free_layers) {
@@ -251,7 +259,8 @@ class JointFiles {
     write(files.profile, name(output_file::kProfile),
           profile::write_profile_file(
               {.profile = order.pipeline.profile,
-               .columns = blocking_power_columns(order.pipeline.dag, order.pipeline.blocking_power_w),
+               .columns = stage_columns(order.pipeline.dag, order.pipeline.blocking_power_w,
+                                        input_->free_layers ? profile::StageColumns{} : input_->columns),
                .switch_latency_s = input_->switch_latency_s,
                .predicted = predicted_rows_of(order.pipeline.profile),
                .simulated = order.pipeline.simulated}));

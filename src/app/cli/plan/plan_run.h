@@ -25,9 +25,10 @@
 
 namespace lowgear::cli {
 
-/// By stage, for a profile's column, so that replays wait at the power that the plans were made with.
-[[nodiscard]] profile::StageColumns blocking_power_columns(const schedule::PipelineDag& dag,
-                                                           std::span<const double> by_rank_w);
+/// Columns of a plan's profile: the blocking power that the plans were made with, and what was stated of the same
+/// stages, so that plans of the folder's profile are the same.
+[[nodiscard]] profile::StageColumns stage_columns(const schedule::PipelineDag& dag, std::span<const double> by_rank_w,
+                                                  const profile::StageColumns& stated = {});
 
 /// Arguments of `lowgear plan`.
 struct PlanArguments {

@@ -331,12 +331,12 @@ StepsPlan plan_of_steps(const StepsRequest& request, Progress& progress, Console
   warn_of_lateness(plan, plan.warnings);
 
   folder.write(output_file::kRun, write_steps_file(plan.file));
-  folder.write(output_file::kProfile, profile::write_profile_file(
-                                          {.profile = pipeline.profile,
-                                           .columns = blocking_power_columns(pipeline.dag, pipeline.blocking.by_rank_w),
-                                           .switch_latency_s = pipeline.switch_latency_s,
-                                           .predicted = pipeline.predicted,
-                                           .simulated = pipeline.simulated}));
+  folder.write(output_file::kProfile,
+               profile::write_profile_file({.profile = pipeline.profile,
+                                            .columns = stage_columns(pipeline.dag, pipeline.blocking.by_rank_w),
+                                            .switch_latency_s = pipeline.switch_latency_s,
+                                            .predicted = pipeline.predicted,
+                                            .simulated = pipeline.simulated}));
   folder.write(output_file::kSchedule, write_torch_csv(pipeline.schedule));
   folder.write(output_file::kSteps, write_steps_table(plan.run));
   folder.write(output_file::kReplicas, write_replicas_table(plan.run));
