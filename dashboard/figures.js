@@ -40,7 +40,7 @@ const savingText = (store, basis) => {
   const {baseline, saved_pct: saved} = job;
   if (invalidFigures(job)) return kMeaningless;
   if (!baseline || !units.isNumber(baseline.energy_j)) {
-    if (!baseline && noSavingReason(job)) return noSavingReason(job);
+    if (noSavingReason(job)) return noSavingReason(job);
     if (plansItself(job)) return 'The server measures no baseline of a job that plans its own steps.';
     return isBeforeFirstPlan(job) ? 'shown after the first plan' : 'Without a baseline the saving is unknown.';
   }

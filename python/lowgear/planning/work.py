@@ -71,7 +71,7 @@ class ReplanResult:
         moved = "" if self.after.layers == self.before.layers else f" -> {self.after.partition}"
         return (
             f"<ReplanResult: {self.before.partition}{moved}; plan {percent(self.energy_pct)} energy, "
-            f"{percent(self.time_pct)} time against the plan before (planned)>"
+            f"{percent(self.time_pct)} time a microbatch against the plan before (planned)>"
         )
 
     def _repr_html_(self) -> str:

@@ -164,7 +164,8 @@ IterationMeans present_means(const JobRecord& job) {
   if (!job.invalid.empty()) return {};
   if (job.plans_itself()) return means_by_predictions(job.history.recent(job.plan_version()));
   IterationMeans means = means_of(job.history.recent(job.plan_version()));
-  if (means.iterations > 0 || job.plans.newest() == nullptr || ranks_not_following(job).empty()) return means;
+  if (means.iterations > 0 || job.plans.newest() == nullptr) return means;
+  if (!job.is_over() && ranks_not_following(job).empty()) return means;
   return means_of(job.history.recent_since(job.plans.newest()->from_iteration));
 }
 

@@ -85,8 +85,8 @@ void JobTransitions::begin(const MeasuredProfiles& profiles) {
   if (job_.plans_itself()) return observe("the job plans its own steps");
   if (job_.ranks.common_clocks().empty()) {
     return observe(
-        "no clock could be set at the start on the ranks of every stage: no agent, or different GPUs; the job runs at "
-        "full clocks until it is started again");
+        "no clock could be set at the start on the ranks of every stage: no agent that may set them, or different "
+        "GPUs (a rank's refusal says which); the job runs at full clocks until it is started again");
   }
   const auto known = profiles.find(profile_key(job_));
   if (known != profiles.end()) return take(known->second);

@@ -20,6 +20,7 @@
 #include "app/cli/terminal/progress.h"
 #include "app/cli/text/plan_text.h"
 #include "base/core/error.h"
+#include "base/core/files/memory_files.h"
 #include "base/core/units.h"
 #include "planning/api/profile_fitting.h"
 #include "planning/api/profiled_pipeline.h"
@@ -350,7 +351,8 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
 
 ExitCode run_replan(const ReplanArguments& arguments, Console& console) {
   std::error_code unknown;
-  if (!arguments.out.empty() && std::filesystem::equivalent(arguments.out, arguments.folder, unknown)) {
+  const bool is_on_disk = !MemoryFiles::holds(arguments.folder);
+  if (is_on_disk && !arguments.out.empty() && std::filesystem::equivalent(arguments.out, arguments.folder, unknown)) {
     throw InputError("--out: is the folder of --change, whose plan later changes start from; name another one");
   }
   const FollowedPlan before = read_followed_plan(arguments.folder);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -96,6 +97,15 @@ int clock_up_to(std::span<const profile::Measurement> rows, int clock_mhz) {
     if (row.clock_mhz <= clock_mhz) return row.clock_mhz;
   }
   return rows.back().clock_mhz;
+}
+
+/// What each GPU may draw where all of a node, or of the job, draw the same.
+double equal_share_w(const PowerCap& cap, std::span<const GpuGroup> gpus) {
+  std::map<int, int> gpus_of_scope;
+  for (const GpuGroup& group : gpus) gpus_of_scope[cap.scope == CapScope::node ? group.node : 0] += group.gpus;
+  int most = 1;
+  for (const auto& [scope, count] : gpus_of_scope) most = std::max(most, count);
+  return *cap.watts / most;
 }
 
 /// Solves the job again and again with fewer rows.
@@ -286,6 +296,11 @@ CappedPlan plan_within_cap(const planner::PlanningProblem& problem, const CapCon
   const profile::StageProfile allowed = within_gpu_power(*problem.profile, highest_w);
   if (search.try_rows(allowed, conditions.planner.granularity)) {
     search.try_common_clocks();
+    const double share_w = cap.watts && !is_per_gpu ? equal_share_w(cap, conditions.gpus) : 0;
+    if (share_w >= powers.least_w && share_w < highest_w) {
+      const profile::StageProfile rows = within_gpu_power(*problem.profile, share_w);
+      static_cast<void>(search.try_rows(rows, conditions.planner.granularity));
+    }
     for (int level = 1; level < kPowerLevels && search.may_be_faster(); ++level) {
       const double gpu_power_w = highest_w - (highest_w - powers.least_w) * level / (kPowerLevels - 1);
       const profile::StageProfile rows = within_gpu_power(*problem.profile, gpu_power_w);
