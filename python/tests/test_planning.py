@@ -419,7 +419,9 @@ class TestReplan(InAFolder):
             ).stdout
         )
         change = dict(layers=[3, 1], freeze=1, scales=[(0, 1, 0.8, 0.7)], microbatches=6, keep_partition=True)
-        for work in (result, self.folder / "plan"):
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)  # the folder has the name of the output that is kept in memory
+        for work in (result, self.folder / "plan", "plan"):
             found = lowgear.replan(work, **change)
             self.assertEqual({name: found.document[name] for name in said}, said)
             self.assertEqual(found.after.plan, (found.plan.time_s, found.plan.energy_j))

@@ -351,8 +351,8 @@ ExitCode run_with_free_order(const ReplanArguments& arguments, const FollowedPla
 
 ExitCode run_replan(const ReplanArguments& arguments, Console& console) {
   std::error_code unknown;
-  const bool is_on_disk = !MemoryFiles::holds(arguments.folder);
-  if (is_on_disk && !arguments.out.empty() && std::filesystem::equivalent(arguments.out, arguments.folder, unknown)) {
+  const bool is_written = !arguments.out.empty() && MemoryFiles::keeper_of(arguments.out) == nullptr;
+  if (is_written && std::filesystem::equivalent(arguments.out, arguments.folder, unknown)) {
     throw InputError("--out: is the folder of --change, whose plan later changes start from; name another one");
   }
   const FollowedPlan before = read_followed_plan(arguments.folder);
