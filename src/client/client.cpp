@@ -200,9 +200,9 @@ void Client::watch_agent() {
                is_shared ? ". In this recording, the energy of all that runs on this GPU counts as this job's" : "");
     following_->set_lease_problem(status.problem);
   } else if (state == LeaseState::held && is_refusal(before)) {
-    const bool registered_without = served_ && before == LeaseState::refused;
+    const bool is_ignored = served_ && !registered_to_follow_ && !status.dry_run;
     fmt::print(stderr, "lowgear: info: the agent leases {} now{}\n", gpu,
-               registered_without ? "; plans of the server are followed from the next start of the job on" : "");
+               is_ignored ? "; plans of the server are followed from the next start of the job on" : "");
   } else if (state == LeaseState::lost && speaks) {
     fmt::print(stderr, "lowgear: warning: {}; training continues without plans\n", status.problem);
   } else if (state == LeaseState::held && before == LeaseState::lost && speaks) {
@@ -331,6 +331,7 @@ void Client::open_server() {
   served.server.job_json =
       complete_job(options_.server.job_json, options_.rank, gpu_.gpu != nullptr ? gpu_.gpu->identity().name : "");
   served.server.rank = registration();
+  registered_to_follow_ = served.server.rank.follows_plans;
   served.server.mark = mark_file_;
   served.start_ns = start_ns_;
   served.like.source = "rank " + std::to_string(options_.rank.rank);

@@ -293,6 +293,7 @@ class Client {
   std::unique_ptr<UnitLog> log_;              ///< null: nothing reads it
 
   std::atomic<bool> recording_ended_{false};   ///< before the training
+  bool registered_to_follow_ = false;          ///< the server's plans
   LeaseState lease_state_ = LeaseState::none;  ///< as said last; of the thread next to training
   std::string failure_;
   std::string failure_text_;  ///< empty: not known

@@ -10,6 +10,7 @@ import time
 FOLDERS = "/usr/bin:/usr/local/bin:/opt/slurm/bin"  # where scontrol is looked for after the user's PATH
 PATIENCE_S = 10
 TURNS = 6
+LONGEST_WAIT_S = 5
 MOST_NODES = 16  # of a job that gets comments: each node sends slurmctld two or more requests after every step
 _PART = re.compile(r"lowgear\[(\S+) ([^\]]*)\]")
 
@@ -66,7 +67,7 @@ def write_part(environment, name, members):
         if nodes == "1":
             return
         # Another node that read the comment before this update writes it within about the time that this node took.
-        time.sleep(random.uniform(2, 8) * max(0.05, time.monotonic() - begun_s))
+        time.sleep(min(LONGEST_WAIT_S, random.uniform(2, 8) * max(0.05, time.monotonic() - begun_s)))
         begun_s = time.monotonic()
         text = _read(path, job)
     raise CommentError(f"other nodes have overwritten the part of {name} {TURNS} times")

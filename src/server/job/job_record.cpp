@@ -165,8 +165,9 @@ IterationMeans present_means(const JobRecord& job) {
   if (job.plans_itself()) return means_by_predictions(job.history.recent(job.plan_version()));
   IterationMeans means = means_of(job.history.recent(job.plan_version()));
   if (means.iterations > 0 || job.plans.newest() == nullptr) return means;
-  if (!job.is_over() && ranks_not_following(job).empty()) return means;
-  return means_of(job.history.recent_since(job.plans.newest()->from_iteration));
+  const std::vector<JobIteration> due = job.history.recent_since(job.plans.newest()->from_iteration);
+  const bool was_followed = std::ranges::count(due, job.plan_version(), &JobIteration::plan_version) > 0;
+  return (job.is_over() ? was_followed : !ranks_not_following(job).empty()) ? means_of(due) : means;
 }
 
 namespace {

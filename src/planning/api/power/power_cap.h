@@ -95,11 +95,11 @@ struct CappedPlan {
 /// The fastest plan of a pipeline that is found within the cap: never slower than the best clock for all ops together,
 /// or than wanted, whichever is slower. A GPU's peak is kept by planning with the rows of the profile that keep it.
 /// Where the frontier of that has no plan that keeps the rest, or a slower one than wanted, common clocks are tried,
-/// rows of an equal share of the cap, and rows of ever less power, 16 levels down to the least that every op can run with, which shave peaks and reach
-/// below the power of the plan of least energy: with one clock per (stage, kind), and at the best level, or up to the
-/// best common clock, as `planner` says. Clock changes that take effect late are not seen in a plan's power. Throws
-/// InputError when the cap is invalid, there is not one blocking power for each rank, and what the planner and
-/// `plan_power` throw.
+/// rows of an equal share of the cap, and rows of ever less power, 16 levels down to the least that every op can run
+/// with, which shave peaks and reach below the power of the plan of least energy: with one clock per (stage, kind), and
+/// at the best level, or up to the best common clock, as `planner` says. Clock changes that take effect late are not
+/// seen in a plan's power. Throws InputError when the cap is invalid, there is not one blocking power for each rank,
+/// and what the planner and `plan_power` throw.
 [[nodiscard]] CappedPlan plan_within_cap(const planner::PlanningProblem& problem, const CapConditions& conditions,
                                          const PowerCap& cap);
 

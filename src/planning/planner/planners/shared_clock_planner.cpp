@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <map>
-#include <ranges>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -161,9 +162,13 @@ SharedClockPlanner::Position SharedClockPlanner::start_evenly(TimePs deadline_ps
   const auto as_slow_as = [&](double factor) {
     Position position = fastest;
     for (const auto& [rank, of_rank] : groups_of_rank) {
+      std::set<int, std::greater<>> clocks_mhz;
+      for (const std::size_t g : of_rank) {
+        for (const Step& step : groups_[g].steps) clocks_mhz.insert(step.clock_mhz);
+      }
       Position slower = position;
-      for (const Step& step : groups_[of_rank.front()].steps) {
-        for (const std::size_t g : of_rank) slower[g] = groups_[g].step_at(step.clock_mhz);
+      for (const int clock_mhz : clocks_mhz) {
+        for (const std::size_t g : of_rank) slower[g] = groups_[g].step_at(clock_mhz);
         if (time_s(of_rank, slower) <= factor * slowest_rank_s) position = slower;
       }
     }
